@@ -1,0 +1,2 @@
+//! The YCSB driver.
+fn main() {}

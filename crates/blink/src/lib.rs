@@ -1,0 +1,1 @@
+//! A concurrent B-link tree over coherent memory.

@@ -1,0 +1,1 @@
+//! Cache frames, their seqlock state words, the index from address to frame, and replacement.

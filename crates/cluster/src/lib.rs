@@ -1,0 +1,1 @@
+//! Node ids, configuration, and starting an embedded cluster.

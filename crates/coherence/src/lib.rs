@@ -1,0 +1,1 @@
+//! The traits that indexes and transactions are written against.

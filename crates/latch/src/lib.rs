@@ -1,0 +1,1 @@
+//! The latch word and the ownership protocol as a pure state machine.

@@ -1,0 +1,1 @@
+//! Latchwork: cache-coherent disaggregated memory, and the database parts that stand on it.

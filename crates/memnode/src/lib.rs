@@ -1,0 +1,1 @@
+//! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of named objects.

@@ -1,0 +1,1 @@
+//! SELCC: cache coherence whose ownership lives in the latch word.

@@ -1,0 +1,1 @@
+//! The kernel of a deterministic world: event queue, virtual clock, seeded randomness.

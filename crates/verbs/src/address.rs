@@ -1,0 +1,122 @@
+//! Who and where: node ids, global addresses, local and remote buffers.
+
+use std::fmt;
+
+/// A memory node of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemoryNodeId(pub u16);
+
+/// A compute node: 1 to 58, because each has one bit of a latch word (SELCC 4.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeNodeId(u8);
+
+impl ComputeNodeId {
+    /// The largest id; also how many compute nodes one cluster can have.
+    pub const MAX: u8 = 58;
+
+    /// The node with this id, when it is one (1 to 58).
+    pub const fn new(id: u8) -> Option<Self> {
+        if id >= 1 && id <= Self::MAX { Some(ComputeNodeId(id)) } else { None }
+    }
+
+    /// The id, 1 to 58.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The id less one, for use as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize - 1
+    }
+}
+
+impl fmt::Debug for ComputeNodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "C{}", self.0)
+    }
+}
+
+/// An address in the memory pool: memory node (16 bits) and byte offset on it (48 bits).
+///
+/// Offset 0 of node 0 is the pool's superblock, so the all-zero value is free to mean "nowhere".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GlobalAddr(u64);
+
+impl GlobalAddr {
+    /// Nowhere.
+    pub const NULL: GlobalAddr = GlobalAddr(0);
+    const OFFSET_BITS: u32 = 48;
+
+    /// The address of byte `offset` (below 2^48) on `node`.
+    pub const fn new(node: MemoryNodeId, offset: u64) -> Self {
+        assert!(offset < 1 << Self::OFFSET_BITS, "offset needs more than 48 bits");
+        GlobalAddr((node.0 as u64) << Self::OFFSET_BITS | offset)
+    }
+
+    /// The address whose 64-bit form is `bits`.
+    pub const fn from_bits(bits: u64) -> Self {
+        GlobalAddr(bits)
+    }
+
+    /// The 64-bit form.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The memory node.
+    pub const fn node(self) -> MemoryNodeId {
+        MemoryNodeId((self.0 >> Self::OFFSET_BITS) as u16)
+    }
+
+    /// The byte offset on the memory node.
+    pub const fn offset(self) -> u64 {
+        self.0 & ((1 << Self::OFFSET_BITS) - 1)
+    }
+
+    /// Whether this is [`GlobalAddr::NULL`].
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Debug for GlobalAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_null() {
+            f.write_str("null")
+        } else {
+            write!(f, "M{}+{:#x}", self.node().0, self.offset())
+        }
+    }
+}
+
+impl fmt::Display for GlobalAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A region that a compute node registered with its fabric; indexes start at 0 per node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RegionKey(pub u16);
+
+/// A piece of memory that the posting node registered: source or destination of a verb.
+///
+/// `offset` and `len` are bytes, multiples of 8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalBuffer {
+    /// The registered region.
+    pub region: RegionKey,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// The node that a batch is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Target {
+    /// A memory node: one address space, starting at 0.
+    Memory(MemoryNodeId),
+    /// A region of a compute node: for forwards into its frames, and for messages to it.
+    Compute(ComputeNodeId, u16),
+}

@@ -1,0 +1,1 @@
+//! Key distributions, YCSB workloads, histograms, result documents, history checkers.
