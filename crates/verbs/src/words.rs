@@ -46,7 +46,10 @@ impl<'a> Words<'a> {
     /// # Panics
     /// When the range is not aligned or not inside the view.
     pub fn slice(&self, range: Range<usize>) -> Words<'a> {
-        assert!(range.start.is_multiple_of(WORD) && range.end.is_multiple_of(WORD), "unaligned range {range:?}");
+        assert!(
+            range.start.is_multiple_of(WORD) && range.end.is_multiple_of(WORD),
+            "unaligned range {range:?}"
+        );
         Words(&self.0[range.start / WORD..range.end / WORD])
     }
 

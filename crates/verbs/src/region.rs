@@ -1,0 +1,149 @@
+//! [`Region`]: memory that verbs may address.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use thiserror::Error;
+
+use crate::words::{WORD, Words};
+
+/// Why a region could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum RegionError {
+    /// The length is zero or not a multiple of 8.
+    #[error("a region of {bytes} bytes: the length must be a positive multiple of 8")]
+    BadLength {
+        /// The length that was asked for, in bytes.
+        bytes: usize,
+    },
+    /// The operating system refused the memory.
+    #[error("no memory for a region of {bytes} bytes")]
+    OutOfMemory {
+        /// The length that was asked for, in bytes.
+        bytes: usize,
+    },
+}
+
+/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by whoever holds the `Arc`.
+///
+/// The pages are the operating system's lazily zeroed ones when the region is large (32 MiB and
+/// above in practice): a memory node of many gigabytes costs nothing until it is touched.
+pub struct Region {
+    // What the allocator gave, and what it must be given back with.
+    base: NonNull<u8>,
+    layout: Layout,
+    // The aligned part that is used.
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the region owns its allocation, and the only access that it gives is to atomic words.
+unsafe impl Send for Region {}
+// SAFETY: as above; shared access to `AtomicU64` is free of data races.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// The alignment of a region's first byte, in bytes.
+    pub const ALIGN: usize = 4096;
+
+    /// Makes a region of `bytes` zero bytes, a positive multiple of 8.
+    pub fn zeroed(bytes: usize) -> Result<Arc<Region>, RegionError> {
+        if bytes == 0 || !bytes.is_multiple_of(WORD) {
+            return Err(RegionError::BadLength { bytes });
+        }
+        let refused = RegionError::OutOfMemory { bytes };
+        // The system allocator zeroes lazily only at its natural alignment (a stricter one makes it
+        // clear the memory by hand), so the region is aligned inside an allocation a page larger.
+        let layout = bytes
+            .checked_add(Self::ALIGN)
+            .and_then(|size| Layout::from_size_align(size, align_of::<AtomicU64>()).ok())
+            .ok_or(refused)?;
+        // SAFETY: the layout's size is not zero.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(refused)?;
+        let skip = base.as_ptr().align_offset(Self::ALIGN);
+        assert!(skip < Self::ALIGN, "bytes can always be aligned");
+        // SAFETY: `skip` is less than the page that was added to the allocation.
+        let first = unsafe { base.add(skip) }.cast::<AtomicU64>();
+        Ok(Arc::new(Region { base, layout, first, words: bytes / WORD }))
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.words * WORD
+    }
+
+    /// Always false: there are no empty regions.
+    pub fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// The words of the region.
+    #[inline]
+    pub fn words(&self) -> Words<'_> {
+        Words::new(self.atomics())
+    }
+
+    /// The words of the region, as atomics.
+    #[inline]
+    pub fn atomics(&self) -> &[AtomicU64] {
+        // SAFETY: `first` is aligned and has `words` initialised (zeroed) words behind it, which
+        // live as long as `self`; all access to them is through shared atomics.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this layout, and nobody borrows it any more.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_zeroed_page_aligned_and_as_long_as_asked() {
+        for bytes in [8, 64, 4096, 4104, 1 << 20] {
+            let region = Region::zeroed(bytes).unwrap();
+            assert_eq!((region.len(), region.atomics().len()), (bytes, bytes / 8));
+            assert_eq!(region.atomics().as_ptr().addr() % Region::ALIGN, 0);
+            assert!((0..bytes / 8).all(|i| region.words().word(i) == 0));
+            region.words().set_word(bytes / 8 - 1, 7);
+            assert_eq!(region.words().u64(bytes - 8), 7);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_errors() {
+        for bytes in [0, 1, 12] {
+            assert_eq!(Region::zeroed(bytes).err(), Some(RegionError::BadLength { bytes }));
+        }
+        for bytes in [usize::MAX & !7, isize::MAX as usize & !7] {
+            assert_eq!(Region::zeroed(bytes).err(), Some(RegionError::OutOfMemory { bytes }));
+        }
+    }
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+    #[test]
+    fn a_large_region_costs_nothing_until_it_is_touched() {
+        let Ok(region) = Region::zeroed(8 << 30) else { return };
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        assert_eq!(region.words().u64(region.len() - 8), 0);
+        assert!(resident() < 1 << 30, "{} bytes resident", resident());
+    }
+}
