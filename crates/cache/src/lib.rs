@@ -1,1 +1,54 @@
-//! Cache frames, their seqlock state words, the index from address to frame, and replacement.
+//! The compute-side cache: frames, the state word of each, the index from address to frame, and
+//! replacement. It knows no protocol: who may own a line is decided above, and told to the frame.
+//!
+//! ```text
+//!   address ──► Index ──► Frame header (128 B)            Arena (registered with the fabric)
+//!                         ┌──────────────────────────┐    ┌───────────────┐
+//!                         │ state | address | use    │    │ line of frame │  LINE_HEADER bytes of
+//!                         ├──────────────────────────┤ ─► │               │  the pool, then payload
+//!                         │ dirty | reservations     │    └───────────────┘
+//!                         └──────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//!
+//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, loads it again.
+//! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb fills
+//!   it). The state's counter changes with every change of the bytes and every loss of the right to
+//!   read them, so equal states mean the same copy.
+//! - Frames, headers, index and free list together keep within the limit given to
+//!   [`Cache::with_memory`].
+//!
+//! ```
+//! use latchwork_cache::{Cache, Ownership};
+//! use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+//!
+//! let cache = Cache::with_memory(1 << 20, 2048, 2)?;
+//! let addr = GlobalAddr::new(MemoryNodeId(0), 1 << 20);
+//! let id = cache.attach(addr).expect("a new cache has free frames");
+//! assert!(cache.try_read(addr).is_none(), "no right to read it yet");
+//! cache.frame(id).publish(Ownership::Exclusive);
+//! let mut guard = cache.try_write(addr).expect("owned exclusively");
+//! guard.words().set_u64(0, 7);
+//! guard.mark_dirty(0..8);
+//! drop(guard);
+//! let read = cache.try_read(addr).expect("owned");
+//! assert_eq!(read.words().u64(0), 7);
+//! assert!(read.validate());
+//! # Ok::<(), latchwork_cache::CacheError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod dirty;
+mod frame;
+mod guard;
+mod index;
+mod state;
+
+pub use cache::{Cache, CacheError};
+pub use dirty::DirtyBounds;
+pub use frame::{Frame, FrameId};
+pub use guard::{LINE_HEADER, OptimisticRead, ReadVersion, WriteGuard};
+pub use state::{FrameState, Ownership};

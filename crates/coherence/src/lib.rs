@@ -1,1 +1,51 @@
-//! The traits that indexes and transactions are written against.
+//! The traits that indexes and transactions are written against. Only traits and errors: a protocol
+//! (`latchwork-selcc`, `latchwork-sel`) implements them.
+//!
+//! # How code above is shaped
+//!
+//! A *hit* is a plain function call: [`try_read`](CoherentMemory::try_read) gives an optimistic read,
+//! [`try_write`](CoherentMemory::try_write) the local latch. When the node does not own the line as
+//! needed, both return a [`Need`] instead. The one asynchronous entry is
+//! [`ensure`](CoherentMemory::ensure): it obtains the line and returns a *ticket*, which keeps it here
+//! for one local access. So every operation is a plain function that returns its result or a need,
+//! inside a loop:
+//!
+//! ```text
+//!   let mut ticket = None;
+//!   loop {
+//!       match step(&memory) {                      // plain function: hits only
+//!           Ok(result) => return Ok(result),
+//!           Err(need) => ticket = Some(memory.ensure(need).await?),
+//!       }
+//!   }                                              // the ticket lives until the step is over
+//! ```
+//!
+//! No latch is held across an await, and an operation reserves one line at a time: two nodes can never
+//! wait for each other's reservations. A future that is dropped leaves nothing behind but a line that
+//! the node may come to own.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_coherence::{CoherentMemory, MemoryError};
+//! use latchwork_verbs::GlobalAddr;
+//!
+//! async fn increment<M: CoherentMemory>(memory: &M, counter: GlobalAddr) -> Result<u64, MemoryError> {
+//!     memory
+//!         .write(counter, |guard| {
+//!             let next = guard.words().u64(0) + 1;
+//!             guard.words().set_u64(0, next);
+//!             guard.mark_dirty(0..8);
+//!             next
+//!         })
+//!         .await
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod memory;
+
+pub use error::MemoryError;
+pub use memory::{CoherentMemory, Mode, Need, Upgrade};

@@ -1,0 +1,252 @@
+//! The cache of a compute node: an arena of frames within an exact memory limit.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
+use latchwork_verbs::{GlobalAddr, LocalBuffer, Region, RegionKey, Words};
+use thiserror::Error;
+
+use crate::frame::Frame;
+use crate::guard::{LINE_HEADER, OptimisticRead, WriteGuard};
+use crate::index::Index;
+use crate::{FrameId, FrameState, Ownership};
+
+/// Why a cache cannot be made.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum CacheError {
+    /// The limit is too small.
+    #[error("a cache of {bytes} bytes holds {frames} lines of {line_size} bytes; it needs {least} lines, which take {least_bytes} bytes")]
+    TooSmall {
+        /// The limit asked for.
+        bytes: usize,
+        /// How many frames fit.
+        frames: usize,
+        /// The line size.
+        line_size: usize,
+        /// How many frames it must have.
+        least: usize,
+        /// How many bytes these take.
+        least_bytes: usize,
+    },
+    /// The operating system gave no memory.
+    #[error("no memory for a cache of {bytes} bytes")]
+    OutOfMemory {
+        /// The limit asked for.
+        bytes: usize,
+    },
+}
+
+// Between lines, so that the heads of lines do not all fall into the same sets of the CPU's caches.
+const STAGGER: usize = 64;
+
+/// The frames of one compute node, shared by its workers.
+#[derive(Debug)]
+pub struct Cache {
+    frames: Box<[Frame]>,
+    arena: Arc<Region>,
+    index: Index,
+    free: ArrayQueue<u32>,
+    line_size: usize,
+    epoch: AtomicU32,
+    evicted_in_epoch: AtomicUsize,
+    hand: AtomicUsize,
+}
+
+impl Cache {
+    /// The fewest frames a cache can have.
+    pub const MIN_FRAMES: usize = 2;
+
+    /// A cache whose frames, headers and index together take at most `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and when memory is refused.
+    pub fn with_memory(bytes: usize, line_size: usize, least: usize) -> Result<Self, CacheError> {
+        let least = least.max(Self::MIN_FRAMES);
+        let mut low = 0;
+        let mut high = bytes / line_size + 1;
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if Self::footprint(middle, line_size) <= bytes {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        if low < least {
+            let least_bytes = Self::footprint(least, line_size);
+            return Err(CacheError::TooSmall { bytes, frames: low, line_size, least, least_bytes });
+        }
+        Self::with_frames(low, line_size)
+    }
+
+    /// A cache of exactly `frames` frames.
+    ///
+    /// # Errors
+    /// When memory is refused.
+    pub fn with_frames(frames: usize, line_size: usize) -> Result<Self, CacheError> {
+        let arena = Region::zeroed(frames * (line_size + STAGGER))
+            .map_err(|_| CacheError::OutOfMemory { bytes: Self::footprint(frames, line_size) })?;
+        let free = ArrayQueue::new(frames);
+        for frame in 0..frames as u32 {
+            // The queue has room for every frame.
+            let _ = free.push(frame);
+        }
+        Ok(Cache {
+            frames: (0..frames).map(|_| Frame::default()).collect(),
+            arena,
+            index: Index::new(frames),
+            free,
+            line_size,
+            epoch: AtomicU32::new(1),
+            evicted_in_epoch: AtomicUsize::new(0),
+            hand: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, free list.
+    pub fn footprint(frames: usize, line_size: usize) -> usize {
+        let free_list_entry = 2 * size_of::<usize>();
+        frames * (line_size + STAGGER + size_of::<Frame>() + free_list_entry)
+            + Index::footprint(frames)
+    }
+
+    /// How many frames there are.
+    pub fn capacity(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// How many frames are free.
+    pub fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The line size in bytes, header included.
+    pub fn line_size(&self) -> usize {
+        self.line_size
+    }
+
+    /// The memory of the lines, to be registered with the fabric.
+    pub fn arena(&self) -> &Arc<Region> {
+        &self.arena
+    }
+
+    /// The frame's header.
+    #[inline]
+    pub fn frame(&self, id: FrameId) -> &Frame {
+        &self.frames[id.0 as usize]
+    }
+
+    fn offset(&self, id: FrameId) -> usize {
+        id.0 as usize * (self.line_size + STAGGER)
+    }
+
+    /// The whole line, header included.
+    #[inline]
+    pub fn line(&self, id: FrameId) -> Words<'_> {
+        let offset = self.offset(id);
+        self.arena.words().slice(offset..offset + self.line_size)
+    }
+
+    /// The whole line as a buffer in the arena, which was registered as `region`.
+    pub fn buffer(&self, id: FrameId, region: RegionKey) -> LocalBuffer {
+        LocalBuffer { region, offset: self.offset(id) as u64, len: self.line_size as u32 }
+    }
+
+    /// The frame that holds `addr`, if any.
+    #[inline]
+    pub fn find(&self, addr: GlobalAddr) -> Option<FrameId> {
+        self.index.find(addr, |id| self.frame(id).addr() == addr)
+    }
+
+    /// Takes a free frame for `addr` and puts it into the index, invalid and clean. `None` when no
+    /// frame is free. Calls for one address are serialised by the caller.
+    pub fn attach(&self, addr: GlobalAddr) -> Option<FrameId> {
+        let id = FrameId(self.free.pop()?);
+        let frame = self.frame(id);
+        debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
+        frame.set_addr(addr);
+        frame.set_dirty(crate::DirtyBounds::EMPTY);
+        frame.touch(self.epoch.load(Ordering::Relaxed));
+        self.index.insert(addr, id);
+        Some(id)
+    }
+
+    /// Takes the frame, which is invalid and in no verb, out of the index and frees it.
+    pub fn detach(&self, id: FrameId) {
+        let frame = self.frame(id);
+        debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
+        self.index.remove(frame.addr(), id);
+        frame.set_addr(GlobalAddr::NULL);
+        // As many entries as frames: there is room.
+        let _ = self.free.push(id.0);
+    }
+
+    /// Starts an optimistic read; `None` unless the line is cached, readable and not being written.
+    #[inline]
+    pub fn try_read(&self, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
+        let id = self.find(addr)?;
+        let frame = self.frame(id);
+        let state = frame.state();
+        // The address again after the state: the frame may have changed hands since the lookup, and
+        // from here on a change of hands changes the state.
+        if !state.is_readable() || frame.addr() != addr {
+            return None;
+        }
+        frame.touch(self.epoch.load(Ordering::Relaxed));
+        Some(OptimisticRead::new(frame, self.payload(id), addr, state))
+    }
+
+    /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
+    /// when another local writer is at work.
+    #[inline]
+    pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
+        let id = self.find(addr)?;
+        let frame = self.frame(id);
+        let held = frame.try_latch()?;
+        if frame.addr() != addr {
+            frame.unlatch(held);
+            return None;
+        }
+        frame.touch(self.epoch.load(Ordering::Relaxed));
+        Some(WriteGuard::new(frame, self.payload(id), addr, held))
+    }
+
+    #[inline]
+    fn payload(&self, id: FrameId) -> Words<'_> {
+        let offset = self.offset(id);
+        self.arena.words().slice(offset + LINE_HEADER..offset + self.line_size)
+    }
+
+    /// Up to `wanted` lines to evict: among a sample, those used longest ago (ScaleStore 4.1).
+    ///
+    /// Only a proposal: whoever evicts asks again under the protocol's own lock.
+    pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {
+        let sample = (wanted * 4).max(16).min(self.frames.len());
+        let start = self.hand.fetch_add(sample, Ordering::Relaxed);
+        let now = self.epoch.load(Ordering::Relaxed);
+        let mut seen: Vec<(u32, GlobalAddr)> = (0..sample)
+            .map(|i| &self.frames[(start + i) % self.frames.len()])
+            .filter(|f| evictable(f.state()) && !f.is_reserved() && !f.addr().is_null())
+            .map(|f| (now.wrapping_sub(f.last_use()), f.addr()))
+            .collect();
+        seen.sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
+        seen.truncate(wanted);
+        let evicted = self.evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
+        // A new epoch once a tenth of the cache was replaced.
+        if evicted * 10 >= self.frames.len() {
+            self.evicted_in_epoch.store(0, Ordering::Relaxed);
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+        out.extend(seen.into_iter().map(|(_, addr)| addr));
+    }
+
+    /// Every line in the cache with its state, for checks of a node at rest.
+    pub fn lines(&self) -> impl Iterator<Item = (GlobalAddr, FrameState)> {
+        self.frames.iter().filter(|f| !f.addr().is_null()).map(|f| (f.addr(), f.state()))
+    }
+}
+
+fn evictable(state: FrameState) -> bool {
+    state.is_readable()
+}

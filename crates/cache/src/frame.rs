@@ -1,0 +1,186 @@
+//! A frame's header: who may do what with the line's copy.
+
+use latchwork_runtime::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use latchwork_verbs::GlobalAddr;
+
+use crate::{DirtyBounds, FrameState, Ownership};
+
+/// Index of a frame in its [`Cache`](crate::Cache).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FrameId(pub u32);
+
+/// Two CPU cache lines: one that a hit reads, one that writers and handlers write.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Frame {
+    read: ReadSide,
+    write: WriteSide,
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct ReadSide {
+    state: AtomicU64,
+    addr: AtomicU64,
+    last_use: AtomicU32,
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct WriteSide {
+    dirty: AtomicU64,
+    reservations: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 128, "a frame header is two cache lines");
+const _: () = assert!(size_of::<ReadSide>() == 64 && size_of::<WriteSide>() == 64);
+
+impl Default for Frame {
+    fn default() -> Self {
+        Frame {
+            read: ReadSide {
+                state: AtomicU64::new(0),
+                addr: AtomicU64::new(0),
+                last_use: AtomicU32::new(0),
+            },
+            write: WriteSide {
+                dirty: AtomicU64::new(DirtyBounds::EMPTY.bits()),
+                reservations: AtomicU32::new(0),
+            },
+        }
+    }
+}
+
+impl Frame {
+    /// The line in this frame, null when it is free.
+    #[inline]
+    pub fn addr(&self) -> GlobalAddr {
+        GlobalAddr::from_bits(self.read.addr.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_addr(&self, addr: GlobalAddr) {
+        self.read.addr.store(addr.bits(), Ordering::Relaxed);
+    }
+
+    /// The state, with acquire ordering: bytes published with it are visible.
+    #[inline]
+    pub fn state(&self) -> FrameState {
+        FrameState::from_bits(self.read.state.load(Ordering::Acquire))
+    }
+
+    /// Whether the state is still `seen`, for the end of an optimistic read.
+    ///
+    /// The acquire fence keeps the relaxed loads of the bytes before this load. A writer publishes
+    /// its latched state before its bytes with a release fence in between, so a reader that saw one
+    /// of its bytes sees the changed state here.
+    #[inline]
+    pub(crate) fn is_still(&self, seen: FrameState) -> bool {
+        fence(Ordering::Acquire);
+        self.read.state.load(Ordering::Relaxed) == seen.bits()
+    }
+
+    fn exchange(&self, from: FrameState, to: FrameState) -> bool {
+        self.read
+            .state
+            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the local latch for writing, when the node owns the line and nobody else writes.
+    #[inline]
+    pub(crate) fn try_latch(&self) -> Option<FrameState> {
+        let seen = self.state();
+        if !seen.is_writable() || !self.exchange(seen, seen.latched()) {
+            return None;
+        }
+        // Orders the latched state before the bytes that the holder writes (see `is_still`).
+        fence(Ordering::Release);
+        Some(seen.latched())
+    }
+
+    /// Gives the local latch back: what was written becomes visible with the new state.
+    #[inline]
+    pub(crate) fn unlatch(&self, held: FrameState) {
+        self.read.state.store(held.unlatched().bits(), Ordering::Release);
+    }
+
+    /// Publishes fetched or forwarded bytes under `ownership`. The frame was invalid, and whoever
+    /// calls is the only one who may change that.
+    pub fn publish(&self, ownership: Ownership) {
+        let old = self.state();
+        debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
+        self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
+    }
+
+    /// Shared becomes exclusive with the same bytes. Local readers go on unharmed.
+    pub fn promote(&self) {
+        let old = self.state();
+        debug_assert_eq!(old.ownership(), Ownership::Shared, "only a shared copy is upgraded");
+        self.read
+            .state
+            .store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
+    }
+
+    /// Exclusive becomes shared with the same bytes, unless a local writer is at work.
+    #[must_use]
+    pub fn try_demote(&self) -> bool {
+        let seen = self.state();
+        seen.is_writable() && self.exchange(seen, seen.with_ownership(Ownership::Shared))
+    }
+
+    /// Takes the right to read and write away, unless a local writer is at work. Optimistic reads
+    /// that have not validated will fail.
+    ///
+    /// The exchange is a sequentially consistent point before the release of the line is posted;
+    /// the counter changes, so no later state can be taken for this one.
+    #[must_use]
+    pub fn try_invalidate(&self) -> bool {
+        let seen = self.state();
+        if seen.ownership() == Ownership::Invalid {
+            return true;
+        }
+        let done = !seen.is_latched() && self.exchange(seen, seen.replaced(Ownership::Invalid));
+        // A frame that is refilled by a verb is written like by a latch holder.
+        fence(Ordering::Release);
+        done
+    }
+
+    /// What changed since the line was fetched.
+    pub fn dirty(&self) -> DirtyBounds {
+        DirtyBounds::from_bits(self.write.dirty.load(Ordering::Relaxed))
+    }
+
+    /// Sets the dirty bounds: by the holder of the latch, or when nobody can write.
+    pub fn set_dirty(&self, bounds: DirtyBounds) {
+        self.write.dirty.store(bounds.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether somebody reserved the line for one local access.
+    pub fn is_reserved(&self) -> bool {
+        self.write.reservations.load(Ordering::Acquire) != 0
+    }
+
+    /// Adds a reservation.
+    pub fn reserve(&self) {
+        self.write.reservations.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends a reservation.
+    pub fn unreserve(&self) {
+        let old = self.write.reservations.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(old > 0, "a reservation ended twice");
+    }
+
+    /// Notes that the line was used in replacement epoch `epoch`; writes nothing when it was before
+    /// in the same epoch (ScaleStore 4.1).
+    #[inline]
+    pub(crate) fn touch(&self, epoch: u32) {
+        if self.read.last_use.load(Ordering::Relaxed) != epoch {
+            self.read.last_use.store(epoch, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn last_use(&self) -> u32 {
+        self.read.last_use.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,130 @@
+//! The two ways to touch a cached line: an optimistic read and a write under the local latch.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use latchwork_verbs::{GlobalAddr, Words};
+
+use crate::frame::Frame;
+use crate::{DirtyBounds, FrameState};
+
+/// Bytes at the head of a line that belong to the pool, not to its user.
+pub const LINE_HEADER: usize = 32;
+
+/// Which copy a read saw, to ask later whether it is still the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadVersion {
+    /// The line.
+    pub addr: GlobalAddr,
+    /// The copy's counter in its frame.
+    pub counter: u64,
+}
+
+/// A read of a cached line that holds nothing and writes nothing.
+///
+/// What it returns may be torn by a concurrent local writer or by the loss of the line, until
+/// [`validate`](OptimisticRead::validate) says otherwise: check before acting on it.
+#[derive(Clone, Copy, Debug)]
+pub struct OptimisticRead<'a> {
+    frame: &'a Frame,
+    words: Words<'a>,
+    addr: GlobalAddr,
+    state: FrameState,
+}
+
+impl<'a> OptimisticRead<'a> {
+    pub(crate) fn new(
+        frame: &'a Frame,
+        words: Words<'a>,
+        addr: GlobalAddr,
+        state: FrameState,
+    ) -> Self {
+        OptimisticRead { frame, words, addr, state }
+    }
+
+    /// The line's address.
+    pub fn addr(&self) -> GlobalAddr {
+        self.addr
+    }
+
+    /// The line's payload (without the pool's header of [`LINE_HEADER`] bytes).
+    #[inline]
+    pub fn words(&self) -> Words<'a> {
+        self.words
+    }
+
+    /// Whether everything read so far was one consistent copy, which this node had the right to
+    /// read when the read began.
+    #[inline]
+    #[must_use]
+    pub fn validate(&self) -> bool {
+        self.frame.is_still(self.state)
+    }
+
+    /// Which copy this is.
+    pub fn version(&self) -> ReadVersion {
+        ReadVersion { addr: self.addr, counter: self.state.counter() }
+    }
+}
+
+/// The local latch of a line that the node owns exclusively. Dropping it publishes what was written
+/// to the node's readers; the line itself stays with the node until another asks for it.
+///
+/// It must not be held across an await: it cannot leave its thread, and every accessor of the line
+/// waits for it.
+#[derive(Debug)]
+pub struct WriteGuard<'a> {
+    frame: &'a Frame,
+    words: Words<'a>,
+    addr: GlobalAddr,
+    held: FrameState,
+    dirty: DirtyBounds,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'a> WriteGuard<'a> {
+    pub(crate) fn new(
+        frame: &'a Frame,
+        words: Words<'a>,
+        addr: GlobalAddr,
+        held: FrameState,
+    ) -> Self {
+        WriteGuard { frame, words, addr, held, dirty: DirtyBounds::EMPTY, not_send: PhantomData }
+    }
+
+    /// The line's address.
+    pub fn addr(&self) -> GlobalAddr {
+        self.addr
+    }
+
+    /// The line's payload, which the holder may write. Every change must be reported to
+    /// [`mark_dirty`](WriteGuard::mark_dirty), or it can be lost when the line is given back.
+    #[inline]
+    pub fn words(&self) -> Words<'a> {
+        self.words
+    }
+
+    /// Which copy the writer found, to compare with what an earlier read saw.
+    pub fn version(&self) -> ReadVersion {
+        ReadVersion { addr: self.addr, counter: self.held.counter() }
+    }
+
+    /// Reports that the payload's byte range `range` changed.
+    #[inline]
+    pub fn mark_dirty(&mut self, range: Range<usize>) {
+        debug_assert!(range.end <= self.words.len(), "dirty range {range:?} outside the payload");
+        if !range.is_empty() {
+            let in_line = range.start + LINE_HEADER..range.end + LINE_HEADER;
+            self.dirty = self.dirty.union(DirtyBounds::of(in_line));
+        }
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        if !self.dirty.is_empty() {
+            self.frame.set_dirty(self.frame.dirty().union(self.dirty));
+        }
+        self.frame.unlatch(self.held);
+    }
+}

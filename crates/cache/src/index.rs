@@ -1,0 +1,196 @@
+//! The index from address to frame: fixed capacity, bucketised, read without writing.
+//!
+//! ```text
+//!  bucket (64 bytes):  | meta | slot | slot | slot | slot | slot | slot | slot |
+//!  slot:               | tag 32 | frame + 1 : 32 |          0 = empty
+//!  meta:               | lock 1 | overflow: entries that passed this full bucket |
+//! ```
+//!
+//! An entry sits in its home bucket or, when that is full, in one of the next ones; every full bucket
+//! that it passed counts it in `overflow`, before it is stored and until after it was removed. So a
+//! lookup goes on past a bucket only while that count is not zero, and entries never move.
+//!
+//! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address in
+//! the frame, whose state word decides in the end.
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::GlobalAddr;
+
+use crate::FrameId;
+
+const SLOTS: usize = 7;
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Bucket {
+    meta: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+const LOCK: u64 = 1;
+const PASSED_ONE: u64 = 2;
+
+impl Bucket {
+    // Held for a handful of instructions, never across a call: spinning is bounded by the
+    // scheduler. Yields at once, since with more threads than cores the holder may not be running.
+    fn locked<T>(&self, change: impl FnOnce(&Bucket) -> T) -> T {
+        let mut seen = self.meta.load(Ordering::Relaxed);
+        loop {
+            if seen & LOCK != 0 {
+                std::thread::yield_now();
+                seen = self.meta.load(Ordering::Relaxed);
+                continue;
+            }
+            match self.meta.compare_exchange_weak(
+                seen,
+                seen | LOCK,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        let result = change(self);
+        self.meta.fetch_and(!LOCK, Ordering::Release);
+        result
+    }
+}
+
+/// The index. Insertions and removals of one address are serialised by the caller.
+#[derive(Debug)]
+pub(crate) struct Index {
+    buckets: Box<[Bucket]>,
+    shift: u32,
+}
+
+impl Index {
+    /// Bytes that an index for `frames` frames takes.
+    pub(crate) fn footprint(frames: usize) -> usize {
+        Self::bucket_count(frames) * size_of::<Bucket>()
+    }
+
+    // At most four entries for a bucket of seven on average keeps overflow rare.
+    fn bucket_count(frames: usize) -> usize {
+        frames.div_ceil(4).next_power_of_two().max(2)
+    }
+
+    pub(crate) fn new(frames: usize) -> Self {
+        let count = Self::bucket_count(frames);
+        Index {
+            buckets: (0..count).map(|_| Bucket::default()).collect(),
+            shift: 64 - count.trailing_zeros(),
+        }
+    }
+
+    #[inline]
+    fn place(&self, addr: GlobalAddr) -> (usize, u64) {
+        // Fibonacci hashing: the high bits choose the bucket, the middle ones are the tag.
+        let hash = addr.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((hash >> self.shift) as usize, hash << 16 & 0xffff_ffff_0000_0000)
+    }
+
+    /// Finds the frame for which `is_it` says yes, among those whose tag matches.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        addr: GlobalAddr,
+        mut is_it: impl FnMut(FrameId) -> bool,
+    ) -> Option<FrameId> {
+        let (home, tag) = self.place(addr);
+        for step in 0..self.buckets.len() {
+            let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
+            for slot in &bucket.slots {
+                // Acquire pairs with the release of `insert`: the frame's address is visible.
+                let entry = slot.load(Ordering::Acquire);
+                if entry & 0xffff_ffff_0000_0000 == tag && entry as u32 != 0 {
+                    let frame = FrameId(entry as u32 - 1);
+                    if is_it(frame) {
+                        return Some(frame);
+                    }
+                }
+            }
+            if bucket.meta.load(Ordering::Acquire) < PASSED_ONE {
+                return None;
+            }
+        }
+        None
+    }
+
+    pub(crate) fn insert(&self, addr: GlobalAddr, frame: FrameId) {
+        let (home, tag) = self.place(addr);
+        let entry = tag | u64::from(frame.0 + 1);
+        for step in 0..self.buckets.len() {
+            let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
+            let stored = bucket.locked(|b| {
+                match b.slots.iter().find(|s| s.load(Ordering::Relaxed) == 0) {
+                    Some(free) => {
+                        free.store(entry, Ordering::Release);
+                        true
+                    }
+                    None => {
+                        b.meta.fetch_add(PASSED_ONE, Ordering::Release);
+                        false
+                    }
+                }
+            });
+            if stored {
+                return;
+            }
+        }
+        unreachable!("the index has more slots than the cache has frames");
+    }
+
+    pub(crate) fn remove(&self, addr: GlobalAddr, frame: FrameId) {
+        let (home, tag) = self.place(addr);
+        let entry = tag | u64::from(frame.0 + 1);
+        for step in 0..self.buckets.len() {
+            let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
+            let removed = bucket.locked(|b| {
+                let slot = b.slots.iter().find(|s| s.load(Ordering::Relaxed) == entry);
+                slot.inspect(|s| s.store(0, Ordering::Release)).is_some()
+            });
+            if removed {
+                for back in 0..step {
+                    let passed = &self.buckets[(home + back) & (self.buckets.len() - 1)];
+                    passed.meta.fetch_sub(PASSED_ONE, Ordering::Release);
+                }
+                return;
+            }
+        }
+        debug_assert!(false, "removing {addr} from frame {frame:?}, which the index does not hold");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_verbs::MemoryNodeId;
+
+    fn line(k: u64) -> GlobalAddr {
+        GlobalAddr::new(MemoryNodeId(0), 4096 + k * 2048)
+    }
+
+    #[test]
+    fn a_full_index_finds_every_entry_and_forgets_what_was_removed() {
+        let frames = 28u32;
+        let index = Index::new(frames as usize);
+        let owner = |f: FrameId, k: u64| u64::from(f.0) == k;
+        for round in 0..50u64 {
+            for k in 0..u64::from(frames) {
+                index.insert(line(k + round * 1000), FrameId(k as u32));
+            }
+            for k in 0..u64::from(frames) {
+                let found = index.find(line(k + round * 1000), |f| owner(f, k));
+                assert_eq!(found, Some(FrameId(k as u32)));
+            }
+            for k in 0..u64::from(frames) {
+                index.remove(line(k + round * 1000), FrameId(k as u32));
+                assert_eq!(index.find(line(k + round * 1000), |f| owner(f, k)), None);
+            }
+        }
+        assert!(index.buckets.iter().all(|b| b.meta.load(Ordering::Relaxed) == 0));
+    }
+}

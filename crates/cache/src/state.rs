@@ -1,0 +1,124 @@
+//! The state word of a frame: what the node may do with the copy, and which copy it is.
+//!
+//! ```text
+//!   63                                          3    2      1 0
+//!  +---------------------------------------------+-------+-----+
+//!  |  counter: changes with the bytes or when    | local | own |
+//!  |  the right to read them is lost             | latch |     |
+//!  +---------------------------------------------+-------+-----+
+//!                              own: 0 invalid, 1 shared, 2 exclusive
+//! ```
+//!
+//! One word, so that a local reader, a local writer and the handler of an invalidation can never
+//! disagree: a reader loads it before and after, a writer latches it by compare-and-swap, and
+//! ownership is taken away by a compare-and-swap that fails while the latch is held.
+
+/// What the node's copy of a line is good for (the "ownership memo" of SELCC 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Ownership {
+    /// Neither readable nor writable.
+    Invalid = 0,
+    /// Readable.
+    Shared = 1,
+    /// Readable and writable.
+    Exclusive = 2,
+}
+
+/// A value of a frame's state word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameState(u64);
+
+impl FrameState {
+    const OWNERSHIP: u64 = 0b011;
+    const LATCHED: u64 = 0b100;
+    const COUNTER_ONE: u64 = 0b1000;
+
+    /// The state whose word is `bits`.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        FrameState(bits)
+    }
+
+    /// The word.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// What the copy is good for.
+    #[inline]
+    pub const fn ownership(self) -> Ownership {
+        match self.0 & Self::OWNERSHIP {
+            0 => Ownership::Invalid,
+            1 => Ownership::Shared,
+            _ => Ownership::Exclusive,
+        }
+    }
+
+    /// Whether a local writer holds the frame.
+    #[inline]
+    pub const fn is_latched(self) -> bool {
+        self.0 & Self::LATCHED != 0
+    }
+
+    /// Whether an optimistic read may start.
+    #[inline]
+    pub const fn is_readable(self) -> bool {
+        self.0 & Self::OWNERSHIP != 0 && self.0 & Self::LATCHED == 0
+    }
+
+    /// Whether the local latch can be taken for writing.
+    #[inline]
+    pub const fn is_writable(self) -> bool {
+        self.0 & (Self::OWNERSHIP | Self::LATCHED) == Ownership::Exclusive as u64
+    }
+
+    /// The counter: two readable states with equal counters stand for the same bytes.
+    #[inline]
+    pub const fn counter(self) -> u64 {
+        self.0 >> 3
+    }
+
+    /// Latched by a local writer.
+    #[inline]
+    pub const fn latched(self) -> Self {
+        FrameState(self.0 | Self::LATCHED)
+    }
+
+    /// The writer is gone: unlatched, next counter.
+    #[inline]
+    pub const fn unlatched(self) -> Self {
+        FrameState((self.0 & !Self::LATCHED).wrapping_add(Self::COUNTER_ONE))
+    }
+
+    /// The same bytes under another ownership.
+    #[inline]
+    pub const fn with_ownership(self, ownership: Ownership) -> Self {
+        FrameState(self.0 & !Self::OWNERSHIP | ownership as u64)
+    }
+
+    /// Other bytes, or none: next counter under `ownership`.
+    #[inline]
+    pub const fn replaced(self, ownership: Ownership) -> Self {
+        FrameState(self.0.wrapping_add(Self::COUNTER_ONE)).with_ownership(ownership)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_tells_copies_apart_and_survives_a_change_of_ownership() {
+        let held = FrameState::from_bits(0).replaced(Ownership::Exclusive);
+        assert!(held.is_readable() && held.is_writable());
+        assert_eq!(held.with_ownership(Ownership::Shared).counter(), held.counter());
+        assert!(!held.with_ownership(Ownership::Shared).is_writable());
+        let latched = held.latched();
+        assert!(!latched.is_readable() && !latched.is_writable());
+        assert_ne!(latched.unlatched().counter(), held.counter());
+        assert_eq!(latched.unlatched().ownership(), Ownership::Exclusive);
+        assert!(!held.replaced(Ownership::Invalid).is_readable());
+    }
+}

@@ -1,0 +1,38 @@
+//! Errors of coherent memory.
+
+use std::time::Duration;
+
+use latchwork_verbs::{GlobalAddr, VerbError};
+use thiserror::Error;
+
+use crate::Mode;
+
+/// Why an access to coherent memory failed.
+#[derive(Debug, Clone, Error)]
+pub enum MemoryError {
+    /// The memory pool has no line left.
+    #[error("the memory pool is full: {0}")]
+    OutOfMemory(String),
+    /// The line could not be obtained in time.
+    #[error("line {addr} was not obtained in {mode:?} mode within {waited:?}: its owner does not answer or does not let go")]
+    Timeout {
+        /// The line.
+        addr: GlobalAddr,
+        /// The mode asked for.
+        mode: Mode,
+        /// The deadline that passed.
+        waited: Duration,
+    },
+    /// The address is none of a line.
+    #[error("{addr} is not the address of a line in this pool")]
+    BadAddress {
+        /// The address.
+        addr: GlobalAddr,
+    },
+    /// The fabric refused or lost a verb.
+    #[error("the fabric failed: {0}")]
+    Fabric(#[from] VerbError),
+    /// The pool's own metadata could not be used.
+    #[error("the memory pool failed: {0}")]
+    Pool(String),
+}
