@@ -1,0 +1,39 @@
+//! [`Cpu`]: the clock of one simulated worker.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::{Kernel, Time};
+
+/// The CPU time of one worker: a clock that runs ahead of the world while the worker computes.
+///
+/// What a worker does inside one event is one instant for the world. [`Cpu::charge`] says how long it
+/// would have taken; until the world has caught up, [`Cpu::busy_until`] is `Some` and the worker must
+/// not go on.
+pub struct Cpu {
+    kernel: Kernel,
+    free_at: Cell<Time>,
+}
+
+impl Cpu {
+    /// An idle CPU in `kernel`'s world.
+    pub fn new(kernel: &Kernel) -> Self {
+        Cpu { kernel: kernel.clone(), free_at: Cell::new(Time::ZERO) }
+    }
+
+    /// The worker's own time: the world's, or later when work was charged. Never goes backwards.
+    pub fn now(&self) -> Time {
+        self.kernel.now().max(self.free_at.get())
+    }
+
+    /// Adds `cost` to the worker's clock.
+    pub fn charge(&self, cost: Duration) {
+        self.free_at.set(self.now() + cost);
+    }
+
+    /// When the world will have caught up with this worker; `None` when it has.
+    pub fn busy_until(&self) -> Option<Time> {
+        let free_at = self.free_at.get();
+        (free_at > self.kernel.now()).then_some(free_at)
+    }
+}

@@ -1,0 +1,227 @@
+//! [`Kernel`]: fires events in order of virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use crate::queue::Queue;
+use crate::random::mix;
+use crate::waker::{Mark, Marks};
+use crate::{ActorId, ActorWaker, Random, Ties, Time, WAKE};
+
+/// So many events at one instant mean that the world goes round in circles without time passing.
+pub const STALL_EVENTS: u64 = 1_000_000;
+
+/// Something that happens in a world: a worker, a fabric, a clock.
+pub trait Actor {
+    /// An event for this actor fires. `payload` is what was given to [`Kernel::schedule`], or
+    /// [`WAKE`].
+    fn fire(&self, payload: u64);
+}
+
+/// Why [`Kernel::run_until`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunEnd {
+    /// The condition became true.
+    Done,
+    /// The next event is later than the deadline; the clock stands at the deadline.
+    Deadline,
+    /// No event is left.
+    Quiet,
+    /// [`STALL_EVENTS`] events fired without time passing: a live-lock.
+    Stalled,
+}
+
+/// One deterministic world; clones are the same world.
+#[derive(Clone)]
+pub struct Kernel(Rc<World>);
+
+struct World {
+    now: Cell<Time>,
+    queue: RefCell<Queue>,
+    actors: RefCell<Vec<Entry>>,
+    marks: Arc<Marks>,
+    ties: Ties,
+    // Streams of their own, so that an extra draw by an actor does not change the order of ties.
+    tie_random: RefCell<Random>,
+    random: RefCell<Random>,
+    hash: Cell<u64>,
+    events: Cell<u64>,
+    events_this_instant: Cell<u64>,
+}
+
+struct Entry {
+    actor: Weak<dyn Actor>,
+    mark: Mark,
+}
+
+impl Kernel {
+    /// A world at [`Time::ZERO`] without actors, in which `seed` decides ties and draws.
+    pub fn new(seed: u64) -> Kernel {
+        Kernel::with_ties(seed, Ties::Seeded)
+    }
+
+    /// Like [`Kernel::new`], with a choice of how ties are broken.
+    pub fn with_ties(seed: u64, ties: Ties) -> Kernel {
+        Kernel(Rc::new(World {
+            now: Cell::new(Time::ZERO),
+            queue: RefCell::default(),
+            actors: RefCell::default(),
+            marks: Arc::default(),
+            ties,
+            tie_random: RefCell::new(Random::new(mix(seed ^ 1))),
+            random: RefCell::new(Random::new(seed)),
+            hash: Cell::new(mix(seed)),
+            events: Cell::new(0),
+            events_this_instant: Cell::new(0),
+        }))
+    }
+
+    /// The current instant: that of the event being fired, or of the last one.
+    pub fn now(&self) -> Time {
+        self.0.now.get()
+    }
+
+    /// Adds an actor. The kernel keeps only a weak reference, since actors hold the kernel: events
+    /// for an actor that is gone pass without effect.
+    ///
+    /// # Panics
+    /// When the caller keeps no reference of its own to `actor`, which would be gone at once.
+    pub fn add_actor(&self, actor: Rc<dyn Actor>) -> ActorId {
+        assert!(Rc::strong_count(&actor) > 1, "keep the actor alive: the kernel does not");
+        let mut actors = self.0.actors.borrow_mut();
+        let id = ActorId(u32::try_from(actors.len()).expect("fewer than 2^32 actors"));
+        actors.push(Entry { actor: Rc::downgrade(&actor), mark: Mark::new() });
+        id
+    }
+
+    /// Schedules `actor.fire(payload)` at `at`, or now when `at` has passed.
+    pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
+        let tie = match self.0.ties {
+            Ties::Seeded => self.0.tie_random.borrow_mut().draw(),
+            Ties::FirstCome => 0,
+        };
+        self.0.queue.borrow_mut().push(at.max(self.now()), tie, actor, payload);
+    }
+
+    /// 64 seeded bits.
+    pub fn random(&self) -> u64 {
+        self.0.random.borrow_mut().draw()
+    }
+
+    /// A seeded number from 0 to `n - 1`.
+    ///
+    /// # Panics
+    /// When `n` is zero.
+    pub fn random_below(&self, n: u64) -> u64 {
+        self.0.random.borrow_mut().below(n)
+    }
+
+    /// Folds something that an actor did into the event hash.
+    pub fn note(&self, kind: u32, a: u64, b: u64) {
+        self.fold(u64::from(kind));
+        self.fold(a);
+        self.fold(b);
+    }
+
+    /// A hash of every event fired (its time, actor and payload) and everything noted, in order.
+    pub fn event_hash(&self) -> u64 {
+        self.0.hash.get()
+    }
+
+    /// How many events have fired.
+    pub fn events(&self) -> u64 {
+        self.0.events.get()
+    }
+
+    /// How many events are scheduled.
+    pub fn pending(&self) -> usize {
+        self.schedule_marked();
+        self.0.queue.borrow().len()
+    }
+
+    /// A handle with which anybody can ask for `actor` to be fired.
+    ///
+    /// # Panics
+    /// When `actor` is not of this kernel.
+    pub fn waker(&self, actor: ActorId) -> ActorWaker {
+        self.0.actors.borrow()[actor.index()].mark.waker(actor, &self.0.marks)
+    }
+
+    /// Fires the next event; `false` when there is none.
+    pub fn step(&self) -> bool {
+        self.schedule_marked();
+        let Some(event) = self.0.queue.borrow_mut().pop() else {
+            return false;
+        };
+        if event.at > self.now() {
+            self.0.now.set(event.at);
+            self.0.events_this_instant.set(0);
+        }
+        self.0.events.set(self.events() + 1);
+        self.0.events_this_instant.set(self.0.events_this_instant.get() + 1);
+        self.fold(event.at.as_nanos());
+        self.fold(u64::from(event.actor.0));
+        self.fold(event.payload);
+        let actor = {
+            let actors = self.0.actors.borrow();
+            let entry = &actors[event.actor.index()];
+            if event.payload == WAKE {
+                entry.mark.clear();
+            }
+            entry.actor.upgrade()
+        };
+        if let Some(actor) = actor {
+            actor.fire(event.payload);
+        }
+        self.schedule_marked();
+        true
+    }
+
+    /// Fires events until `done` holds (asked before each event), until the next one is later than
+    /// `deadline`, or until none is left.
+    pub fn run_until(&self, deadline: Time, mut done: impl FnMut() -> bool) -> RunEnd {
+        loop {
+            if done() {
+                return RunEnd::Done;
+            }
+            self.schedule_marked();
+            let next_at = self.0.queue.borrow().next_at();
+            match next_at {
+                None => return RunEnd::Quiet,
+                Some(at) if at > deadline => {
+                    if deadline > self.now() {
+                        self.0.now.set(deadline);
+                        self.0.events_this_instant.set(0);
+                    }
+                    return RunEnd::Deadline;
+                }
+                Some(at) => {
+                    if at == self.now() && self.0.events_this_instant.get() >= STALL_EVENTS {
+                        return RunEnd::Stalled;
+                    }
+                    self.step();
+                }
+            }
+        }
+    }
+
+    fn schedule_marked(&self) {
+        self.0.marks.drain(|actor| self.schedule(self.now(), actor, WAKE));
+    }
+
+    fn fold(&self, value: u64) {
+        self.0.hash.set(mix(self.0.hash.get().rotate_left(1) ^ value));
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("now", &self.now())
+            .field("events", &self.events())
+            .field("event_hash", &format_args!("{:#018x}", self.event_hash()))
+            .finish_non_exhaustive()
+    }
+}

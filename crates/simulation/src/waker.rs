@@ -1,0 +1,84 @@
+//! [`ActorWaker`]: how something that may not touch the kernel asks for an actor to be fired.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::ActorId;
+
+/// The payload of an event that an [`ActorWaker`] caused.
+pub const WAKE: u64 = u64::MAX;
+
+/// Marks an actor; the kernel then fires it with [`WAKE`] at the current instant.
+///
+/// Wakes before that event fires are one. A wake after the kernel is gone does nothing. Wakers may
+/// be sent to other threads because that is what wakers must be able to do, but a wake from another
+/// thread arrives whenever the host pleases and makes the world irreproducible.
+#[derive(Clone)]
+pub struct ActorWaker {
+    actor: ActorId,
+    mark: Arc<AtomicBool>,
+    marks: Arc<Marks>,
+}
+
+impl ActorWaker {
+    /// Marks the actor, unless it is marked already.
+    pub fn wake(&self) {
+        if !self.mark.swap(true, Ordering::AcqRel) {
+            self.marks.push(self.actor);
+        }
+    }
+
+    /// The actor that this wakes.
+    pub fn actor(&self) -> ActorId {
+        self.actor
+    }
+}
+
+impl fmt::Debug for ActorWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ActorWaker({})", self.actor.0)
+    }
+}
+
+/// The actors that were marked since the kernel looked last, each at most once.
+#[derive(Default)]
+pub(crate) struct Marks {
+    any: AtomicBool,
+    actors: Mutex<Vec<ActorId>>,
+}
+
+impl Marks {
+    fn push(&self, actor: ActorId) {
+        let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        actors.push(actor);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Hands every marked actor to `sink`, in the order in which they were marked.
+    pub(crate) fn drain(&self, sink: impl FnMut(ActorId)) {
+        if self.any.load(Ordering::Acquire) {
+            let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+            self.any.store(false, Ordering::Release);
+            actors.drain(..).for_each(sink);
+        }
+    }
+}
+
+/// The kernel's end of an actor's wakers.
+pub(crate) struct Mark(Arc<AtomicBool>);
+
+impl Mark {
+    pub(crate) fn new() -> Self {
+        Mark(Arc::default())
+    }
+
+    pub(crate) fn waker(&self, actor: ActorId, marks: &Arc<Marks>) -> ActorWaker {
+        ActorWaker { actor, mark: Arc::clone(&self.0), marks: Arc::clone(marks) }
+    }
+
+    /// To be called just before the actor is fired, so that a wake from then on counts again.
+    pub(crate) fn clear(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
+}
