@@ -1,0 +1,92 @@
+//! What compute nodes say to each other about a line.
+
+use latchwork_verbs::ComputeNodeId;
+
+use crate::Seq;
+
+/// What an invalidation asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum RequestKind {
+    /// PeerRd: the sender waits to read.
+    Read,
+    /// PeerWr: the sender waits to write.
+    Write,
+}
+
+/// An invalidation message (SELCC 5.1). It is final: its sender keeps its bit, its frame and its
+/// place to answer to until it got the one final answer to it (rule R5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// Who asks.
+    pub from: ComputeNodeId,
+    /// Who was asked first: requests travel with a hand-over, and the answer names this node, so
+    /// that the asker knows which of its questions was answered.
+    pub asked: ComputeNodeId,
+    /// What for.
+    pub kind: RequestKind,
+    /// The asker's number for the question.
+    pub seq: Seq,
+    /// Grows with every retry (SELCC 5.3.2).
+    pub priority: u8,
+    /// Where the asker's frame is: opaque to the protocol, an address for the forward.
+    pub buffer: u64,
+}
+
+/// How a grant is owned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GrantMode {
+    /// The receiver's registered wait has become shared ownership.
+    Shared,
+    /// The receiver is the exclusive holder; requests of others travel along.
+    Exclusive,
+}
+
+/// An answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// Final, without the line: the node holds nothing that it could give. Look at the word again,
+    /// after a pause.
+    Dropped,
+    /// Final, without the line: what stood in the way is gone. Look at the word again at once.
+    Released,
+    /// Not final: remembered, the answer will come.
+    Queued,
+}
+
+/// What a message about a line says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Message {
+    /// An invalidation.
+    Request(Request),
+    /// An answer without the line.
+    Answer {
+        /// Who was asked.
+        asked: ComputeNodeId,
+        /// Which question.
+        seq: Seq,
+        /// The answer.
+        answer: Answer,
+    },
+    /// An answer with the line, whose bytes were forwarded into the asker's frame before.
+    Grant {
+        /// Who was asked.
+        asked: ComputeNodeId,
+        /// Which question.
+        seq: Seq,
+        /// How the line is owned now.
+        mode: GrantMode,
+        /// Requests that travel along with exclusive ownership.
+        travelling: Remembered,
+    },
+    /// The giver's operation on the word is complete: the grant of question `seq` is in the word.
+    Settled {
+        /// Which question.
+        seq: Seq,
+    },
+}
+
+/// How many requests a node remembers per line, and so how many travel with a hand-over.
+pub const REMEMBERED_MAX: usize = 5;
+
+/// Requests in order of arrival.
+pub type Remembered = arrayvec::ArrayVec<Request, REMEMBERED_MAX>;

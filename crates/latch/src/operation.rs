@@ -1,0 +1,89 @@
+//! The operations on a latch word, and the atomic verb that carries each out.
+
+use latchwork_verbs::ComputeNodeId;
+
+use crate::LatchWord;
+
+/// An operation on a line's latch word. A node has at most one in flight per line (rule R1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WordOp {
+    /// Sets the own shared bit, then reads the line.
+    AcquireShared,
+    /// Looks at the word again under a registered wait, then reads the line.
+    Poll,
+    /// Turns a free word into exclusive ownership, then reads the line.
+    AcquireExclusive,
+    /// Turns sole shared ownership into exclusive ownership. The copy is valid already.
+    Upgrade,
+    /// Clears the own shared bit.
+    ReleaseShared,
+    /// Writes changes back, then clears the exclusive field.
+    ReleaseExclusive,
+    /// Writes changes back, then turns exclusive into shared ownership.
+    Downgrade,
+    /// Names another exclusive holder.
+    HandOver(ComputeNodeId),
+    /// Clears the bit of a refused reader: what the published scheme does instead of waiting
+    /// registered. Only in disciplines that the model refutes.
+    Undo,
+    /// As [`WordOp::Downgrade`], but also sets the bits of the reader that is served, as the
+    /// published scheme does. Only in disciplines that the model refutes.
+    DowngradeFor(ComputeNodeId),
+}
+
+/// The atomic verb of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WordVerb {
+    /// Fetch-and-add of this operand, modulo 2^64.
+    Add(u64),
+    /// Compare-and-swap.
+    CompareSwap {
+        /// Swapped only if the word is this.
+        expected: LatchWord,
+        /// The new word.
+        desired: LatchWord,
+    },
+}
+
+impl WordOp {
+    /// The atomic verb that `me` posts for this operation.
+    ///
+    /// Each adds or clears the own bit only (R2), and changes the exclusive field only by a
+    /// compare-and-swap of an exact word in which it is zero, or by an addition of its holder (R3).
+    pub fn verb(self, me: ComputeNodeId) -> WordVerb {
+        let bit = LatchWord::shared_by(me).bits();
+        let exclusive = LatchWord::exclusively(me).bits();
+        match self {
+            WordOp::AcquireShared => WordVerb::Add(bit),
+            WordOp::Poll => WordVerb::Add(0),
+            WordOp::AcquireExclusive => WordVerb::CompareSwap {
+                expected: LatchWord::FREE,
+                desired: LatchWord::exclusively(me),
+            },
+            WordOp::Upgrade => WordVerb::CompareSwap {
+                expected: LatchWord::shared_by(me),
+                desired: LatchWord::exclusively(me),
+            },
+            WordOp::ReleaseShared | WordOp::Undo => WordVerb::Add(bit.wrapping_neg()),
+            WordOp::ReleaseExclusive => WordVerb::Add(exclusive.wrapping_neg()),
+            WordOp::Downgrade => WordVerb::Add(bit.wrapping_sub(exclusive)),
+            WordOp::DowngradeFor(reader) => {
+                let reader = LatchWord::shared_by(reader).bits();
+                WordVerb::Add(bit.wrapping_add(reader).wrapping_sub(exclusive))
+            }
+            WordOp::HandOver(to) => {
+                WordVerb::Add(LatchWord::exclusively(to).bits().wrapping_sub(exclusive))
+            }
+        }
+    }
+
+    /// Whether the line is read behind the atomic, in the same batch.
+    pub fn reads_line(self) -> bool {
+        matches!(self, WordOp::AcquireShared | WordOp::Poll | WordOp::AcquireExclusive)
+    }
+
+    /// Whether changes are written back before the atomic, in the same batch.
+    pub fn writes_back(self) -> bool {
+        matches!(self, WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_))
+    }
+}

@@ -1,0 +1,41 @@
+//! Which rules a machine follows. The defaults are the discipline; the switches turn single rules
+//! off, so that the model can show that it would notice.
+
+/// The number of a question; wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Seq(pub u16);
+
+/// The rules that a node's machines follow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rules {
+    /// R4: a line received by hand-over is neither released nor handed on before the giver's
+    /// operation on the word is known to be complete.
+    pub settle: bool,
+    /// R2: a refused reader's bit stays as a registered wait. Off: the reader takes it back with
+    /// another addition while it already asks the holder, and the holder sets it again when it
+    /// serves the reader, as SELCC 4.3.2 and 4.4.2 have it.
+    pub registered_wait: bool,
+    /// Questions are numbered modulo this, at most 2^16. Small in the model, whose states are
+    /// finite that way.
+    pub seq_modulus: u32,
+    /// Priorities grow up to this.
+    pub priority_max: u8,
+}
+
+impl Rules {
+    /// The whole discipline.
+    pub const DISCIPLINE: Rules =
+        Rules { settle: true, registered_wait: true, seq_modulus: 1 << 16, priority_max: u8::MAX };
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::DISCIPLINE
+    }
+}
+
+impl Seq {
+    pub(crate) fn next(self, rules: &Rules) -> Seq {
+        Seq(((u32::from(self.0) + 1) % rules.seq_modulus) as u16)
+    }
+}

@@ -1,0 +1,155 @@
+//! The latch word: one 64-bit word per line that names its owners (SELCC 4.3.1).
+//!
+//! ```text
+//!   63        58 57                                           0
+//!  +------------+----------------------------------------------+
+//!  | exclusive  | shared: bit id-1 for compute node id (1..58) |
+//!  | holder     |                                              |
+//!  +------------+----------------------------------------------+
+//!   0: nobody; 1..58: that node; 59..63: reserved
+//! ```
+//!
+//! A node's bit in the shared part means *shared ownership* while the exclusive field is zero, and a
+//! *registered wait* while it is not: the wait turns into ownership at the moment when the exclusive
+//! holder clears the field.
+
+use std::fmt;
+
+use latchwork_verbs::ComputeNodeId;
+
+const SHARED_BITS: u32 = 58;
+const SHARED_MASK: u64 = (1 << SHARED_BITS) - 1;
+
+/// A value of a latch word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LatchWord(u64);
+
+impl LatchWord {
+    /// Owned by nobody.
+    pub const FREE: LatchWord = LatchWord(0);
+
+    /// The word whose bits are `bits`.
+    pub const fn from_bits(bits: u64) -> Self {
+        LatchWord(bits)
+    }
+
+    /// The bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The word that says: `id` alone, exclusively.
+    pub const fn exclusively(id: ComputeNodeId) -> Self {
+        LatchWord((id.get() as u64) << SHARED_BITS)
+    }
+
+    /// The word that says: `id` alone, shared.
+    pub const fn shared_by(id: ComputeNodeId) -> Self {
+        LatchWord(1 << (id.get() - 1))
+    }
+
+    /// The exclusive holder. A reserved id reads as nobody.
+    pub const fn exclusive(self) -> Option<ComputeNodeId> {
+        ComputeNodeId::new((self.0 >> SHARED_BITS) as u8)
+    }
+
+    /// The nodes whose bit is set.
+    pub const fn shared(self) -> NodeSet {
+        NodeSet(self.0 & SHARED_MASK)
+    }
+
+    /// The word after adding `add`, as a fetch-and-add leaves it.
+    #[must_use]
+    pub const fn plus(self, add: u64) -> Self {
+        LatchWord(self.0.wrapping_add(add))
+    }
+}
+
+impl fmt::Debug for LatchWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exclusive() {
+            Some(id) => write!(f, "({id:?}, {:?})", self.shared()),
+            None => write!(f, "({}, {:?})", self.0 >> SHARED_BITS, self.shared()),
+        }
+    }
+}
+
+/// A set of compute nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    /// No node.
+    pub const EMPTY: NodeSet = NodeSet(0);
+
+    /// The set of one node.
+    pub const fn of(id: ComputeNodeId) -> Self {
+        NodeSet(1 << (id.get() - 1))
+    }
+
+    /// Whether `id` is in it.
+    pub const fn contains(self, id: ComputeNodeId) -> bool {
+        self.0 & 1 << (id.get() - 1) != 0
+    }
+
+    /// The set without `id`.
+    #[must_use]
+    pub const fn without(self, id: ComputeNodeId) -> Self {
+        NodeSet(self.0 & !(1 << (id.get() - 1)))
+    }
+
+    /// Whether no node is in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many nodes are in it.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The nodes, by id.
+    pub fn iter(self) -> impl Iterator<Item = ComputeNodeId> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let lowest = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            ComputeNodeId::new(lowest as u8 + 1)
+        })
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    #[test]
+    fn every_node_has_its_own_place_in_both_parts() {
+        for id in 1..=ComputeNodeId::MAX {
+            let x = LatchWord::exclusively(node(id));
+            assert_eq!((x.exclusive(), x.shared()), (Some(node(id)), NodeSet::EMPTY));
+            let s = LatchWord::shared_by(node(id));
+            assert_eq!((s.exclusive(), s.shared()), (None, NodeSet::of(node(id))));
+        }
+        assert_eq!(LatchWord::from_bits(63 << 58).exclusive(), None, "reserved ids name nobody");
+    }
+
+    #[test]
+    fn sets_list_their_nodes_in_order() {
+        let word = LatchWord::shared_by(node(58)).plus(LatchWord::shared_by(node(1)).bits());
+        let ids: Vec<u8> = word.shared().iter().map(ComputeNodeId::get).collect();
+        assert_eq!(ids, [1, 58]);
+        assert_eq!(word.shared().without(node(1)), NodeSet::of(node(58)));
+        assert!(NodeSet::EMPTY.iter().next().is_none());
+    }
+}
