@@ -1,1 +1,71 @@
 //! The shared-memory fabric: one-sided verbs executed by the caller on memory that all nodes map.
+//!
+//! This crate owns the fabric of an embedded cluster, whose compute nodes are threads of one process.
+//! It is really one-sided: a memory node is memory and nothing else, and the worker that rings
+//! executes its own verbs, as its NIC would.
+//!
+//! ```text
+//!   worker of node 1                                     worker of node 2
+//!   Endpoint: posted, stalled, completed                 Endpoint
+//!      │ ring: loads, stores, atomics                        │
+//!      ├────────────► memory node 0: Region ◄────────────────┤
+//!      ├────────────► memory node 1: Region ◄────────────────┘
+//!      │
+//!      └── Send ────► inbox of node 2: bounded ring; active pollers, list of the parked
+//! ```
+//!
+//! # Invariants
+//!
+//! - Regions and nodes are only ever added, so an endpoint may remember them without locks.
+//! - READ and WRITE move relaxed 8-byte words; CAS and FAA are CPU atomics on the same words. So here,
+//!   and only here, **CPU atomics and fabric atomics may be mixed** on one word.
+//! - The order inside a batch is that of the program, made visible to others by the fences that
+//!   `execute` argues for.
+//! - A message wakes a parked worker only when no worker polls the inbox, and never fails to.
+//! - Nothing allocates per verb once the queues have grown.
+//!
+//! It survives full inboxes (a batch waits at its sender) and nodes that are cut off
+//! ([`Fabric::disconnect`]); there are no lost messages and no reordering.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_verbs::{
+//!     ComputeNodeId, Endpoint, LocalBuffer, Region, RegionKey, Request, Target,
+//! };
+//! use latchwork_verbs_shm::Fabric;
+//!
+//! let fabric = Fabric::default();
+//! let memory = Target::Memory(fabric.add_memory_node(1 << 20)?);
+//! let node = ComputeNodeId::new(1).unwrap();
+//! fabric.add_compute_node(node)?;
+//! let frames = Region::zeroed(1 << 16)?;
+//! let region = fabric.register(node, frames.clone())?;
+//!
+//! let mut endpoint = fabric.endpoint(node)?;
+//! let local = LocalBuffer { region, offset: 0, len: 64 };
+//! endpoint.post(memory, 1, &[Request::WriteWord { remote: 8, value: 42 }])?;
+//! endpoint.post(memory, 2, &[
+//!     Request::FetchAdd { remote: 512, add: 5 },
+//!     Request::Read { remote: 0, local },
+//! ])?;
+//! endpoint.ring();
+//! let mut done = Vec::new();
+//! endpoint.poll(&mut |completion| done.push(completion));
+//! assert_eq!(done[1].result?.old[0], 0);
+//! assert_eq!(frames.words().u64(8), 42);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod endpoint;
+mod execute;
+mod fabric;
+mod inbox;
+mod queue;
+mod routes;
+
+pub use endpoint::Endpoint;
+pub use fabric::{Config, Fabric};
+pub use inbox::{Inbox, Subscription};

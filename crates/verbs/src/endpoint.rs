@@ -77,7 +77,7 @@ pub fn check_batch(
     target: Target,
     requests: &[Request],
     remote_len: Option<u64>,
-    local_len: impl Fn(RegionKey) -> Option<u64>,
+    mut local_len: impl FnMut(RegionKey) -> Option<u64>,
 ) -> Result<(), VerbError> {
     if requests.is_empty() || requests.len() > BATCH_MAX {
         return Err(VerbError::BatchLength { len: requests.len() });

@@ -1,0 +1,126 @@
+//! [`Endpoint`]: collects batches, and executes them when the doorbell rings.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use latchwork_verbs::{BATCH_MAX, Completion, Request, Target, VerbError, check_batch};
+
+use crate::execute::{Barriers, Progress, Stop};
+use crate::fabric::{Node, Shared};
+use crate::routes::Routes;
+
+/// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
+///
+/// Batches are executed by the thread that rings, and complete at its next poll. Only a message for
+/// a full inbox holds its batch back: the batch is taken up where it stopped, at every ring and poll.
+pub struct Endpoint {
+    routes: Routes,
+    posted: Vec<Posted>,
+    // The requests of all posted batches, one behind the other.
+    requests: Vec<Request>,
+    stalled: VecDeque<Stalled>,
+    completed: VecDeque<Completion>,
+}
+
+struct Posted {
+    target: Target,
+    token: u64,
+    len: usize,
+}
+
+struct Stalled {
+    posted: Posted,
+    requests: Box<[Request]>,
+    progress: Progress,
+}
+
+impl Endpoint {
+    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Node>) -> Self {
+        Endpoint {
+            routes: Routes::new(shared, own),
+            posted: Vec::new(),
+            requests: Vec::with_capacity(BATCH_MAX),
+            stalled: VecDeque::new(),
+            completed: VecDeque::new(),
+        }
+    }
+
+    fn complete(&mut self, token: u64, progress: &Progress, end: Result<(), VerbError>) {
+        let result = end.map(|()| progress.outcome);
+        self.completed.push_back(Completion { token, result });
+    }
+
+    fn retry_stalled(&mut self, barriers: &mut Barriers) {
+        // Each once; those that still meet a full inbox go to the back, and so keep their order.
+        for _ in 0..self.stalled.len() {
+            let Some(mut batch) = self.stalled.pop_front() else { return };
+            let Stalled { posted: Posted { target, token, .. }, requests, progress } = &mut batch;
+            match progress.advance(&self.routes, barriers, *target, requests) {
+                Ok(()) => self.complete(*token, progress, Ok(())),
+                Err(Stop::Failed(error)) => self.complete(*token, progress, Err(error)),
+                Err(Stop::InboxFull) => self.stalled.push_back(batch),
+            }
+        }
+    }
+
+    fn execute_posted(&mut self, barriers: &mut Barriers) {
+        let (mut batches, mut requests) =
+            (std::mem::take(&mut self.posted), std::mem::take(&mut self.requests));
+        let mut rest = &requests[..];
+        for posted in batches.drain(..) {
+            let (batch, behind) = rest.split_at(posted.len);
+            rest = behind;
+            let mut progress = Progress::default();
+            match progress.advance(&self.routes, barriers, posted.target, batch) {
+                Ok(()) => self.complete(posted.token, &progress, Ok(())),
+                Err(Stop::Failed(error)) => self.complete(posted.token, &progress, Err(error)),
+                Err(Stop::InboxFull) => {
+                    self.stalled.push_back(Stalled { posted, requests: batch.into(), progress });
+                }
+            }
+        }
+        requests.clear();
+        (self.posted, self.requests) = (batches, requests);
+    }
+}
+
+impl latchwork_verbs::Endpoint for Endpoint {
+    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+        let remote_len = self.routes.learn_target(target)?;
+        check_batch(target, requests, remote_len, |key| self.routes.learn_local(key))?;
+        self.posted.push(Posted { target, token, len: requests.len() });
+        self.requests.extend_from_slice(requests);
+        Ok(())
+    }
+
+    fn ring(&mut self) {
+        if self.posted.is_empty() && self.stalled.is_empty() {
+            return;
+        }
+        let mut barriers = Barriers::default();
+        self.retry_stalled(&mut barriers);
+        self.execute_posted(&mut barriers);
+        barriers.finish();
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
+        if !self.stalled.is_empty() {
+            let mut barriers = Barriers::default();
+            self.retry_stalled(&mut barriers);
+            barriers.finish();
+        }
+        let some = !self.completed.is_empty();
+        self.completed.drain(..).for_each(sink);
+        some
+    }
+
+    fn in_flight(&self) -> usize {
+        self.posted.len() + self.stalled.len() + self.completed.len()
+    }
+
+    fn may_park(&self) -> bool {
+        // Nothing here ever wakes the worker: what is posted waits for its ring, what is executed
+        // for its poll, and a full inbox for it to try again.
+        self.in_flight() == 0
+    }
+}

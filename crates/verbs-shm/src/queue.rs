@@ -1,0 +1,199 @@
+//! A bounded queue of messages, many senders and many receivers, made of atomic words only.
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::{ComputeNodeId, Message};
+
+/// A bounded ring with a turn number per slot (the scheme of Vyukov's bounded MPMC queue).
+///
+/// ```text
+///   slot i:  turn == p        free for the sender at position p   (p ≡ i modulo the capacity)
+///            turn == p + 1    holds the message of position p
+///            turn == p + cap  free again: p + cap is the next position of this slot
+/// ```
+///
+/// A sender owns position p from its successful exchange of `tail` to its store of `turn`, and a
+/// receiver likewise with `head`; between the two the slot's words are its own. Positions are 64
+/// bits and never wrap.
+///
+/// Neither side ever waits for the other: a slot whose sender is between its two steps reads as
+/// "empty", one whose receiver is reads as "full".
+pub(crate) struct Queue {
+    slots: Box<[Slot]>,
+    head: Padded,
+    tail: Padded,
+}
+
+const BODY: usize = 1 + Message::WORDS;
+
+/// Two cache lines, so that neighbours do not share one (nor a pair of prefetched ones).
+#[repr(align(128))]
+struct Slot {
+    turn: AtomicU64,
+    words: [AtomicU64; BODY],
+}
+
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+const _: () = assert!(size_of::<Slot>() == 128);
+
+impl Queue {
+    /// A queue with room for `capacity` messages, rounded up to a power of two, at least 2.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = capacity.max(2).next_power_of_two();
+        let slot = |i| Slot {
+            turn: AtomicU64::new(i as u64),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        Queue {
+            slots: (0..capacity).map(slot).collect(),
+            head: Padded(AtomicU64::new(0)),
+            tail: Padded(AtomicU64::new(0)),
+        }
+    }
+
+    fn slot(&self, position: u64) -> &Slot {
+        &self.slots[position as usize & (self.slots.len() - 1)]
+    }
+
+    /// Appends `message`; false when there is no room. Release: see [`Queue::pop`].
+    pub(crate) fn push(&self, message: &Message) -> bool {
+        let mut position = self.tail.0.load(Ordering::Relaxed);
+        loop {
+            let slot = self.slot(position);
+            let turn = slot.turn.load(Ordering::Acquire);
+            if turn < position {
+                return false;
+            }
+            if turn > position {
+                position = self.tail.0.load(Ordering::Relaxed);
+                continue;
+            }
+            let taken = self.tail.0.compare_exchange_weak(
+                position,
+                position + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => {
+                    slot.words[0].store(message.from.get().into(), Ordering::Relaxed);
+                    for (word, value) in slot.words[1..].iter().zip(message.body) {
+                        word.store(value, Ordering::Relaxed);
+                    }
+                    slot.turn.store(position + 1, Ordering::Release);
+                    return true;
+                }
+                Err(now) => position = now,
+            }
+        }
+    }
+
+    /// Takes the oldest message, if it is complete. Acquire: whoever takes a message sees what its
+    /// sender did before it pushed.
+    pub(crate) fn pop(&self) -> Option<Message> {
+        let mut position = self.head.0.load(Ordering::Relaxed);
+        loop {
+            let slot = self.slot(position);
+            let turn = slot.turn.load(Ordering::Acquire);
+            if turn <= position {
+                return None;
+            }
+            if turn > position + 1 {
+                position = self.head.0.load(Ordering::Relaxed);
+                continue;
+            }
+            let taken = self.head.0.compare_exchange_weak(
+                position,
+                position + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => {
+                    let from = slot.words[0].load(Ordering::Relaxed);
+                    let body = std::array::from_fn(|i| slot.words[1 + i].load(Ordering::Relaxed));
+                    slot.turn.store(position + self.slots.len() as u64, Ordering::Release);
+                    let from = u8::try_from(from).ok().and_then(ComputeNodeId::new);
+                    return Some(Message { from: from.expect("a sender's id"), body });
+                }
+                Err(now) => position = now,
+            }
+        }
+    }
+
+    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true.
+    pub(crate) fn has_ready(&self) -> bool {
+        let position = self.head.0.load(Ordering::Relaxed);
+        self.slot(position).turn.load(Ordering::Acquire) > position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn message(value: u64) -> Message {
+        let mut body = [0; Message::WORDS];
+        body[0] = value;
+        body[Message::WORDS - 1] = !value;
+        Message { from: ComputeNodeId::new(7).unwrap(), body }
+    }
+
+    #[test]
+    fn messages_leave_in_the_order_of_their_arrival_and_a_full_queue_refuses() {
+        let queue = Queue::new(4);
+        for round in 0..10 {
+            assert!(!queue.has_ready());
+            for i in 0..4 {
+                assert!(queue.push(&message(round + i)));
+            }
+            assert!(!queue.push(&message(99)));
+            assert!(queue.has_ready());
+            for i in 0..4 {
+                assert_eq!(queue.pop(), Some(message(round + i)));
+            }
+            assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn every_message_arrives_whole_and_once_with_many_senders_and_receivers() {
+        const EACH: u64 = 2_000;
+        let queue = Queue::new(8);
+        let sums: u64 = thread::scope(|scope| {
+            for sender in 0..2 {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for i in 0..EACH {
+                        while !queue.push(&message(sender * EACH + i)) {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let receivers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut sum = 0;
+                        for _ in 0..EACH {
+                            let got = loop {
+                                match queue.pop() {
+                                    Some(message) => break message,
+                                    None => thread::yield_now(),
+                                }
+                            };
+                            assert_eq!(got, message(got.body[0]));
+                            sum += got.body[0];
+                        }
+                        sum
+                    })
+                })
+                .collect();
+            receivers.into_iter().map(|r| r.join().unwrap()).sum()
+        });
+        assert_eq!(sums, 2 * EACH * (2 * EACH - 1) / 2);
+    }
+}
