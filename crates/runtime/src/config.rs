@@ -1,0 +1,36 @@
+//! [`ExecutorConfig`]: the settings of one executor.
+
+use std::time::Duration;
+
+/// The settings of one executor.
+#[derive(Clone, Debug)]
+pub struct ExecutorConfig {
+    /// How many spawned tasks may be in flight; more wait. At least 1. 64 by default.
+    pub depth: usize,
+    /// Idle sweeps in a row before the core is offered to others between sweeps. 64 by default, which
+    /// is a few microseconds: about what a wake through the kernel costs.
+    pub spin_sweeps: u32,
+    /// Further idle sweeps, each after offering the core to others, before parking. 64 by default.
+    pub yield_sweeps: u32,
+    /// How many calls of [`crate::Handle::coop`] a task may make before one of them yields. At least
+    /// 1. 32 by default.
+    pub coop_budget: u32,
+    /// Seed of [`crate::Handle::random`]. 0 by default; give every worker its own.
+    pub seed: u64,
+    /// Virtual CPU time of a sweep that made progress, on top of what its tasks charge. 100 ns by
+    /// default. Means nothing on the real driver.
+    pub sweep_cost: Duration,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        ExecutorConfig {
+            depth: 64,
+            spin_sweeps: 64,
+            yield_sweeps: 64,
+            coop_budget: 32,
+            seed: 0,
+            sweep_cost: Duration::from_nanos(100),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What an executor and its handles share.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use latchwork_simulation::Random;
+
+use crate::mailbox::{Mailbox, TaskId};
+use crate::sync::Arc;
+use crate::tasks::Tasks;
+use crate::timers::Timers;
+use crate::{Activity, Driver, ExecutorConfig, Poller, Time};
+
+/// The pollers of an executor. The list is replaced as a whole when it changes, so that a sweep can
+/// walk the list it began with while pollers come and go.
+pub(crate) type Pollers = Rc<Vec<Rc<dyn Poller>>>;
+
+pub(crate) struct Core {
+    pub(crate) driver: Rc<dyn Driver>,
+    pub(crate) config: ExecutorConfig,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) pollers: RefCell<Pollers>,
+    pub(crate) random: RefCell<Random>,
+    pub(crate) sweep_time: Cell<Time>,
+    pub(crate) activity: Cell<Activity>,
+    tasks: RefCell<Tasks>,
+    /// Calls of `coop` that the running task may still make before it has to yield.
+    coop_left: Cell<u32>,
+}
+
+impl Core {
+    pub(crate) fn new(driver: Rc<dyn Driver>, config: ExecutorConfig) -> Rc<Self> {
+        Rc::new(Core {
+            mailbox: Mailbox::new(driver.notifier()),
+            timers: RefCell::default(),
+            pollers: RefCell::default(),
+            random: RefCell::new(Random::new(config.seed)),
+            sweep_time: Cell::new(driver.now()),
+            activity: Cell::default(),
+            tasks: RefCell::new(Tasks::new(config.depth)),
+            coop_left: Cell::new(config.coop_budget),
+            driver,
+            config,
+        })
+    }
+
+    pub(crate) fn spawn(&self, future: Pin<Box<dyn Future<Output = ()>>>, counted: bool) -> TaskId {
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.is_closed() {
+            drop(tasks);
+            drop(future);
+            // Nobody has this id.
+            return TaskId::ROOT;
+        }
+        let (id, starts) = tasks.insert(future, counted, &self.mailbox);
+        drop(tasks);
+        if let Some(waker) = starts {
+            waker.wake();
+        }
+        id
+    }
+
+    /// Polls the task once; `false` when it is gone.
+    pub(crate) fn run(&self, id: TaskId) -> bool {
+        let Some(mut body) = self.tasks.borrow_mut().check_out(id) else {
+            return false;
+        };
+        body.header.begin_poll();
+        self.renew_coop();
+        let poll = body.future.as_mut().poll(&mut Context::from_waker(&body.waker));
+        let ended = match poll {
+            Poll::Ready(()) => Some(body),
+            Poll::Pending => self.tasks.borrow_mut().check_in(id, body).err(),
+        };
+        if let Some(body) = ended {
+            drop(body);
+            self.finish(id);
+        }
+        true
+    }
+
+    fn finish(&self, id: TaskId) {
+        let starts = self.tasks.borrow_mut().finish(id);
+        if let Some(waker) = starts {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn abort(&self, id: TaskId) {
+        let (body, starts) = self.tasks.borrow_mut().abort(id);
+        drop(body);
+        if let Some(waker) = starts {
+            waker.wake();
+        }
+    }
+
+    /// How many tasks there are, waiting ones included.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.borrow().len()
+    }
+
+    pub(crate) fn renew_coop(&self) {
+        self.coop_left.set(self.config.coop_budget.max(1));
+    }
+
+    /// Counts one call of `coop`; `true` when it has to yield.
+    pub(crate) fn spend_coop(&self) -> bool {
+        let left = self.coop_left.get().saturating_sub(1);
+        self.coop_left.set(left);
+        left == 0
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Activity)) {
+        let mut activity = self.activity.get();
+        change(&mut activity);
+        self.activity.set(activity);
+    }
+
+    /// The earliest thing that will need a sweep although nobody notifies.
+    pub(crate) fn next_deadline(&self, pollers: &Pollers) -> Option<Time> {
+        let timer = self.timers.borrow().next();
+        pollers.iter().filter_map(|poller| poller.next_deadline()).chain(timer).min()
+    }
+
+    /// Drops all tasks, timers and pollers. They may hold handles, which hold this: without an end
+    /// the circle would never be freed.
+    pub(crate) fn close(&self) {
+        let bodies = self.tasks.borrow_mut().close();
+        drop(bodies);
+        let wakers = self.timers.borrow_mut().take_all();
+        drop(wakers);
+        let pollers = self.pollers.take();
+        drop(pollers);
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Driver`]: where an executor's time comes from and how it waits.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Notifier, Time};
+
+/// Time, waiting and CPU accounting of one executor. [`RealDriver`] and [`crate::VirtualDriver`] are
+/// the two there are.
+pub trait Driver: 'static {
+    /// The time now.
+    fn now(&self) -> Time;
+
+    /// What ends this driver's parking.
+    fn notifier(&self) -> Notifier;
+
+    /// Blocks the thread until notified, or until `until`. The executor has announced the parking
+    /// before. A virtual worker gives the thread back instead and never calls this.
+    fn park(&self, until: Option<Time>);
+
+    /// Adds CPU time to the worker's clock.
+    fn charge(&self, cost: Duration) {
+        let _ = cost;
+    }
+
+    /// When the world will have caught up with the worker's clock; `None` when it has.
+    fn busy_until(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// The process's clock: [`Time`] in nanoseconds since [`Clock::start`]. Workers whose times are
+/// compared share one clock; copies are the same clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that stands at [`Time::ZERO`] now.
+    #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
+    pub fn start() -> Self {
+        Clock { origin: Instant::now() }
+    }
+
+    /// The time now. Never goes backwards.
+    #[inline]
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.origin.elapsed()
+    }
+}
+
+/// Real time, and parking of the thread that made it.
+pub struct RealDriver {
+    clock: Clock,
+    notifier: Notifier,
+    // The notifier unparks the thread that this was made on, so it must stay there.
+    not_send: PhantomData<Rc<()>>,
+}
+
+impl RealDriver {
+    /// A driver for the current thread with a clock of its own.
+    pub fn new() -> Self {
+        RealDriver::with_clock(Clock::start())
+    }
+
+    /// A driver for the current thread with a shared clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        RealDriver {
+            clock,
+            notifier: Notifier::for_thread(thread::current()),
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl Default for RealDriver {
+    fn default() -> Self {
+        RealDriver::new()
+    }
+}
+
+impl Driver for RealDriver {
+    #[inline]
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn park(&self, until: Option<Time>) {
+        // Unpark tokens may be old and parking may end for no reason: only the flag counts.
+        while self.notifier.is_parked() {
+            match until.map(|until| until - self.now()) {
+                None => thread::park(),
+                Some(Duration::ZERO) => return,
+                Some(left) => thread::park_timeout(left),
+            }
+        }
+    }
+}

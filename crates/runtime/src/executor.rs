@@ -1,0 +1,241 @@
+//! [`Executor`]: one worker's sweep, and the loops that repeat it on a real thread.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::core::{Core, Pollers};
+use crate::mailbox::{TaskHeader, TaskId};
+use crate::sync::{AtomicBool, Ordering, spin_loop};
+use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
+
+/// What one sweep found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sweep {
+    /// Something happened; more may be there.
+    Progress,
+    /// Nothing happened. Without a notification there is nothing to do before `next`.
+    Idle {
+        /// The next timer, or the next time that a poller asks for.
+        next: Option<Time>,
+    },
+    /// The worker's virtual clock is ahead of the world: the sweep goes on where it is when it is
+    /// called again at `until`. Never on the real driver.
+    Busy {
+        /// When the world will have caught up.
+        until: Time,
+    },
+}
+
+/// One worker: tasks, timers and pollers, stepped by [`Executor::sweep`]. See the crate's page.
+///
+/// Dropping it drops all its tasks.
+pub struct Executor<D: Driver> {
+    driver: Rc<D>,
+    core: Rc<Core>,
+    notifier: Notifier,
+    /// Tasks that were ready when the sweep began and have not been polled yet.
+    ready: VecDeque<TaskId>,
+    /// Set between the first half of a sweep (poll) and its end (flush).
+    sweep: Option<OpenSweep>,
+    /// The pollers that were promised to be told of the end of the parking.
+    parked: Option<Pollers>,
+}
+
+struct OpenSweep {
+    progress: bool,
+}
+
+impl<D: Driver> Executor<D> {
+    /// An executor without tasks and pollers.
+    pub fn new(driver: D, config: ExecutorConfig) -> Self {
+        let driver = Rc::new(driver);
+        let core = Core::new(driver.clone(), config);
+        let notifier = driver.notifier();
+        Executor { driver, core, notifier, ready: VecDeque::new(), sweep: None, parked: None }
+    }
+
+    /// Access for tasks.
+    pub fn handle(&self) -> Handle {
+        Handle(Rc::clone(&self.core))
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// One pass: asks the pollers, fires due timers, polls each ready task once, lets the pollers ring
+    /// their doorbells.
+    pub fn sweep(&mut self) -> Sweep {
+        self.sweep_with(&mut || {})
+    }
+
+    /// `root` polls the future of `block_on` when that was woken.
+    fn sweep_with(&mut self, root: &mut dyn FnMut()) -> Sweep {
+        self.unpark();
+        let mut open = match self.sweep.take() {
+            Some(open) => open,
+            None => self.begin_sweep(),
+        };
+        loop {
+            // A task's work takes (virtual) time, and what comes after it comes later.
+            if let Some(until) = self.driver.busy_until() {
+                self.sweep = Some(open);
+                return Sweep::Busy { until };
+            }
+            match self.ready.pop_front() {
+                None => break,
+                Some(TaskId::ROOT) => {
+                    root();
+                    open.progress = true;
+                }
+                Some(id) => {
+                    if self.core.run(id) {
+                        open.progress = true;
+                        self.core.count(|activity| activity.polls += 1);
+                    }
+                }
+            }
+        }
+        let pollers = self.pollers();
+        pollers.iter().for_each(|poller| poller.flush());
+        if open.progress || !self.core.mailbox.is_empty() {
+            self.driver.charge(self.core.config.sweep_cost);
+            Sweep::Progress
+        } else {
+            Sweep::Idle { next: self.core.next_deadline(&pollers) }
+        }
+    }
+
+    fn begin_sweep(&mut self) -> OpenSweep {
+        let now = self.driver.now();
+        self.core.sweep_time.set(now);
+        self.core.count(|activity| activity.sweeps += 1);
+        let mut progress = false;
+        for poller in self.pollers().iter() {
+            progress |= poller.poll(now);
+        }
+        while let Some(waker) = self.take_due(now) {
+            waker.wake();
+            progress = true;
+        }
+        // Not until it is empty: other threads may fill it as fast as it is drained.
+        for _ in 0..self.core.mailbox.len() {
+            self.ready.extend(self.core.mailbox.take());
+        }
+        OpenSweep { progress }
+    }
+
+    fn take_due(&self, now: Time) -> Option<Waker> {
+        self.core.timers.borrow_mut().take_due(now)
+    }
+
+    fn pollers(&self) -> Pollers {
+        Rc::clone(&self.core.pollers.borrow())
+    }
+
+    /// Gets ready to park, after an idle sweep. `false` when there is something to do after all:
+    /// then nothing has changed. `done` is asked for whatever else could end the wait.
+    pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
+        // The announcement comes before every look at what could have arrived, the pollers' too.
+        self.notifier.announce();
+        if !self.core.mailbox.is_empty() || done() {
+            self.notifier.retract();
+            return false;
+        }
+        let pollers = self.pollers();
+        for (asked, poller) in pollers.iter().enumerate() {
+            if !poller.may_park() {
+                pollers[..asked].iter().for_each(|poller| poller.unparked());
+                self.notifier.retract();
+                return false;
+            }
+        }
+        self.parked = Some(pollers);
+        self.core.count(|activity| activity.parks += 1);
+        true
+    }
+
+    /// Ends the parking; `true` when a notification did.
+    pub(crate) fn unpark(&mut self) -> bool {
+        let Some(pollers) = self.parked.take() else {
+            return false;
+        };
+        let notified = self.notifier.retract();
+        pollers.iter().for_each(|poller| poller.unparked());
+        notified
+    }
+}
+
+impl Executor<RealDriver> {
+    /// Runs until `future` is ready. Spawned tasks run meanwhile, and stay for the next call
+    /// afterwards.
+    ///
+    /// When there is nothing to do it spins, then offers the core to others between sweeps, then
+    /// parks until notified or until the next deadline. Pollers are served only inside this call: a
+    /// thread that goes elsewhere for long removes its pollers, or drops the executor.
+    pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        let core = Rc::clone(&self.core);
+        let header = TaskHeader::new(TaskId::ROOT, &core.mailbox);
+        let waker = Waker::from(header.clone());
+        let result = Cell::new(None);
+        let ended = Cell::new(false);
+        let mut root = || {
+            if !ended.get() {
+                header.begin_poll();
+                core.renew_coop();
+                if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    result.set(Some(value));
+                    ended.set(true);
+                }
+            }
+        };
+        waker.wake_by_ref();
+        self.drive(&mut root, &|| ended.get());
+        match result.take() {
+            Some(value) => value,
+            None => unreachable!("driven until the result was there"),
+        }
+    }
+
+    /// Runs tasks and pollers until `stop` is true. Whoever sets `stop` then calls
+    /// [`Notifier::notify`].
+    pub fn run_until_stopped(&mut self, stop: &AtomicBool) {
+        self.drive(&mut || {}, &|| stop.load(Ordering::Acquire));
+    }
+
+    fn drive(&mut self, root: &mut dyn FnMut(), done: &dyn Fn() -> bool) {
+        let spin = self.core.config.spin_sweeps;
+        let patience = spin.saturating_add(self.core.config.yield_sweeps);
+        let mut idle_sweeps = 0u32;
+        while !done() {
+            let Sweep::Idle { next } = self.sweep_with(root) else {
+                idle_sweeps = 0;
+                continue;
+            };
+            idle_sweeps = idle_sweeps.saturating_add(1);
+            if idle_sweeps <= spin {
+                spin_loop();
+            } else if idle_sweeps > patience && self.try_park(done) {
+                self.driver.park(next);
+                if self.unpark() {
+                    idle_sweeps = 0;
+                }
+            } else {
+                // Also when a poller refused to park: whoever it waits for may need this core.
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl<D: Driver> Drop for Executor<D> {
+    fn drop(&mut self) {
+        self.unpark();
+        self.core.close();
+    }
+}

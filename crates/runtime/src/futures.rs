@@ -1,0 +1,100 @@
+//! The futures that a [`crate::Handle`] gives out.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::Time;
+use crate::core::Core;
+use crate::timers::TimerKey;
+
+/// Is ready from a point in time on. Registers a timer when it is first polled before that; dropping
+/// it takes the timer back.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Sleep {
+    core: Rc<Core>,
+    deadline: Time,
+    timer: Option<TimerKey>,
+}
+
+impl Sleep {
+    pub(crate) fn new(core: Rc<Core>, deadline: Time) -> Self {
+        Sleep { core, deadline, timer: None }
+    }
+
+    /// When it will be ready.
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.deadline <= self.core.sweep_time.get() {
+            return Poll::Ready(());
+        }
+        let this = &mut *self;
+        let mut timers = this.core.timers.borrow_mut();
+        let stale = match this.timer.and_then(|key| timers.waker_mut(key)) {
+            Some(waker) if waker.will_wake(cx.waker()) => None,
+            Some(waker) => Some(std::mem::replace(waker, cx.waker().clone())),
+            None => {
+                this.timer = Some(timers.set(this.deadline, cx.waker().clone()));
+                None
+            }
+        };
+        drop(timers);
+        drop(stale);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.timer {
+            let waker = self.core.timers.borrow_mut().cancel(key);
+            drop(waker);
+        }
+    }
+}
+
+/// Is ready when polled the second time, one sweep later.
+#[must_use = "futures do nothing unless awaited"]
+#[derive(Default)]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Yields when the task has used up its budget, and is ready at once otherwise.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Coop(YieldNow);
+
+impl Coop {
+    pub(crate) fn new(yields: bool) -> Self {
+        Coop(YieldNow { yielded: !yields })
+    }
+}
+
+impl Future for Coop {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}

@@ -1,0 +1,106 @@
+//! [`JoinHandle`]: the result of a spawned task, and the power to abort it.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::Aborted;
+use crate::core::Core;
+use crate::mailbox::TaskId;
+
+struct Join<T> {
+    /// `None` before the task ended and after the result was taken.
+    result: Option<Result<T, Aborted>>,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+/// A spawned task. As a future it gives the task's result, or [`Aborted`]. Dropping it detaches the
+/// task, which goes on.
+pub struct JoinHandle<T> {
+    join: Rc<RefCell<Join<T>>>,
+    core: Rc<Core>,
+    task: TaskId,
+}
+
+impl<T> JoinHandle<T> {
+    /// Drops the task's future now, or after its current poll when the task aborts itself. Does
+    /// nothing when the task has ended.
+    pub fn abort(&self) {
+        self.core.abort(self.task);
+    }
+
+    /// Whether the task has ended, with a result or aborted.
+    pub fn is_finished(&self) -> bool {
+        self.join.borrow().ended
+    }
+
+    /// The result, once: `None` while the task runs and after the result was taken.
+    pub fn take(&self) -> Option<Result<T, Aborted>> {
+        self.join.borrow_mut().result.take()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Aborted>;
+
+    /// # Panics
+    /// When the result was taken before.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut join = self.join.borrow_mut();
+        if let Some(result) = join.result.take() {
+            return Poll::Ready(result);
+        }
+        assert!(!join.ended, "the result of this task was taken before");
+        if !join.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            join.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// The task's end of a [`JoinHandle`]; dropped without a result, it says [`Aborted`].
+pub(crate) struct Completion<T>(Rc<RefCell<Join<T>>>);
+
+impl<T> Completion<T> {
+    pub(crate) fn finish(self, value: T) {
+        self.end(Ok(value));
+    }
+
+    fn end(&self, result: Result<T, Aborted>) {
+        let waker = {
+            let mut join = self.0.borrow_mut();
+            if join.ended {
+                return;
+            }
+            join.ended = true;
+            join.result = Some(result);
+            join.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Completion<T> {
+    fn drop(&mut self) {
+        self.end(Err(Aborted));
+    }
+}
+
+/// The two ends for a task that is about to be spawned; [`Unbound::bind`] makes the handle once the
+/// task has its id.
+pub(crate) fn pair<T>() -> (Completion<T>, Unbound<T>) {
+    let join = Rc::new(RefCell::new(Join { result: None, ended: false, waker: None }));
+    (Completion(Rc::clone(&join)), Unbound(join))
+}
+
+pub(crate) struct Unbound<T>(Rc<RefCell<Join<T>>>);
+
+impl<T> Unbound<T> {
+    pub(crate) fn bind(self, core: Rc<Core>, task: TaskId) -> JoinHandle<T> {
+        JoinHandle { join: self.0, core, task }
+    }
+}

@@ -1,0 +1,41 @@
+//! [`Poller`]: what a worker looks at on every sweep.
+
+use crate::Time;
+
+/// A source of work that a worker looks at on every sweep: a completion queue, an inbox.
+///
+/// A poller changes itself through interior mutability. The executor never calls it from inside one
+/// of its own methods, nor while a task runs. It may wake and spawn tasks from any method.
+pub trait Poller {
+    /// Takes what has arrived. `now` is the time at the start of the sweep. Returns whether there was
+    /// anything.
+    fn poll(&self, now: Time) -> bool;
+
+    /// Submits what tasks and pollers posted during this sweep: one doorbell for all. Called at the
+    /// end of every sweep.
+    fn flush(&self);
+
+    /// When [`Poller::poll`] must be called although nobody notified. Asked at the end of an idle
+    /// sweep.
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Whether the worker may park now. `true` is a promise: whatever arrives from now on calls the
+    /// worker's [`crate::Notifier`]. So a poller first registers as parked with those who send to it
+    /// and then looks at its queue once more; if that is not empty it takes the registration back and
+    /// returns `false`. The executor then goes on sweeping.
+    ///
+    /// The worker can already be notified when this is called, so a notification that comes between
+    /// the registration and the actual parking is not lost.
+    ///
+    /// A source that nobody notifies about (completions that have to be polled for) answers `false`
+    /// while it expects something.
+    fn may_park(&self) -> bool {
+        true
+    }
+
+    /// The worker is awake again; called once for each time [`Poller::may_park`] returned `true`,
+    /// before the next [`Poller::poll`].
+    fn unparked(&self) {}
+}

@@ -1,0 +1,176 @@
+//! The task table: a slab of futures, and the line of those that wait for the depth to allow them.
+//!
+//! ```text
+//!   spawn ──► Waiting ──(depth allows)──► Idle ⇄ Running ──► finished
+//!                │                          │       │
+//!                └──────── abort ───────────┘       └── abort while running: dropped after this poll
+//! ```
+//!
+//! No method here runs or drops a future: they hand futures out, so that code of the task never runs
+//! while the table is borrowed.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::Waker;
+
+use slab::Slab;
+
+use crate::mailbox::{Mailbox, TaskHeader, TaskId};
+use crate::sync::Arc;
+
+/// A task's future and the means to wake it.
+pub(crate) struct Body {
+    pub(crate) future: Pin<Box<dyn Future<Output = ()>>>,
+    pub(crate) waker: Waker,
+    pub(crate) header: Arc<TaskHeader>,
+}
+
+enum State {
+    Waiting(Body),
+    Idle(Body),
+    Running { abort: bool },
+}
+
+struct Slot {
+    serial: u64,
+    /// Counted against the depth.
+    counted: bool,
+    state: State,
+}
+
+pub(crate) struct Tasks {
+    slots: Slab<Slot>,
+    waiting: VecDeque<TaskId>,
+    in_flight: usize,
+    depth: usize,
+    spawned: u64,
+    closed: bool,
+}
+
+impl Tasks {
+    pub(crate) fn new(depth: usize) -> Self {
+        Tasks {
+            slots: Slab::new(),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            depth: depth.max(1),
+            spawned: 0,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Enters a future. Gives the waker with which the caller starts it, unless it has to wait.
+    pub(crate) fn insert(
+        &mut self,
+        future: Pin<Box<dyn Future<Output = ()>>>,
+        counted: bool,
+        mailbox: &Arc<Mailbox>,
+    ) -> (TaskId, Option<Waker>) {
+        self.spawned += 1;
+        let entry = self.slots.vacant_entry();
+        let id = TaskId { slot: entry.key(), serial: self.spawned };
+        let header = TaskHeader::new(id, mailbox);
+        let waker = Waker::from(Arc::clone(&header));
+        let body = Body { future, waker: waker.clone(), header };
+        let starts = !counted || self.in_flight < self.depth;
+        let state = if starts { State::Idle(body) } else { State::Waiting(body) };
+        entry.insert(Slot { serial: id.serial, counted, state });
+        if starts {
+            self.in_flight += usize::from(counted);
+            (id, Some(waker))
+        } else {
+            self.waiting.push_back(id);
+            (id, None)
+        }
+    }
+
+    fn slot(&mut self, id: TaskId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.slot).filter(|slot| slot.serial == id.serial)
+    }
+
+    /// Takes out the body of a task to be polled; `None` when the task is gone.
+    pub(crate) fn check_out(&mut self, id: TaskId) -> Option<Body> {
+        let slot = self.slot(id)?;
+        match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
+            State::Idle(body) => Some(body),
+            other => {
+                slot.state = other;
+                None
+            }
+        }
+    }
+
+    /// Puts the body back; gives it back instead when the task was aborted meanwhile. The caller then
+    /// drops it and calls [`Tasks::finish`].
+    pub(crate) fn check_in(&mut self, id: TaskId, body: Body) -> Result<(), Body> {
+        match self.slot(id) {
+            Some(slot) if matches!(slot.state, State::Running { abort: false }) => {
+                slot.state = State::Idle(body);
+                Ok(())
+            }
+            _ => Err(body),
+        }
+    }
+
+    /// Frees the slot of a task whose future is gone. Gives the waker of the task that may start now.
+    pub(crate) fn finish(&mut self, id: TaskId) -> Option<Waker> {
+        self.slot(id)?;
+        let slot = self.slots.remove(id.slot);
+        self.in_flight -= usize::from(slot.counted);
+        self.start_next()
+    }
+
+    fn start_next(&mut self) -> Option<Waker> {
+        while self.in_flight < self.depth {
+            let id = self.waiting.pop_front()?;
+            let Some(slot) = self.slot(id) else { continue };
+            match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
+                State::Waiting(body) => {
+                    let waker = body.waker.clone();
+                    slot.state = State::Idle(body);
+                    self.in_flight += 1;
+                    return Some(waker);
+                }
+                other => slot.state = other,
+            }
+        }
+        None
+    }
+
+    /// Aborts a task. Gives its body, for the caller to drop, and the waker of the task that may start
+    /// instead. A running task is only marked.
+    pub(crate) fn abort(&mut self, id: TaskId) -> (Option<Body>, Option<Waker>) {
+        let Some(slot) = self.slot(id) else { return (None, None) };
+        match std::mem::replace(&mut slot.state, State::Running { abort: true }) {
+            State::Running { .. } => (None, None),
+            State::Idle(body) => (Some(body), self.finish(id)),
+            State::Waiting(body) => {
+                self.slots.remove(id.slot);
+                self.waiting.retain(|&waiting| waiting != id);
+                (Some(body), None)
+            }
+        }
+    }
+
+    /// Takes all futures; from now on the table is closed.
+    pub(crate) fn close(&mut self) -> Vec<Body> {
+        self.closed = true;
+        self.waiting.clear();
+        self.in_flight = 0;
+        self.slots
+            .drain()
+            .filter_map(|slot| match slot.state {
+                State::Waiting(body) | State::Idle(body) => Some(body),
+                State::Running { .. } => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}

@@ -1,0 +1,201 @@
+//! [`VirtualWorker`]: an executor as an actor of a simulated world.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_simulation::{Actor, ActorId, ActorWaker, Cpu, Kernel, RunEnd};
+
+use crate::{Driver, Executor, ExecutorConfig, Handle, JoinHandle, Notifier, Sweep, Time};
+
+/// Sweeps within one event before the worker lets time pass, when sweeps cost nothing.
+const SWEEPS_PER_EVENT: u32 = 32;
+
+/// Virtual time: the clock of a simulated CPU, and a notifier that fires the worker's actor.
+pub struct VirtualDriver {
+    cpu: Cpu,
+    notifier: Notifier,
+}
+
+impl VirtualDriver {
+    /// The driver of the worker that `waker` fires.
+    pub fn new(kernel: &Kernel, waker: ActorWaker) -> Self {
+        VirtualDriver { cpu: Cpu::new(kernel), notifier: Notifier::for_actor(waker) }
+    }
+}
+
+impl Driver for VirtualDriver {
+    fn now(&self) -> Time {
+        self.cpu.now()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn park(&self, _until: Option<Time>) {}
+
+    fn charge(&self, cost: Duration) {
+        self.cpu.charge(cost);
+    }
+
+    fn busy_until(&self) -> Option<Time> {
+        self.cpu.busy_until()
+    }
+}
+
+/// One worker of a simulated world.
+///
+/// When something wakes it, it sweeps. A sweep that made progress costs
+/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later; an
+/// idle worker makes no events but its next deadline. Work that a task charges delays all that this
+/// worker does afterwards, in this sweep too.
+///
+/// Dropping it drops the worker's tasks; the world forgets it.
+pub struct VirtualWorker {
+    actor: Rc<Worker>,
+    kernel: Kernel,
+    handle: Handle,
+}
+
+struct Worker {
+    kernel: Kernel,
+    parts: OnceCell<Parts>,
+}
+
+struct Parts {
+    id: ActorId,
+    executor: RefCell<Executor<VirtualDriver>>,
+    /// When events of this worker are scheduled. Events cannot be taken back, but an early one does
+    /// no harm: the worker then looks again at what comes next.
+    scheduled: RefCell<BTreeSet<Time>>,
+    /// What time passes between two looks at pollers that refuse to park.
+    step: Duration,
+}
+
+impl VirtualWorker {
+    /// A worker in `kernel`'s world. It lives for as long as the value returned.
+    pub fn spawn(kernel: &Kernel, config: ExecutorConfig) -> VirtualWorker {
+        let actor = Rc::new(Worker { kernel: kernel.clone(), parts: OnceCell::new() });
+        let id = kernel.add_actor(actor.clone());
+        let step = config.sweep_cost.max(Duration::from_nanos(1));
+        let executor = Executor::new(VirtualDriver::new(kernel, kernel.waker(id)), config);
+        let handle = executor.handle();
+        let parts =
+            Parts { id, executor: RefCell::new(executor), scheduled: RefCell::default(), step };
+        let fresh = actor.parts.set(parts).is_ok();
+        debug_assert!(fresh);
+        VirtualWorker { actor, kernel: kernel.clone(), handle }
+    }
+
+    /// Access to the worker's executor.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The world.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The worker's actor, as events name it.
+    pub fn actor(&self) -> ActorId {
+        self.actor.parts().id
+    }
+
+    /// Runs the world until `future`, as a task of this worker, is ready.
+    ///
+    /// # Errors
+    /// Why the world stopped before: `limit` of virtual time is over, nothing happens any more, or
+    /// time stands still. The task is then aborted.
+    pub fn run<F>(&self, limit: Duration, future: F) -> Result<F::Output, RunEnd>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let mut results = run_all(&self.kernel, limit, [self.handle.spawn(future)])?;
+        results.pop().ok_or(RunEnd::Quiet)
+    }
+}
+
+/// Runs the world until all `tasks`, of whatever workers, have ended, and gives their results in
+/// order.
+///
+/// # Errors
+/// Why the world stopped before: `limit` of virtual time is over, nothing happens any more (also when
+/// a task was aborted), or time stands still. All tasks are then aborted.
+pub fn run_all<T>(
+    kernel: &Kernel,
+    limit: Duration,
+    tasks: impl IntoIterator<Item = JoinHandle<T>>,
+) -> Result<Vec<T>, RunEnd> {
+    let tasks: Vec<_> = tasks.into_iter().collect();
+    let mut ended = 0;
+    let end = kernel.run_until(kernel.now() + limit, || {
+        while tasks.get(ended).is_some_and(JoinHandle::is_finished) {
+            ended += 1;
+        }
+        ended == tasks.len()
+    });
+    if end != RunEnd::Done {
+        tasks.iter().for_each(JoinHandle::abort);
+        return Err(end);
+    }
+    tasks.iter().map(|task| task.take().and_then(Result::ok).ok_or(RunEnd::Quiet)).collect()
+}
+
+impl Worker {
+    fn parts(&self) -> &Parts {
+        match self.parts.get() {
+            Some(parts) => parts,
+            None => unreachable!("set before anybody could fire this actor"),
+        }
+    }
+
+    /// Makes sure that an event fires at `at` or before.
+    fn schedule(&self, at: Time) {
+        let parts = self.parts();
+        let mut scheduled = parts.scheduled.borrow_mut();
+        if scheduled.first().is_none_or(|&first| first > at) {
+            scheduled.insert(at);
+            self.kernel.schedule(at, parts.id, 0);
+        }
+    }
+
+    fn sweep(&self) {
+        let parts = self.parts();
+        let mut executor = parts.executor.borrow_mut();
+        if let Some(until) = executor.driver().busy_until() {
+            return self.schedule(until);
+        }
+        let soon = self.kernel.now() + parts.step;
+        for _ in 0..SWEEPS_PER_EVENT {
+            match executor.sweep() {
+                Sweep::Busy { until } => return self.schedule(until),
+                Sweep::Progress => {
+                    if let Some(until) = executor.driver().busy_until() {
+                        return self.schedule(until);
+                    }
+                }
+                Sweep::Idle { next } => {
+                    if executor.try_park(&|| false) {
+                        if let Some(next) = next {
+                            self.schedule(next.max(soon));
+                        }
+                        return;
+                    }
+                }
+            }
+        }
+        self.schedule(soon);
+    }
+}
+
+impl Actor for Worker {
+    fn fire(&self, _payload: u64) {
+        let now = self.kernel.now();
+        self.parts().scheduled.borrow_mut().retain(|&at| at > now);
+        self.sweep();
+    }
+}
