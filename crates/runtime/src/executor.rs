@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::core::{Core, Pollers};
 use crate::mailbox::{TaskHeader, TaskId};
+use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::Time;
-use crate::core::Core;
+use crate::shared::Core;
 use crate::timers::TimerKey;
 
 /// Is ready from a point in time on. Registers a timer when it is first polled before that; dropping

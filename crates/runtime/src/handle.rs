@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::core::Core;
+use crate::shared::Core;
 use crate::{Coop, Elapsed, JoinHandle, Notifier, Poller, Sleep, Time, YieldNow, join};
 
 /// What an executor has done so far.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::Aborted;
-use crate::core::Core;
 use crate::mailbox::TaskId;
+use crate::shared::Core;
 
 struct Join<T> {
     /// `None` before the task ended and after the result was taken.

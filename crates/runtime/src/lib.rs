@@ -55,7 +55,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
-mod core;
+
 mod driver;
 mod error;
 mod executor;
@@ -65,6 +65,7 @@ mod join;
 mod mailbox;
 mod notifier;
 mod poller;
+mod shared;
 pub mod sync;
 mod tasks;
 mod timers;
