@@ -8,7 +8,7 @@ use latchwork_verbs::{GlobalAddr, LocalBuffer, Region, RegionKey, Words};
 use thiserror::Error;
 
 use crate::frame::Frame;
-use crate::guard::{LINE_HEADER, OptimisticRead, WriteGuard};
+use crate::guard::{OptimisticRead, WriteGuard};
 use crate::index::Index;
 use crate::{FrameId, FrameState, Ownership};
 
@@ -16,7 +16,9 @@ use crate::{FrameId, FrameState, Ownership};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CacheError {
     /// The limit is too small.
-    #[error("a cache of {bytes} bytes holds {frames} lines of {line_size} bytes; it needs {least} lines, which take {least_bytes} bytes")]
+    #[error(
+        "a cache of {bytes} bytes holds {frames} lines of {line_size} bytes; it needs {least} lines, which take {least_bytes} bytes"
+    )]
     TooSmall {
         /// The limit asked for.
         bytes: usize,
@@ -194,7 +196,7 @@ impl Cache {
             return None;
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
-        Some(OptimisticRead::new(frame, self.payload(id), addr, state))
+        Some(OptimisticRead::new(frame, self.line(id), addr, state))
     }
 
     /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
@@ -209,13 +211,7 @@ impl Cache {
             return None;
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
-        Some(WriteGuard::new(frame, self.payload(id), addr, held))
-    }
-
-    #[inline]
-    fn payload(&self, id: FrameId) -> Words<'_> {
-        let offset = self.offset(id);
-        self.arena.words().slice(offset + LINE_HEADER..offset + self.line_size)
+        Some(WriteGuard::new(frame, self.line(id), addr, held))
     }
 
     /// Up to `wanted` lines to evict: among a sample, those used longest ago (ScaleStore 4.1).

@@ -116,9 +116,7 @@ impl Frame {
     pub fn promote(&self) {
         let old = self.state();
         debug_assert_eq!(old.ownership(), Ownership::Shared, "only a shared copy is upgraded");
-        self.read
-            .state
-            .store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
+        self.read.state.store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
     }
 
     /// Exclusive becomes shared with the same bytes, unless a local writer is at work.

@@ -3,13 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use latchwork_verbs::{GlobalAddr, Words};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, Words};
 
 use crate::frame::Frame;
 use crate::{DirtyBounds, FrameState};
-
-/// Bytes at the head of a line that belong to the pool, not to its user.
-pub const LINE_HEADER: usize = 32;
 
 /// Which copy a read saw, to ask later whether it is still the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +24,7 @@ pub struct ReadVersion {
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticRead<'a> {
     frame: &'a Frame,
-    words: Words<'a>,
+    line: Words<'a>,
     addr: GlobalAddr,
     state: FrameState,
 }
@@ -35,11 +32,11 @@ pub struct OptimisticRead<'a> {
 impl<'a> OptimisticRead<'a> {
     pub(crate) fn new(
         frame: &'a Frame,
-        words: Words<'a>,
+        line: Words<'a>,
         addr: GlobalAddr,
         state: FrameState,
     ) -> Self {
-        OptimisticRead { frame, words, addr, state }
+        OptimisticRead { frame, line, addr, state }
     }
 
     /// The line's address.
@@ -50,7 +47,12 @@ impl<'a> OptimisticRead<'a> {
     /// The line's payload (without the pool's header of [`LINE_HEADER`] bytes).
     #[inline]
     pub fn words(&self) -> Words<'a> {
-        self.words
+        payload(self.line)
+    }
+
+    /// The whole line, the pool's header included.
+    pub fn line(&self) -> Words<'a> {
+        self.line
     }
 
     /// Whether everything read so far was one consistent copy, which this node had the right to
@@ -75,7 +77,7 @@ impl<'a> OptimisticRead<'a> {
 #[derive(Debug)]
 pub struct WriteGuard<'a> {
     frame: &'a Frame,
-    words: Words<'a>,
+    line: Words<'a>,
     addr: GlobalAddr,
     held: FrameState,
     dirty: DirtyBounds,
@@ -85,11 +87,11 @@ pub struct WriteGuard<'a> {
 impl<'a> WriteGuard<'a> {
     pub(crate) fn new(
         frame: &'a Frame,
-        words: Words<'a>,
+        line: Words<'a>,
         addr: GlobalAddr,
         held: FrameState,
     ) -> Self {
-        WriteGuard { frame, words, addr, held, dirty: DirtyBounds::EMPTY, not_send: PhantomData }
+        WriteGuard { frame, line, addr, held, dirty: DirtyBounds::EMPTY, not_send: PhantomData }
     }
 
     /// The line's address.
@@ -101,7 +103,12 @@ impl<'a> WriteGuard<'a> {
     /// [`mark_dirty`](WriteGuard::mark_dirty), or it can be lost when the line is given back.
     #[inline]
     pub fn words(&self) -> Words<'a> {
-        self.words
+        payload(self.line)
+    }
+
+    /// The whole line, the pool's header included.
+    pub fn line(&self) -> Words<'a> {
+        self.line
     }
 
     /// Which copy the writer found, to compare with what an earlier read saw.
@@ -112,12 +119,22 @@ impl<'a> WriteGuard<'a> {
     /// Reports that the payload's byte range `range` changed.
     #[inline]
     pub fn mark_dirty(&mut self, range: Range<usize>) {
-        debug_assert!(range.end <= self.words.len(), "dirty range {range:?} outside the payload");
         if !range.is_empty() {
-            let in_line = range.start + LINE_HEADER..range.end + LINE_HEADER;
-            self.dirty = self.dirty.union(DirtyBounds::of(in_line));
+            self.mark_line_dirty(range.start + LINE_HEADER..range.end + LINE_HEADER);
         }
     }
+
+    /// Reports that the whole line's byte range `range` changed, the header counted.
+    #[inline]
+    pub fn mark_line_dirty(&mut self, range: Range<usize>) {
+        debug_assert!(range.end <= self.line.len(), "dirty range {range:?} outside the line");
+        self.dirty = self.dirty.union(DirtyBounds::of(range));
+    }
+}
+
+#[inline]
+fn payload(line: Words<'_>) -> Words<'_> {
+    line.slice(LINE_HEADER..line.len())
 }
 
 impl Drop for WriteGuard<'_> {

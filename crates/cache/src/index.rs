@@ -124,8 +124,8 @@ impl Index {
         let entry = tag | u64::from(frame.0 + 1);
         for step in 0..self.buckets.len() {
             let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
-            let stored = bucket.locked(|b| {
-                match b.slots.iter().find(|s| s.load(Ordering::Relaxed) == 0) {
+            let stored =
+                bucket.locked(|b| match b.slots.iter().find(|s| s.load(Ordering::Relaxed) == 0) {
                     Some(free) => {
                         free.store(entry, Ordering::Release);
                         true
@@ -134,8 +134,7 @@ impl Index {
                         b.meta.fetch_add(PASSED_ONE, Ordering::Release);
                         false
                     }
-                }
-            });
+                });
             if stored {
                 return;
             }

@@ -50,5 +50,6 @@ mod state;
 pub use cache::{Cache, CacheError};
 pub use dirty::DirtyBounds;
 pub use frame::{Frame, FrameId};
-pub use guard::{LINE_HEADER, OptimisticRead, ReadVersion, WriteGuard};
+pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
+pub use latchwork_verbs::LINE_HEADER;
 pub use state::{FrameState, Ownership};

@@ -14,7 +14,9 @@ pub enum MemoryError {
     #[error("the memory pool is full: {0}")]
     OutOfMemory(String),
     /// The line could not be obtained in time.
-    #[error("line {addr} was not obtained in {mode:?} mode within {waited:?}: its owner does not answer or does not let go")]
+    #[error(
+        "line {addr} was not obtained in {mode:?} mode within {waited:?}: its owner does not answer or does not let go"
+    )]
     Timeout {
         /// The line.
         addr: GlobalAddr,
@@ -27,6 +29,12 @@ pub enum MemoryError {
     #[error("{addr} is not the address of a line in this pool")]
     BadAddress {
         /// The address.
+        addr: GlobalAddr,
+    },
+    /// The line is free: it was freed before, or never allocated.
+    #[error("line {addr} is not allocated")]
+    NotAllocated {
+        /// The line.
         addr: GlobalAddr,
     },
     /// The fabric refused or lost a verb.

@@ -121,8 +121,15 @@ pub trait CoherentMemory: Clone + 'static {
     /// The worker's runtime.
     fn handle(&self) -> &Handle;
 
+    /// Begins an operation without waiting; `None` when this node has to announce first that it is
+    /// at work again, which [`enter`](CoherentMemory::enter) does.
+    fn try_enter(&self) -> Option<Self::Operation>;
+
     /// Begins an operation.
-    fn enter(&self) -> Self::Operation;
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    fn enter(&self) -> impl Future<Output = Result<Self::Operation, MemoryError>>;
 
     /// Reads a line: runs `read` on a copy, again and again until it was consistent. `read` must
     /// therefore bear garbage and have no effect but its result.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Bytes at the head of each line that belong to the pool; the user's payload follows.
+pub const LINE_HEADER: usize = 32;
+
 /// A memory node of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemoryNodeId(pub u16);

@@ -60,7 +60,9 @@ mod region;
 mod request;
 mod words;
 
-pub use address::{ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, RegionKey, Target};
+pub use address::{
+    ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target,
+};
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
 pub use region::{Region, RegionError};
