@@ -1,1 +1,53 @@
 //! The simulated fabric: verbs with delays and every reordering that a reliable connection permits.
+//!
+//! This crate owns the fabric of a deterministic world. Nothing in it draws from anything but the
+//! world's kernel, so one seed is one run.
+//!
+//! ```text
+//!   ring ──one way──► Arrive ──spread──► Begin(request) ──spread──► Place(piece), in any order
+//!                       ▲                    │                          │
+//!     pushed back at    │                    ▼                          ▼
+//!     the NIC's limits ─┘          requests that waited for it ... all done ──one way──► Complete
+//!                                  begin                                                   │
+//!                                                                   notifier, poll ◄───────┘
+//! ```
+//!
+//! # Freedoms
+//!
+//! All of these happen, with the default [`SimConfig`], and code above must survive them:
+//!
+//! - Requests of one batch begin as soon as [`Kind::before`](latchwork_verbs::Kind::before) lets
+//!   them, so those that it does not order overtake each other.
+//! - A READ or WRITE is cut at random words, and the pieces are placed at random times.
+//! - Batches overtake each other, also those of one endpoint to one target, now and then by a lot.
+//! - A completion comes long after the effects, and completions overtake each other.
+//! - A message wakes any one worker of the node.
+//!
+//! Faults are few so far: a compute node can be cut off ([`Fabric::disconnect`]). Nothing is lost or
+//! doubled, as on a reliable connection.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_simulation::Kernel;
+//! use latchwork_verbs_sim::{Fabric, SimConfig};
+//!
+//! let kernel = Kernel::new(7);
+//! let fabric = Fabric::new(&kernel, SimConfig { pieces_max: 1, ..SimConfig::default() });
+//! let memory = fabric.add_memory_node(1 << 20).unwrap();
+//! assert_eq!(fabric.memory(memory).unwrap().len(), 1 << 20);
+//! assert!(!kernel.step(), "nothing happens in a world without workers");
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod endpoint;
+mod fabric;
+mod flight;
+mod inbox;
+
+pub use config::{PIECES_MAX, SimConfig};
+pub use endpoint::Endpoint;
+pub use fabric::Fabric;
+pub use inbox::{Inbox, Subscription};

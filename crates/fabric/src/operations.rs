@@ -1,0 +1,114 @@
+//! The operation slab: what is to be done when a batch completes.
+
+use std::task::Waker;
+
+use latchwork_verbs::{Completion, Outcome, VerbError};
+use slab::Slab;
+
+/// A scratch slot, by number.
+pub(crate) type SlotIndex = u16;
+
+pub(crate) type BatchResult = Result<Outcome, VerbError>;
+
+/// What a batch in flight belongs to.
+///
+/// ```text
+///   engine    Engine ──completed──► gone, tag reported
+///   future    Awaited ──completed──► Done ──polled or dropped──► gone
+///                └──dropped──► Orphan ──completed──► gone
+/// ```
+///
+/// The scratch slot of a batch is given back by whoever removes its entry, so never before the
+/// completion, whatever happens to the future that asked.
+pub(crate) enum Operation {
+    Engine { tag: u64 },
+    Awaited { waker: Waker, slot: Option<SlotIndex> },
+    Done { result: BatchResult, slot: Option<SlotIndex> },
+    Orphan { slot: Option<SlotIndex> },
+}
+
+/// What the owner of the slab must do after a completion, outside of any borrow.
+pub(crate) enum After {
+    Report { tag: u64, result: BatchResult },
+    Wake(Waker),
+    Release(Option<SlotIndex>),
+}
+
+/// The operations of one port; the token of a batch is its key here.
+#[derive(Default)]
+pub(crate) struct Operations(Slab<Operation>);
+
+impl Operations {
+    pub(crate) fn insert(&mut self, operation: Operation) -> u64 {
+        self.0.insert(operation) as u64
+    }
+
+    /// Forgets an operation whose batch was refused, so that no completion will come.
+    pub(crate) fn cancel(&mut self, token: u64) {
+        self.0.remove(token as usize);
+    }
+
+    pub(crate) fn complete(&mut self, completion: Completion) -> After {
+        let key = completion.token as usize;
+        let result = completion.result;
+        match &mut self.0[key] {
+            &mut Operation::Engine { tag } => {
+                self.0.remove(key);
+                After::Report { tag, result }
+            }
+            &mut Operation::Orphan { slot } => {
+                self.0.remove(key);
+                After::Release(slot)
+            }
+            awaited @ Operation::Awaited { .. } => {
+                let slot = match awaited {
+                    Operation::Awaited { slot, .. } => *slot,
+                    _ => None,
+                };
+                match std::mem::replace(awaited, Operation::Done { result, slot }) {
+                    Operation::Awaited { waker, .. } => After::Wake(waker),
+                    _ => After::Release(None),
+                }
+            }
+            Operation::Done { .. } => unreachable!("a batch completes once"),
+        }
+    }
+
+    /// The result, when the batch has completed; otherwise `waker` is the one to wake.
+    pub(crate) fn poll(
+        &mut self,
+        token: u64,
+        waker: &Waker,
+    ) -> Option<(BatchResult, Option<SlotIndex>)> {
+        let operation = &mut self.0[token as usize];
+        match operation {
+            Operation::Awaited { waker: stored, .. } => stored.clone_from(waker),
+            &mut Operation::Done { result, slot } => {
+                self.0.remove(token as usize);
+                return Some((result, slot));
+            }
+            Operation::Engine { .. } | Operation::Orphan { .. } => {}
+        }
+        None
+    }
+
+    /// The future of an operation is gone; the slot, when it is free with that.
+    pub(crate) fn abandon(&mut self, token: u64) -> Option<SlotIndex> {
+        let operation = &mut self.0[token as usize];
+        match operation {
+            &mut Operation::Awaited { slot, .. } => {
+                *operation = Operation::Orphan { slot };
+                None
+            }
+            &mut Operation::Done { slot, .. } => {
+                self.0.remove(token as usize);
+                slot
+            }
+            Operation::Engine { .. } | Operation::Orphan { .. } => None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Port`]: an endpoint and its operations, for one worker.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use latchwork_runtime::{Handle, Poller, Time};
+use latchwork_verbs::{
+    ComputeNodeId, Endpoint as _, Outcome, Region, Request, SetupError, Target, VerbError,
+};
+
+use crate::backend::{Endpoint, Fabric};
+use crate::operations::{After, BatchResult, Operation, Operations};
+use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
+
+/// One worker's way into the fabric: an endpoint, and a slab with what each batch is for.
+///
+/// There are two kinds of users. An engine posts batches with a tag of its own and gets the tag back
+/// from [`Port::poll`]. The control plane awaits: [`Port::execute`], and the word operations that
+/// use registered scratch memory of the port.
+///
+/// Nothing moves by itself. Somebody must call [`Port::poll`] and [`Port::ring`] on every sweep of
+/// the worker: an engine's own poller, or where there is none, the one of [`Port::poller`].
+pub struct Port {
+    node: ComputeNodeId,
+    inner: RefCell<Inner>,
+    pub(crate) scratch: Scratch,
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    operations: Operations,
+    // Kept for its capacity.
+    after: Vec<After>,
+}
+
+impl Port {
+    /// A port for one worker of `node`, which runs on the executor of `handle`.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::Region`].
+    pub fn new(
+        fabric: &Fabric,
+        node: ComputeNodeId,
+        handle: &Handle,
+    ) -> Result<Rc<Port>, SetupError> {
+        let endpoint = fabric.endpoint(node, handle.notifier())?;
+        let region = Region::zeroed(usize::from(SLOTS) * SLOT_BYTES)?;
+        let key = fabric.register(node, region.clone())?;
+        let inner = Inner { endpoint, operations: Operations::default(), after: Vec::new() };
+        let scratch = Scratch::new(region, key);
+        Ok(Rc::new(Port { node, inner: RefCell::new(inner), scratch }))
+    }
+
+    /// The compute node whose worker this is.
+    pub fn node(&self) -> ComputeNodeId {
+        self.node
+    }
+
+    /// Posts a batch whose completion [`Port::poll`] reports with `tag`. The local buffers in it
+    /// belong to the fabric until then.
+    ///
+    /// # Errors
+    /// What is wrong with the batch. Then nothing of it takes effect and nothing is reported.
+    pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
+        self.submit(target, requests, Operation::Engine { tag }).map(drop)
+    }
+
+    fn submit(
+        &self,
+        target: Target,
+        requests: &[Request],
+        operation: Operation,
+    ) -> Result<u64, VerbError> {
+        let Inner { endpoint, operations, .. } = &mut *self.inner.borrow_mut();
+        let token = operations.insert(operation);
+        endpoint.post(target, token, requests).inspect_err(|_| operations.cancel(token))?;
+        Ok(token)
+    }
+
+    /// Posts a batch and waits for its completion.
+    ///
+    /// A future that is dropped takes nothing back: the batch takes effect, and its entry in the slab
+    /// waits for the completion alone. Local buffers in `requests` must stay untouched as long; the
+    /// port cannot know when the owner would have liked them back, so this is for buffers that
+    /// outlive any operation, and for requests that have none.
+    ///
+    /// # Errors
+    /// What is wrong with the batch, or became wrong with its target.
+    pub async fn execute(
+        &self,
+        target: Target,
+        requests: &[Request],
+    ) -> Result<Outcome, VerbError> {
+        self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
+    }
+
+    /// Like [`Port::execute`], for a batch whose only local buffer is in `slot`, which it gives back.
+    pub(crate) async fn execute_in<'a>(
+        &'a self,
+        target: Target,
+        requests: &[Request],
+        slot: Option<Slot<'a>>,
+    ) -> Result<(Outcome, Option<Slot<'a>>), VerbError> {
+        // Polled at once, which sets the waker.
+        let index = slot.as_ref().map(Slot::index);
+        let operation = Operation::Awaited { waker: Waker::noop().clone(), slot: index };
+        let token = self.submit(target, requests, operation)?;
+        if let Some(slot) = slot {
+            slot.leave_to_batch();
+        }
+        let mut execution = Execution { port: self, token: Some(token) };
+        let (result, slot) = poll_fn(|context| execution.poll(context)).await;
+        result.map(|outcome| (outcome, slot))
+    }
+
+    /// Gives the tag and result of every engine batch that completed to `sink`, and wakes the
+    /// futures of the others. True when anything completed.
+    ///
+    /// The sink may post.
+    pub fn poll(&self, sink: &mut dyn FnMut(u64, Result<Outcome, VerbError>)) -> bool {
+        let mut after = {
+            let Inner { endpoint, operations, after } = &mut *self.inner.borrow_mut();
+            endpoint.poll(&mut |completion| after.push(operations.complete(completion)));
+            std::mem::take(after)
+        };
+        let some = !after.is_empty();
+        for after in after.drain(..) {
+            match after {
+                After::Report { tag, result } => sink(tag, result),
+                After::Wake(waker) => waker.wake(),
+                After::Release(slot) => drop(slot.map(|slot| self.scratch.adopt(slot))),
+            }
+        }
+        self.inner.borrow_mut().after = after;
+        some
+    }
+
+    /// Submits what was posted. To be called at the end of every sweep.
+    pub fn ring(&self) {
+        self.inner.borrow_mut().endpoint.ring();
+    }
+
+    /// Batches that were posted and whose completions were not polled.
+    pub fn in_flight(&self) -> usize {
+        self.inner.borrow().endpoint.in_flight()
+    }
+
+    /// Whether the worker may park as far as this port is concerned: everything in flight will
+    /// notify its executor.
+    pub fn may_park(&self) -> bool {
+        self.inner.borrow().endpoint.may_park()
+    }
+
+    /// Entries in the operation slab: batches in flight, and results that no future has taken yet.
+    pub fn operations(&self) -> usize {
+        self.inner.borrow().operations.len()
+    }
+
+    /// A poller that polls and rings this port, for a worker without an engine. Reports of tags are
+    /// dropped.
+    pub fn poller(self: &Rc<Self>) -> Rc<dyn Poller> {
+        Rc::new(PortPoller(Rc::clone(self)))
+    }
+}
+
+/// The claim of a future on the result of its batch.
+struct Execution<'a> {
+    port: &'a Port,
+    token: Option<u64>,
+}
+
+impl<'a> Execution<'a> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<(BatchResult, Option<Slot<'a>>)> {
+        let token = self.token.expect("not polled after its end");
+        let done = self.port.inner.borrow_mut().operations.poll(token, context.waker());
+        let Some((result, slot)) = done else { return Poll::Pending };
+        self.token = None;
+        Poll::Ready((result, slot.map(|slot| self.port.scratch.adopt(slot))))
+    }
+}
+
+impl Drop for Execution<'_> {
+    fn drop(&mut self) {
+        let Some(token) = self.token else { return };
+        let slot = self.port.inner.borrow_mut().operations.abandon(token);
+        drop(slot.map(|slot| self.port.scratch.adopt(slot)));
+    }
+}
+
+struct PortPoller(Rc<Port>);
+
+impl Poller for PortPoller {
+    fn poll(&self, _now: Time) -> bool {
+        self.0.poll(&mut |_, _| {})
+    }
+
+    fn flush(&self) {
+        self.0.ring();
+    }
+
+    fn may_park(&self) -> bool {
+        self.0.may_park()
+    }
+}

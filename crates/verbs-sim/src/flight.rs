@@ -1,0 +1,263 @@
+//! [`Flight`]: a batch under way, request by request.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use latchwork_simulation::Kernel;
+use latchwork_verbs::{
+    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Region, Request, Target, VerbError,
+    WORD, Words,
+};
+
+use crate::config::PIECES_MAX;
+use crate::endpoint::Lane;
+use crate::fabric::Node;
+
+/// A batch as it was posted.
+pub(crate) struct Batch {
+    pub(crate) target: Target,
+    pub(crate) token: u64,
+    requests: [Request; BATCH_MAX],
+    len: usize,
+}
+
+impl Batch {
+    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them.
+    pub(crate) fn new(target: Target, token: u64, requests: &[Request]) -> Self {
+        let len = requests.len();
+        let requests = std::array::from_fn(|i| requests[i.min(len - 1)]);
+        Batch { target, token, requests, len }
+    }
+
+    pub(crate) fn requests(&self) -> &[Request] {
+        &self.requests[..self.len]
+    }
+
+    /// READs and atomics in it.
+    pub(crate) fn reads(&self) -> usize {
+        let counts = |r: &&Request| matches!(r.kind(), Kind::Read | Kind::Atomic);
+        self.requests().iter().filter(counts).count()
+    }
+}
+
+/// How far one request is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Requests before it must take effect first, or the batch has not arrived.
+    Waiting,
+    /// It will begin at an event of its own.
+    Scheduled,
+    /// It begins; so many pieces are not placed yet.
+    Placing {
+        left: u8,
+    },
+    Done,
+}
+
+/// The words of a request, cut into pieces.
+#[derive(Clone, Copy, Default)]
+struct Cuts {
+    ends: [u32; PIECES_MAX],
+}
+
+/// A batch between its submission and its completion.
+pub(crate) struct Flight {
+    pub(crate) batch: Batch,
+    pub(crate) lane: Rc<Lane>,
+    /// The node that posted, for its regions.
+    pub(crate) own: Rc<Node>,
+    /// The node that it is for, when that is a compute node.
+    pub(crate) peer: Option<Rc<Node>>,
+    /// The memory of the target, when it has some.
+    pub(crate) memory: Option<std::sync::Arc<Region>>,
+    arrived: bool,
+    steps: [Step; BATCH_MAX],
+    cuts: [Cuts; BATCH_MAX],
+    outcome: Outcome,
+    error: Option<VerbError>,
+}
+
+/// What a request does when it begins.
+pub(crate) enum Begin {
+    /// It is done.
+    Done,
+    /// It will be placed in so many pieces.
+    Pieces(usize),
+    /// It is a message, to be delivered now.
+    Deliver(Message),
+}
+
+impl Flight {
+    pub(crate) fn new(
+        batch: Batch,
+        lane: Rc<Lane>,
+        own: Rc<Node>,
+        peer: Option<Rc<Node>>,
+        memory: Option<std::sync::Arc<Region>>,
+    ) -> Self {
+        Flight {
+            batch,
+            lane,
+            own,
+            peer,
+            memory,
+            arrived: false,
+            steps: [Step::Waiting; BATCH_MAX],
+            cuts: [Cuts::default(); BATCH_MAX],
+            outcome: Outcome::default(),
+            error: None,
+        }
+    }
+
+    pub(crate) fn arrive(&mut self) {
+        self.arrived = true;
+    }
+
+    fn len(&self) -> usize {
+        self.batch.len
+    }
+
+    fn kind(&self, request: usize) -> Kind {
+        self.batch.requests[request].kind()
+    }
+
+    /// Whether a request of kind `later`, behind the first `count` of this batch, must still wait.
+    fn holds_back(&self, count: usize, later: Kind) -> bool {
+        (0..count).any(|i| self.steps[i] != Step::Done && self.kind(i).before(later))
+    }
+
+    /// Whether a batch behind this one, on the same queue pair, must wait with a request of this kind.
+    pub(crate) fn holds_back_followers(&self, later: Kind) -> bool {
+        self.holds_back(self.len(), later)
+    }
+
+    /// A request that nothing in this batch holds back, and its kind. The caller schedules it or
+    /// looks for the next from `from` on.
+    pub(crate) fn ready(&self, from: usize) -> Option<(usize, Kind)> {
+        if !self.arrived {
+            return None;
+        }
+        let ready =
+            |&i: &usize| self.steps[i] == Step::Waiting && !self.holds_back(i, self.kind(i));
+        (from..self.len()).find(ready).map(|i| (i, self.kind(i)))
+    }
+
+    pub(crate) fn scheduled(&mut self, request: usize) {
+        self.steps[request] = Step::Scheduled;
+    }
+
+    pub(crate) fn done(&mut self, request: usize) {
+        self.steps[request] = Step::Done;
+    }
+
+    /// The target is gone: what has not begun never will.
+    pub(crate) fn fail(&mut self, error: VerbError) {
+        self.error = Some(error);
+        for step in &mut self.steps {
+            if matches!(step, Step::Waiting) {
+                *step = Step::Done;
+            }
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.steps[..self.len()].iter().all(|step| *step == Step::Done)
+    }
+
+    pub(crate) fn completion(&self) -> Completion {
+        let result = self.error.map_or(Ok(self.outcome), Err);
+        Completion { token: self.batch.token, result }
+    }
+
+    /// Begins a request: atomics and single words take effect at once.
+    pub(crate) fn begin(&mut self, request: usize, pieces_max: usize, kernel: &Kernel) -> Begin {
+        let what = self.batch.requests[request];
+        match what {
+            Request::Read { remote, local } | Request::Write { remote, local } => {
+                let words = local.len as usize / WORD;
+                if words <= 1 || pieces_max == 1 {
+                    self.copy(what, remote, local, 0..local.len as usize);
+                    return Begin::Done;
+                }
+                let pieces = 1 + kernel.random_below(pieces_max.min(words) as u64) as usize;
+                let ends = &mut self.cuts[request].ends[..pieces];
+                for end in ends.iter_mut() {
+                    *end = 1 + kernel.random_below(words as u64) as u32;
+                }
+                ends.sort_unstable();
+                ends[pieces - 1] = words as u32;
+                self.steps[request] = Step::Placing { left: pieces as u8 };
+                Begin::Pieces(pieces)
+            }
+            Request::WriteWord { remote, value } => {
+                self.remote(remote, WORD).set_word(0, value);
+                Begin::Done
+            }
+            // Load and store are atomic here: one thread, one event.
+            Request::CompareSwap { remote, expected, desired } => {
+                let word = self.remote(remote, WORD);
+                let old = word.word(0);
+                if old == expected {
+                    word.set_word(0, desired);
+                }
+                self.keep(request, old);
+                kernel.note(ATOMIC, remote, old);
+                Begin::Done
+            }
+            Request::FetchAdd { remote, add } => {
+                let word = self.remote(remote, WORD);
+                let old = word.word(0);
+                word.set_word(0, old.wrapping_add(add));
+                self.keep(request, old);
+                kernel.note(ATOMIC, remote, old);
+                Begin::Done
+            }
+            Request::Send(message) => Begin::Deliver(message),
+        }
+    }
+
+    /// Places a piece of a request; true when it was the last.
+    pub(crate) fn place(&mut self, request: usize, piece: usize, kernel: &Kernel) -> bool {
+        let what = self.batch.requests[request];
+        let ends = &self.cuts[request].ends;
+        let start = if piece == 0 { 0 } else { ends[piece - 1] as usize * WORD };
+        let range = start..ends[piece] as usize * WORD;
+        if let Request::Read { remote, local } | Request::Write { remote, local } = what {
+            kernel.note(PIECE, remote + range.start as u64, range.len() as u64);
+            self.copy(what, remote, local, range);
+        }
+        let Step::Placing { left } = &mut self.steps[request] else {
+            unreachable!("pieces are placed after the request began")
+        };
+        *left -= 1;
+        *left == 0
+    }
+
+    fn copy(&self, what: Request, remote: u64, local: LocalBuffer, range: Range<usize>) {
+        let region = self.own.region(local.region.0.into()).expect("checked when posted");
+        let start = local.offset as usize;
+        let here = region.words().slice(start + range.start..start + range.end);
+        let there = self.remote(remote, local.len as usize).slice(range);
+        match what.kind() {
+            Kind::Read => here.copy_from(there),
+            _ => there.copy_from(here),
+        }
+    }
+
+    fn remote(&self, remote: u64, len: usize) -> Words<'_> {
+        let memory = self.memory.as_ref().expect("checked when posted");
+        memory.words().slice(remote as usize..remote as usize + len)
+    }
+
+    fn keep(&mut self, request: usize, old: u64) {
+        let before = &self.batch.requests[..request];
+        let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
+        self.outcome.old[index] = old;
+    }
+}
+
+/// Kinds of facts that verbs fold into the event hash.
+const ATOMIC: u32 = 0x7665_7201;
+const PIECE: u32 = 0x7665_7202;
+pub(crate) const MESSAGE: u32 = 0x7665_7203;
+pub(crate) const COMPLETION: u32 = 0x7665_7204;

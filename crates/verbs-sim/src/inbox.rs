@@ -1,0 +1,118 @@
+//! The inbox of a simulated compute node.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use latchwork_runtime::Notifier;
+use latchwork_simulation::Kernel;
+use latchwork_verbs::Message;
+
+/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most.
+const RECEIVE_MAX: usize = 32;
+
+/// Idle workers of a world make no events, so nobody can be trusted to poll: every message notifies
+/// one subscriber, whichever the seed picks.
+pub(crate) struct Mailbox {
+    kernel: Kernel,
+    capacity: usize,
+    queue: RefCell<VecDeque<Message>>,
+    subscribers: RefCell<Vec<(u64, Notifier)>>,
+    next_subscriber: Cell<u64>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(kernel: Kernel, capacity: usize) -> Self {
+        Mailbox {
+            kernel,
+            capacity,
+            queue: RefCell::default(),
+            subscribers: RefCell::default(),
+            next_subscriber: Cell::new(0),
+        }
+    }
+
+    /// Delivers `message`; false when the queue is full.
+    pub(crate) fn send(&self, message: Message) -> bool {
+        let mut queue = self.queue.borrow_mut();
+        if queue.len() >= self.capacity {
+            return false;
+        }
+        queue.push_back(message);
+        drop(queue);
+        self.notify_one();
+        true
+    }
+
+    fn notify_one(&self) {
+        let subscribers = self.subscribers.borrow();
+        if !subscribers.is_empty() {
+            let pick = self.kernel.random_below(subscribers.len() as u64);
+            subscribers[pick as usize].1.notify();
+        }
+    }
+
+    fn has_messages(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+}
+
+/// The inbox of one compute node. Clones are the same inbox.
+#[derive(Clone)]
+pub struct Inbox {
+    mailbox: Rc<Mailbox>,
+}
+
+impl Inbox {
+    pub(crate) fn new(mailbox: Rc<Mailbox>) -> Self {
+        Inbox { mailbox }
+    }
+
+    /// Registers a worker that will poll this inbox whenever `notifier` is notified.
+    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+        let mailbox = Rc::clone(&self.mailbox);
+        let id = mailbox.next_subscriber.get();
+        mailbox.next_subscriber.set(id + 1);
+        if mailbox.has_messages() {
+            notifier.notify();
+        }
+        mailbox.subscribers.borrow_mut().push((id, notifier));
+        Subscription { mailbox, id }
+    }
+}
+
+impl latchwork_verbs::Inbox for Inbox {
+    fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
+        let mut some = false;
+        for _ in 0..RECEIVE_MAX {
+            let Some(message) = self.mailbox.queue.borrow_mut().pop_front() else { break };
+            some = true;
+            sink(message);
+        }
+        some
+    }
+}
+
+/// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
+pub struct Subscription {
+    mailbox: Rc<Mailbox>,
+    id: u64,
+}
+
+impl latchwork_verbs::Subscription for Subscription {
+    fn park(&self) -> bool {
+        !self.mailbox.has_messages()
+    }
+
+    fn unparked(&self) {}
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.mailbox.subscribers.borrow_mut().retain(|(id, _)| *id != self.id);
+        // The message that waits may have notified this one only.
+        if self.mailbox.has_messages() {
+            self.mailbox.notify_one();
+        }
+    }
+}
