@@ -62,11 +62,13 @@ impl Handle {
 
     /// The time now, exactly: a look at the clock on the real driver; the worker's own clock, charged
     /// work included, on the virtual one.
+    #[inline]
     pub fn now(&self) -> Time {
         self.0.driver.now()
     }
 
     /// The time at the start of this sweep: free.
+    #[inline]
     pub fn sweep_time(&self) -> Time {
         self.0.sweep_time.get()
     }
@@ -111,6 +113,7 @@ impl Handle {
 
     /// To be awaited once per unit of work by code that may never have to wait otherwise: yields when
     /// the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at once before.
+    #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
     }

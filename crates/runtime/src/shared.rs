@@ -107,6 +107,7 @@ impl Core {
     }
 
     /// Counts one call of `coop`; `true` when it has to yield.
+    #[inline]
     pub(crate) fn spend_coop(&self) -> bool {
         let left = self.coop_left.get().saturating_sub(1);
         self.coop_left.set(left);
