@@ -1,1 +1,98 @@
-//! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of named objects.
+//! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of named
+//! objects.
+//!
+//! A memory node is passive memory. Everything here runs on compute nodes and reaches the pool by
+//! one-sided verbs through a [`Port`](latchwork_fabric::Port).
+//!
+//! ```text
+//!   memory node
+//!   ┌────────────┬──────────────────────────┬──────────────────────────┬────
+//!   │ superblock │ chunk 0                  │ chunk 1                  │ ..
+//!   │ owners     │ latch table │ lines      │ latch table │ lines      │
+//!   │ (node 0:   │ word k      │ line k     │             │            │
+//!   │  epochs,   └──────────────────────────┴──────────────────────────┴────
+//!   │  catalogue)│        ▲ claimed whole, by one compare-and-swap
+//!   └────────────┘        │
+//!                  LineAllocator (one per compute node) ◄── retire ── user ◄── allocate
+//!                         │ freed lines rest until
+//!                      Epochs: no operation of any node can know them
+//! ```
+//!
+//! - [`Geometry`] and [`Pool`]: what stands where; the same on all nodes.
+//! - [`LineAllocator`]: lines for a compute node. [`LineHeader`] is the head of each line.
+//! - [`epoch`]: when a freed line may be used again, with the proof.
+//! - [`Catalogue`]: the names by which a node that joins finds what others built.
+//!
+//! # What holds
+//!
+//! - A chunk has one owner for ever, and a line is given out to one user at a time.
+//! - A line is not given out again while an operation is in progress anywhere that began before it
+//!   was freed.
+//! - Latch words are zero when a chunk is taken: memory nodes are formatted once, from zeroed memory.
+//! - All futures may be dropped at any await, unless they say otherwise; no lock is held across one.
+//! - Every wait ends: the fabric completes every verb, and all else has a deadline.
+//!
+//! A compute node that dies keeps its chunks, its resting lines and its epoch slot; to recover them
+//! belongs to membership, and the owner table says what there is to recover.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_fabric::{Fabric, Port};
+//! use latchwork_memnode::{EpochWorker, Epochs, Geometry, LineAllocator, Pool, PoolSettings};
+//! use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
+//! use latchwork_verbs::ComputeNodeId;
+//!
+//! let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
+//! let memory = fabric.add_memory_node(1 << 20)?;
+//! let node = ComputeNodeId::new(1).unwrap();
+//! fabric.add_compute_node(node)?;
+//!
+//! let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+//! let handle = executor.handle();
+//! let port = Port::new(&fabric, node, &handle)?;
+//! handle.add_poller(port.poller());
+//! executor.block_on(async {
+//!     let geometry = Geometry::new(64 << 10, 512)?;
+//!     let pool = Pool::format(&port, &[(memory, 1 << 20)], geometry, 7).await?;
+//!     let epochs = Epochs::register(&pool, &port, node, PoolSettings::default()).await?;
+//!     let lines = LineAllocator::new(&epochs);
+//!     let worker = EpochWorker::start(&epochs, &port, &handle);
+//!
+//!     let operation = worker.enter(&handle).await?;
+//!     let line = lines.allocate(&port, &handle).await?;
+//!     assert_eq!(geometry.line_index(line), 0);
+//!     // .. use it, make it unreachable for everybody ..
+//!     lines.retire(line)?;
+//!     drop(operation);
+//!
+//!     assert!(worker.stop(&handle));
+//!     epochs.unregister(&port).await
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod allocator;
+mod catalogue;
+mod chunks;
+pub mod epoch;
+mod error;
+mod geometry;
+mod header;
+mod layout;
+mod limbo;
+mod pool;
+mod settings;
+mod turn;
+
+pub use allocator::LineAllocator;
+pub use catalogue::{Catalogue, Entry, ObjectKind};
+pub use epoch::{Epoch, EpochGuard, EpochWorker, Epochs};
+pub use error::PoolError;
+pub use geometry::Geometry;
+pub use header::{Incarnation, LineHeader};
+pub use latchwork_verbs::LINE_HEADER;
+pub use pool::Pool;
+pub use settings::PoolSettings;

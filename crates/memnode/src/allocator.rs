@@ -1,0 +1,199 @@
+//! [`LineAllocator`]: a compute node's lines.
+
+use std::fmt;
+use std::sync::Arc;
+
+use latchwork_fabric::Port;
+use latchwork_runtime::Handle;
+use latchwork_verbs::GlobalAddr;
+use parking_lot::Mutex;
+
+use crate::chunks::Claims;
+use crate::turn::Turn;
+use crate::{Epochs, Pool, PoolError};
+
+/// Gives out the lines of a compute node, and takes freed ones back. One per node, shared by its
+/// workers.
+///
+/// ```text
+///   pool's chunks ──claim──► fresh lines ──┐
+///                                          ├──► allocate ──► user ──► retire ──┐
+///   ready lines ───────────────────────────┘                                   │
+///        ▲──────────── every node has published a later epoch ─────────────────┘
+/// ```
+///
+/// A line that is freed belongs to the node that freed it, whoever allocated it. What a node has is
+/// not given back to the pool when the node leaves.
+///
+/// Neither the allocator nor [`Epochs`] touches a line. Its user takes it exclusively and begins a
+/// new life in its [`LineHeader`](crate::LineHeader) after allocating, and ends it before retiring.
+///
+/// Futures may be dropped at any await: no line and no chunk is lost or given out twice.
+pub struct LineAllocator {
+    pool: Pool,
+    epochs: Arc<Epochs>,
+    /// What is left of chunks.
+    fresh: Mutex<Vec<Fresh>>,
+    claims: Turn<Claims>,
+}
+
+/// The lines of a chunk from index `next` on.
+#[derive(Clone, Copy)]
+struct Fresh {
+    chunk: GlobalAddr,
+    next: u32,
+}
+
+impl LineAllocator {
+    /// An allocator for the node that `epochs` belongs to.
+    pub fn new(epochs: &Arc<Epochs>) -> Arc<LineAllocator> {
+        let pool = epochs.pool().clone();
+        let claims = Claims::new(&pool, epochs.node(), epochs.registration());
+        Arc::new(LineAllocator {
+            epochs: epochs.clone(),
+            fresh: Mutex::new(Vec::new()),
+            claims: Turn::new(claims),
+            pool,
+        })
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// A line, if the node has one at hand. No verbs.
+    pub fn try_allocate(&self) -> Option<GlobalAddr> {
+        if let Some(line) = self.epochs.limbo().take() {
+            return Some(line);
+        }
+        let geometry = self.pool.geometry();
+        let mut fresh = self.fresh.lock();
+        let last = fresh.last_mut()?;
+        let line = geometry.line_addr(last.chunk, last.next);
+        last.next += 1;
+        if last.next == geometry.lines_per_chunk() {
+            fresh.pop();
+        }
+        Some(line)
+    }
+
+    /// A line: one at hand, else the first of a chunk that is taken now, else one that becomes
+    /// reusable within [`reuse_wait`](crate::PoolSettings::reuse_wait). Only one task of the node
+    /// takes a chunk at a time.
+    ///
+    /// # Errors
+    /// [`PoolError::OutOfMemory`], [`PoolError::Timeout`] after
+    /// [`deadline`](crate::PoolSettings::deadline), and failures of the fabric.
+    pub async fn allocate(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
+        if let Some(line) = self.try_allocate() {
+            return Ok(line);
+        }
+        let waited = self.epochs.settings().deadline;
+        let deadline = handle.now() + waited;
+        let timeout = Err(PoolError::Timeout { what: "allocating a line", waited });
+        handle.timeout(deadline, self.allocate_slowly(port, handle)).await.unwrap_or(timeout)
+    }
+
+    async fn allocate_slowly(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
+        {
+            let mut claims = self.claims.take().await;
+            if let Some(line) = self.try_allocate() {
+                return Ok(line);
+            }
+            if let Some(chunk) = claims.claim(port, &self.pool).await? {
+                return Ok(self.open(chunk));
+            }
+        }
+        let settings = self.epochs.settings();
+        let until = handle.now() + settings.reuse_wait;
+        loop {
+            // Before looking for ready lines: a line that rests now may be ready then.
+            let resting = self.resting();
+            if let Some(line) = self.try_allocate() {
+                return Ok(line);
+            }
+            let now = handle.now();
+            if resting == 0 || now >= until {
+                return Err(self.out_of_memory());
+            }
+            self.epochs.advance(port, now).await?;
+            if let Some(line) = self.try_allocate() {
+                return Ok(line);
+            }
+            handle.sleep(settings.tick_interval).await;
+        }
+    }
+
+    /// Frees a line. Its user has made it unreachable for every node before, and does not touch it
+    /// any more. It is handed out again when no operation can know its address; see
+    /// [`crate::epoch`].
+    ///
+    /// # Errors
+    /// [`PoolError::BadAddress`].
+    pub fn retire(&self, line: GlobalAddr) -> Result<(), PoolError> {
+        self.pool.check_line(line)?;
+        self.epochs.limbo().retire(line);
+        Ok(())
+    }
+
+    /// Takes back a line whose address nobody else ever had, for use at once: an operation allocated
+    /// it and ended before linking it anywhere.
+    ///
+    /// # Errors
+    /// [`PoolError::BadAddress`].
+    pub fn give_back(&self, line: GlobalAddr) -> Result<(), PoolError> {
+        self.pool.check_line(line)?;
+        self.epochs.limbo().give_back(line);
+        Ok(())
+    }
+
+    /// Lines that [`LineAllocator::try_allocate`] could give out now.
+    pub fn available(&self) -> usize {
+        let lines = self.pool.geometry().lines_per_chunk();
+        let fresh: u32 = self.fresh.lock().iter().map(|fresh| lines - fresh.next).sum();
+        fresh as usize + self.epochs.limbo().ready()
+    }
+
+    /// Freed lines that cannot be given out yet.
+    pub fn resting(&self) -> usize {
+        self.epochs.limbo().waiting()
+    }
+
+    /// Chunks that this node has taken so far; `None` while it is taking one.
+    pub fn chunks_taken(&self) -> Option<u64> {
+        self.claims.try_take().map(|claims| claims.taken())
+    }
+
+    /// Makes a chunk's lines available but for the first, which it returns.
+    fn open(&self, chunk: GlobalAddr) -> GlobalAddr {
+        let geometry = self.pool.geometry();
+        if geometry.lines_per_chunk() > 1 {
+            self.fresh.lock().push(Fresh { chunk, next: 1 });
+        }
+        geometry.line_addr(chunk, 0)
+    }
+
+    fn out_of_memory(&self) -> PoolError {
+        let geometry = self.pool.geometry();
+        let chunks = self.pool.total_chunks();
+        PoolError::OutOfMemory {
+            line_size: geometry.line_size(),
+            chunks,
+            lines: self.pool.total_lines(),
+            bytes: chunks * geometry.chunk_size(),
+            memory_nodes: self.pool.memory_nodes(),
+            resting: self.resting(),
+        }
+    }
+}
+
+impl fmt::Debug for LineAllocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineAllocator")
+            .field("node", &self.epochs.node())
+            .field("available", &self.available())
+            .field("resting", &self.resting())
+            .finish_non_exhaustive()
+    }
+}

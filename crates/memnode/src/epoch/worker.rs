@@ -1,0 +1,325 @@
+//! [`EpochWorker`]: a worker's seat, and the operations behind it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use latchwork_fabric::Port;
+use latchwork_runtime::sync::{AtomicU64, Ordering, fence};
+use latchwork_runtime::{Handle, Poller, Time};
+
+use super::{Epoch, Epochs};
+use crate::PoolError;
+
+/// What a worker shows to whoever publishes for its node: a bound, or that it rests.
+///
+/// Alone in its cache lines, so that workers do not slow each other down.
+#[repr(align(128))]
+pub(super) struct Seat(AtomicU64);
+
+impl Seat {
+    const RESTING: Epoch = Epoch::NONE_OLDER;
+
+    fn set(&self, bound: Epoch) {
+        // Release: the accesses of operations that no longer count come before it.
+        self.0.store(bound.0, Ordering::Release);
+    }
+
+    pub(super) fn bound(&self) -> Epoch {
+        Epoch(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// Operations in progress of one worker, in two groups; see "the worker" in [`crate::epoch`].
+#[derive(Clone, Copy)]
+struct Groups {
+    /// Each group's bound. That of the older one means nothing while it is empty.
+    bound: [Epoch; 2],
+    /// How many of each group are in progress.
+    count: [u32; 2],
+    /// The group that new operations join.
+    newer: usize,
+}
+
+impl Groups {
+    fn is_empty(&self) -> bool {
+        self.count == [0; 2]
+    }
+
+    /// Starts a new group with bound `current` if there is a new one to start; returns whether.
+    fn renew(&mut self, current: Epoch) -> bool {
+        let can = self.bound[self.newer] != current && self.count[1 - self.newer] == 0;
+        if can {
+            if self.count[self.newer] > 0 {
+                self.newer = 1 - self.newer;
+            }
+            self.bound[self.newer] = current;
+        }
+        can
+    }
+
+    /// The bound of all that is in progress or may yet join.
+    fn oldest(&self) -> Epoch {
+        let older = 1 - self.newer;
+        self.bound[if self.count[older] > 0 { older } else { self.newer }]
+    }
+}
+
+/// A worker's part in its node's epochs. Stays on the worker's thread.
+///
+/// As a [`Poller`] of the worker's executor it does by itself what [`Epochs`] needs: it ticks while the
+/// worker runs, rests the worker before it parks, and makes the node idle when all workers have rested
+/// for [`idle_after`](crate::PoolSettings::idle_after).
+pub struct EpochWorker {
+    epochs: Arc<Epochs>,
+    port: Rc<Port>,
+    seat: Arc<Seat>,
+    online: Cell<bool>,
+    groups: Cell<Groups>,
+    job: RefCell<Option<Job>>,
+    now: Cell<Time>,
+    /// When to try to make the node idle.
+    idle_at: Cell<Option<Time>>,
+    last_error: RefCell<Option<PoolError>>,
+}
+
+/// Verbs of a tick, or of going idle. Driven by the poller, so that it depends on no operation.
+struct Job {
+    future: Pin<Box<dyn Future<Output = Result<bool, PoolError>>>>,
+    goes_idle: bool,
+}
+
+impl EpochWorker {
+    /// Gives the worker of `handle` a seat, and adds it to the pollers. [`EpochWorker::stop`] before
+    /// the worker ends.
+    pub fn start(epochs: &Arc<Epochs>, port: &Rc<Port>, handle: &Handle) -> Rc<EpochWorker> {
+        let worker = EpochWorker::new(epochs, port, handle.sweep_time());
+        handle.add_poller(worker.clone());
+        worker
+    }
+
+    pub(super) fn new(epochs: &Arc<Epochs>, port: &Rc<Port>, now: Time) -> Rc<EpochWorker> {
+        let seat = Arc::new(Seat(AtomicU64::new(Seat::RESTING.0)));
+        epochs.add_seat(&seat);
+        let never = epochs.current();
+        Rc::new(EpochWorker {
+            epochs: epochs.clone(),
+            port: port.clone(),
+            seat,
+            online: Cell::new(false),
+            groups: Cell::new(Groups { bound: [never; 2], count: [0; 2], newer: 0 }),
+            job: RefCell::new(None),
+            now: Cell::new(now),
+            idle_at: Cell::new(None),
+            last_error: RefCell::new(None),
+        })
+    }
+
+    /// The node's epochs.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
+    }
+
+    /// Begins an operation if the node is active: two loads and a private counter when the worker is
+    /// online, a fence more when it rested. `None` when the node is idle: [`EpochWorker::enter`].
+    #[inline]
+    pub fn try_enter(self: &Rc<Self>) -> Option<EpochGuard> {
+        if !self.online.get() && !self.come_online() {
+            return None;
+        }
+        let mut groups = self.groups.get();
+        if groups.renew(self.epochs.current()) {
+            self.seat.set(groups.oldest());
+        }
+        groups.count[groups.newer] += 1;
+        self.groups.set(groups);
+        Some(EpochGuard { worker: self.clone(), group: groups.newer })
+    }
+
+    /// Begins an operation, after making the node active if it is idle (one verb).
+    ///
+    /// # Errors
+    /// As [`Epochs::set_active`].
+    pub async fn enter(self: &Rc<Self>, handle: &Handle) -> Result<EpochGuard, PoolError> {
+        // The node can fall idle again between the two steps, but not for long: nobody makes it idle
+        // sooner than `idle_after` after a worker rested.
+        const TRIES: u32 = 1000;
+        for _ in 0..TRIES {
+            match self.try_enter() {
+                Some(guard) => return Ok(guard),
+                None => self.epochs.set_active(&self.port, handle).await?,
+            }
+        }
+        let waited = self.epochs.settings().deadline;
+        Err(PoolError::Timeout { what: "beginning an operation", waited })
+    }
+
+    /// How many operations are in progress on this worker.
+    pub fn operations(&self) -> usize {
+        self.groups.get().count.iter().map(|&count| count as usize).sum()
+    }
+
+    /// Takes the worker's bound up to the node's epoch, as far as operations in progress allow.
+    pub fn refresh(&self) {
+        if self.online.get() {
+            let mut groups = self.groups.get();
+            if groups.renew(self.epochs.current()) {
+                self.seat.set(groups.oldest());
+                self.groups.set(groups);
+            }
+        }
+    }
+
+    /// Rests the worker if it has no operation in progress; returns whether it rests. From then on it
+    /// holds nobody back, once the node has published.
+    pub fn rest(&self) -> bool {
+        if self.online.get() && self.groups.get().is_empty() {
+            self.seat.set(Seat::RESTING);
+            self.online.set(false);
+            self.idle_at.set(Some(self.now.get() + self.epochs.settings().idle_after));
+        }
+        !self.online.get()
+    }
+
+    /// Rests the worker and takes it out of the executor's pollers. When it was the node's last,
+    /// follow with [`Epochs::set_idle`] or [`Epochs::unregister`]. Returns false, and changes nothing,
+    /// while the worker has operations in progress.
+    pub fn stop(self: &Rc<Self>, handle: &Handle) -> bool {
+        let rests = self.rest();
+        if rests {
+            let poller: Rc<dyn Poller> = self.clone();
+            handle.remove_poller(&poller);
+            self.job.take();
+        }
+        rests
+    }
+
+    /// Why the last tick failed, if it did, once.
+    pub fn take_error(&self) -> Option<PoolError> {
+        self.last_error.take()
+    }
+
+    #[cold]
+    fn come_online(&self) -> bool {
+        let current = self.epochs.current();
+        self.seat.set(current);
+        // Against the fence in `Epochs::oldest`: either the node that goes idle sees this seat, or its
+        // phase is seen here.
+        fence(Ordering::SeqCst);
+        if !self.epochs.is_active() {
+            self.seat.set(Seat::RESTING);
+            return false;
+        }
+        self.groups.set(Groups { bound: [current; 2], count: [0; 2], newer: 0 });
+        self.idle_at.set(None);
+        self.online.set(true);
+        true
+    }
+
+    fn leave(&self, group: usize) {
+        let mut groups = self.groups.get();
+        groups.count[group] -= 1;
+        self.groups.set(groups);
+        if groups.count[group] == 0 && group != groups.newer {
+            self.seat.set(groups.oldest());
+        }
+    }
+
+    fn next_job(&self, now: Time) -> Option<Job> {
+        let (epochs, port) = (self.epochs.clone(), self.port.clone());
+        if self.online.get() && self.epochs.tick_is_due(now) {
+            let future = Box::pin(async move { epochs.tick(&port, now).await });
+            return Some(Job { future, goes_idle: false });
+        }
+        if self.idle_at.get().is_some_and(|at| now >= at) {
+            let future = Box::pin(async move { epochs.set_idle(&port).await });
+            return Some(Job { future, goes_idle: true });
+        }
+        None
+    }
+
+    fn finish(&self, goes_idle: bool, result: Result<bool, PoolError>) {
+        let again = Some(self.now.get() + self.epochs.settings().idle_after);
+        match result {
+            // While another worker is online, that one's rest is the next occasion.
+            Ok(done) if goes_idle && (done || self.epochs.any_online()) => self.idle_at.set(None),
+            Ok(_) if goes_idle => self.idle_at.set(again),
+            Ok(_) => {}
+            Err(error) => {
+                if goes_idle {
+                    self.idle_at.set(again);
+                }
+                self.last_error.replace(Some(error));
+            }
+        }
+    }
+}
+
+impl Poller for EpochWorker {
+    fn poll(&self, now: Time) -> bool {
+        self.now.set(now);
+        self.refresh();
+        let mut slot = self.job.borrow_mut();
+        if slot.is_none() {
+            *slot = self.next_job(now);
+        }
+        let Some(job) = &mut *slot else { return false };
+        // No waker: the completion wakes the worker, and every sweep comes here.
+        match job.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => false,
+            Poll::Ready(result) => {
+                let goes_idle = job.goes_idle;
+                *slot = None;
+                self.finish(goes_idle, result);
+                true
+            }
+        }
+    }
+
+    fn flush(&self) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        if self.job.borrow().is_some() { None } else { self.idle_at.get() }
+    }
+
+    fn may_park(&self) -> bool {
+        // A worker that has just begun to rest sweeps once more, so that the executor learns of the
+        // deadline at which the node goes idle.
+        let begins_to_rest = self.online.get() && self.rest();
+        !begins_to_rest
+    }
+}
+
+impl fmt::Debug for EpochWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EpochWorker")
+            .field("online", &self.online.get())
+            .field("bound", &self.seat.bound())
+            .field("operations", &self.operations())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An operation in progress. Lines that are freed after it began are not handed out anew before it is
+/// dropped. Keep no line's address longer than this.
+#[must_use = "the operation ends when this is dropped"]
+pub struct EpochGuard {
+    worker: Rc<EpochWorker>,
+    group: usize,
+}
+
+impl Drop for EpochGuard {
+    fn drop(&mut self) {
+        self.worker.leave(self.group);
+    }
+}
+
+impl fmt::Debug for EpochGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EpochGuard").field("group", &self.group).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,224 @@
+//! [`PoolError`].
+
+use std::time::Duration;
+
+use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
+use thiserror::Error;
+
+use crate::Geometry;
+use crate::catalogue::NAME_MAX;
+
+/// Why the pool could not do something.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// Lines cannot have this size.
+    #[error(
+        "lines of {line_size} bytes are impossible: a power of two from {} to {} is needed, \
+         {would_do} would do",
+        Geometry::MIN_LINE,
+        Geometry::MAX_LINE
+    )]
+    LineSize {
+        /// The size asked for, in bytes.
+        line_size: u32,
+        /// A size near it that is possible, in bytes.
+        would_do: u32,
+    },
+    /// Chunks cannot have this size.
+    #[error(
+        "chunks of {chunk_size} bytes are impossible: with lines of {line_size} bytes a power of \
+         two from {least} to {} is needed, {would_do} would do",
+        Geometry::MAX_CHUNK
+    )]
+    ChunkSize {
+        /// The size asked for, in bytes.
+        chunk_size: u64,
+        /// The size of lines, in bytes.
+        line_size: u32,
+        /// The smallest chunk for such lines, in bytes.
+        least: u64,
+        /// A size near it that is possible, in bytes.
+        would_do: u64,
+    },
+    /// The memory nodes of a pool are 0, 1, 2 and so on.
+    #[error("a pool's memory nodes must be numbered from 0 without gaps, and there must be one")]
+    MemoryNodes,
+    /// A memory node is too small.
+    #[error(
+        "memory node {} has {bytes} bytes; with chunks of {chunk_size} bytes it needs at least \
+         {least}: give it more memory or use smaller chunks",
+        node.0
+    )]
+    MemoryNodeTooSmall {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// Its bytes.
+        bytes: u64,
+        /// The pool's chunk size in bytes.
+        chunk_size: u64,
+        /// The least it needs, in bytes.
+        least: u64,
+    },
+    /// A memory node is too large for chunks of this size.
+    #[error(
+        "memory node {} has {bytes} bytes, of which chunks of {chunk_size} bytes can cover only \
+         {most}: use larger chunks or more memory nodes",
+        node.0
+    )]
+    MemoryNodeTooLarge {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// Its bytes.
+        bytes: u64,
+        /// The pool's chunk size in bytes.
+        chunk_size: u64,
+        /// The most that chunks of this size can cover, in bytes.
+        most: u64,
+    },
+    /// A memory node is in use, or was not zeroed.
+    #[error(
+        "memory node {} is not empty (its first word is {found:#x}): only zeroed memory can be \
+         formatted, and only once",
+        node.0
+    )]
+    AlreadyFormatted {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// Its first word.
+        found: u64,
+    },
+    /// A memory node has no pool on it yet.
+    #[error(
+        "memory node {} holds no pool (its first word is {found:#x}): it was not formatted, or is \
+         being formatted now",
+        node.0
+    )]
+    NotFormatted {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// Its first word.
+        found: u64,
+    },
+    /// A memory node was formatted by another version of this program.
+    #[error(
+        "memory node {} has pool format {found}, this program understands {understood}: use the \
+         same version on all nodes",
+        node.0
+    )]
+    Version {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// Its format version.
+        found: u64,
+        /// The version that this program understands.
+        understood: u64,
+    },
+    /// A memory node does not fit the pool that memory node 0 describes.
+    #[error(
+        "memory node {} does not belong to this pool: its {what} is {found}, that of memory node 0 \
+         is {expected}",
+        node.0
+    )]
+    Mismatch {
+        /// The memory node.
+        node: MemoryNodeId,
+        /// What differs.
+        what: &'static str,
+        /// Its value there.
+        found: u64,
+        /// Its value on memory node 0, or what follows from it.
+        expected: u64,
+    },
+    /// The pool's own data make no sense.
+    #[error("the pool's {what} at {addr} is damaged")]
+    Corrupt {
+        /// What is damaged.
+        what: &'static str,
+        /// Where it stands.
+        addr: GlobalAddr,
+    },
+    /// A compute node with this id is registered.
+    #[error("compute node id {node} is taken: give every compute node an id of its own")]
+    NodeIdTaken {
+        /// The id.
+        node: u8,
+    },
+    /// The compute node's registration has ended.
+    #[error("compute node {node} is not registered with the pool any more")]
+    NotRegistered {
+        /// The id.
+        node: u8,
+    },
+    /// The compute node has operations in progress, or workers that are not at rest.
+    #[error("compute node {node} still has operations in progress")]
+    Busy {
+        /// The id.
+        node: u8,
+    },
+    /// All lines are in use.
+    #[error(
+        "no line of {line_size} bytes is left: all {chunks} chunks of the pool ({lines} lines, \
+         {bytes} bytes on {memory_nodes} memory nodes) are taken, and {resting} freed lines cannot \
+         be reused yet; give the memory nodes more memory, or add memory nodes"
+    )]
+    OutOfMemory {
+        /// Bytes in a line.
+        line_size: u32,
+        /// Chunks in the pool.
+        chunks: u64,
+        /// Lines in the pool.
+        lines: u64,
+        /// Bytes in the pool's chunks.
+        bytes: u64,
+        /// Memory nodes.
+        memory_nodes: usize,
+        /// Lines that this compute node freed and that operations in progress may still see.
+        resting: usize,
+    },
+    /// This is no address of a line in the pool.
+    #[error("{addr} is not the address of a line in this pool")]
+    BadAddress {
+        /// The address.
+        addr: GlobalAddr,
+    },
+    /// A name cannot be registered.
+    #[error("the name {name:?} is impossible: 1 to {NAME_MAX} bytes of UTF-8 are needed")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// An object with this name is registered.
+    #[error("an object named {name:?} exists already")]
+    AlreadyExists {
+        /// The name.
+        name: String,
+    },
+    /// The catalogue has no room.
+    #[error("the catalogue is full: it has room for {room} {what}")]
+    CatalogueFull {
+        /// Room for how many.
+        room: u64,
+        /// What there is no room for.
+        what: &'static str,
+    },
+    /// No object with this name was registered in time.
+    #[error("no object named {name:?} was registered within {waited:?}")]
+    NotFound {
+        /// The name.
+        name: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Something took too long.
+    #[error("{what} took longer than {waited:?}")]
+    Timeout {
+        /// What took too long.
+        what: &'static str,
+        /// The deadline.
+        waited: Duration,
+    },
+    /// The fabric refused or lost a verb.
+    #[error("the fabric failed: {0}")]
+    Fabric(#[from] VerbError),
+}

@@ -1,0 +1,132 @@
+//! [`LineHeader`]: the bytes at the head of every line.
+
+use latchwork_verbs::{LINE_HEADER, Words};
+
+const LIVE: u32 = 1;
+
+/// How many times a line was allocated. Two addresses that are equal mean the same object only when
+/// the incarnations are equal too. Never 0 on a line that was ever allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Incarnation(pub u32);
+
+/// The header of a line, seen through the whole line's words.
+///
+/// ```text
+///  byte 0           4         8                16                 24          32
+///  | incarnation u32 | flags u32 | sequence number | commit timestamp | reserved | payload ..
+///                      bit 0: live
+/// ```
+///
+/// The allocator never touches a line: whoever allocates or frees it does so while holding it
+/// exclusively, and calls [`begin_life`](LineHeader::begin_life) or
+/// [`end_life`](LineHeader::end_life) then. The reading methods may race with a writer; like every
+/// optimistic read they count only after the frame's version was validated. Sequence number and
+/// commit timestamp are the logging and recovery layers' own.
+#[derive(Clone, Copy, Debug)]
+pub struct LineHeader<'a>(Words<'a>);
+
+impl<'a> LineHeader<'a> {
+    /// The header of the line whose words (header and payload) are `line`.
+    pub fn of(line: Words<'a>) -> Self {
+        LineHeader(line)
+    }
+
+    /// The incarnation.
+    pub fn incarnation(self) -> Incarnation {
+        Incarnation(self.0.u32(0))
+    }
+
+    /// Whether the line is allocated: between `begin_life` and `end_life`.
+    pub fn is_live(self) -> bool {
+        self.0.u32(4) & LIVE != 0
+    }
+
+    /// Marks the line allocated under the next incarnation, which it returns. The sequence number
+    /// goes on counting and the commit timestamp is kept, so that a log's records of an earlier life
+    /// never look newer than the present one.
+    pub fn begin_life(self) -> Incarnation {
+        // 0 is left to lines that never lived, even when the counter wraps.
+        let next = self.incarnation().0.wrapping_add(1).max(1);
+        self.0.set_u64(0, u64::from(next) | u64::from(LIVE) << 32);
+        Incarnation(next)
+    }
+
+    /// Marks the line free. `false`, changing nothing, when it was not live: a double free.
+    #[must_use]
+    pub fn end_life(self) -> bool {
+        let live = self.is_live();
+        if live {
+            self.0.set_u32(4, self.0.u32(4) & !LIVE);
+        }
+        live
+    }
+
+    /// The sequence number.
+    pub fn sequence(self) -> u64 {
+        self.0.u64(8)
+    }
+
+    /// Sets the sequence number.
+    pub fn set_sequence(self, sequence: u64) {
+        self.0.set_u64(8, sequence);
+    }
+
+    /// The commit timestamp.
+    pub fn commit_timestamp(self) -> u64 {
+        self.0.u64(16)
+    }
+
+    /// Sets the commit timestamp.
+    pub fn set_commit_timestamp(self, timestamp: u64) {
+        self.0.set_u64(16, timestamp);
+    }
+
+    /// The words behind the header.
+    ///
+    /// # Panics
+    /// When the view is shorter than the header.
+    pub fn payload(self) -> Words<'a> {
+        self.0.slice(LINE_HEADER..self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn each_life_has_an_incarnation_of_its_own_and_ends_once() {
+        let memory: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+        let header = LineHeader::of(Words::new(&memory));
+        assert!(!header.is_live());
+        assert!(!header.end_life(), "never allocated");
+        let first = header.begin_life();
+        header.set_sequence(7);
+        header.set_commit_timestamp(9);
+        assert!(header.is_live() && header.end_life() && !header.is_live());
+        assert!(!header.end_life(), "double free");
+        let second = header.begin_life();
+        assert_ne!(first, second);
+        assert_eq!(header.incarnation(), second);
+        assert_eq!((header.sequence(), header.commit_timestamp()), (7, 9));
+    }
+
+    #[test]
+    fn a_wrapped_incarnation_skips_the_value_of_lines_that_never_lived() {
+        let memory: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+        let words = Words::new(&memory);
+        words.set_u32(0, u32::MAX);
+        assert_eq!(LineHeader::of(words).begin_life(), Incarnation(1));
+    }
+
+    #[test]
+    fn the_payload_starts_behind_the_header() {
+        let memory: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+        let header = LineHeader::of(Words::new(&memory));
+        header.payload().set_u64(0, 5);
+        assert_eq!(header.payload().len(), 512 - LINE_HEADER);
+        assert_eq!(memory[LINE_HEADER / 8].load(std::sync::atomic::Ordering::Relaxed), 5);
+        assert_eq!((header.sequence(), header.commit_timestamp()), (0, 0));
+    }
+}

@@ -1,0 +1,74 @@
+//! What stands where in chunk space 0 of every memory node.
+//!
+//! ```text
+//!  offset
+//!  0        superblock      8 words, see `pool`
+//!  256      cluster epoch   1 word           node 0 only
+//!  512      epoch slots     64 words         node 0 only, one per compute node
+//!  1024     record counter  1 word           node 0 only
+//!  2048     directory       256 words        node 0 only, one per name
+//!  4096     records         384 of 64 bytes  node 0 only
+//!  32768    owners          1 word per chunk, up to the end of the chunk space
+//! ```
+//!
+//! All of it is zero before the memory node is formatted.
+
+use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
+
+/// The memory node that has the pool's epochs and catalogue.
+pub(crate) const FIRST: MemoryNodeId = MemoryNodeId(0);
+
+/// The cluster's epoch.
+pub(crate) const EPOCH: GlobalAddr = GlobalAddr::new(FIRST, 256);
+
+/// How many catalogue records were taken.
+pub(crate) const RECORD_COUNTER: GlobalAddr = GlobalAddr::new(FIRST, 1024);
+
+/// Names that the catalogue can hold.
+pub(crate) const NAMES: usize = 256;
+
+/// Catalogue records: more than names, since the losers of races take some.
+pub(crate) const RECORDS: u64 = 384;
+
+/// Words in a catalogue record.
+pub(crate) const RECORD_WORDS: usize = 8;
+
+const SLOTS: u64 = 512;
+const DIRECTORY: u64 = 2048;
+const RECORD_TABLE: u64 = 4096;
+const OWNERS: u64 = 32 << 10;
+
+const _: () = assert!(DIRECTORY + (NAMES * WORD) as u64 <= RECORD_TABLE);
+const _: () = assert!(RECORD_TABLE + RECORDS * (RECORD_WORDS * WORD) as u64 <= OWNERS);
+
+/// A memory node's superblock.
+pub(crate) fn superblock(node: MemoryNodeId) -> GlobalAddr {
+    GlobalAddr::new(node, 0)
+}
+
+/// The epoch slot with this index (compute node id less one).
+pub(crate) fn epoch_slot(index: usize) -> GlobalAddr {
+    GlobalAddr::new(FIRST, SLOTS + (index * WORD) as u64)
+}
+
+/// The directory word with this index.
+pub(crate) fn directory(index: usize) -> GlobalAddr {
+    debug_assert!(index < NAMES);
+    GlobalAddr::new(FIRST, DIRECTORY + (index * WORD) as u64)
+}
+
+/// The catalogue record with this index.
+pub(crate) fn record(index: u64) -> GlobalAddr {
+    debug_assert!(index < RECORDS);
+    GlobalAddr::new(FIRST, RECORD_TABLE + index * (RECORD_WORDS * WORD) as u64)
+}
+
+/// The word that says who owns chunk `index` of `node`.
+pub(crate) fn owner(node: MemoryNodeId, index: u32) -> GlobalAddr {
+    GlobalAddr::new(node, OWNERS + u64::from(index) * WORD as u64)
+}
+
+/// How many owner words fit.
+pub(crate) fn owners_max(chunk_size: u64) -> u64 {
+    (chunk_size - OWNERS) / WORD as u64
+}

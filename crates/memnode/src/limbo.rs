@@ -1,0 +1,141 @@
+//! [`Limbo`]: freed lines between `retire` and the moment when nobody can hold their address.
+
+use std::collections::VecDeque;
+
+use latchwork_runtime::sync::{AtomicUsize, Ordering};
+use latchwork_verbs::GlobalAddr;
+use parking_lot::Mutex;
+
+use crate::epoch::Epoch;
+
+/// The freed lines of a compute node.
+///
+/// ```text
+///  retire ──► fresh ──stamp(e)──► stamped (e, line), oldest first ──release(safe > e)──► ready ──► allocate
+/// ```
+///
+/// *Fresh* lines have no epoch yet. The epoch is read by a verb that is posted after they were freed,
+/// which is what the proof in [`crate::epoch`] needs.
+#[derive(Default)]
+pub(crate) struct Limbo {
+    state: Mutex<State>,
+    /// How many lines are fresh or stamped; a hint that spares the lock on every sweep.
+    waiting: AtomicUsize,
+    /// How many are ready; a hint that spares the lock on allocations from a new chunk.
+    ready: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    fresh: VecDeque<GlobalAddr>,
+    stamped: VecDeque<(Epoch, GlobalAddr)>,
+    ready: Vec<GlobalAddr>,
+}
+
+impl Limbo {
+    /// Adds a freed line.
+    pub(crate) fn retire(&self, line: GlobalAddr) {
+        let mut state = self.state.lock();
+        state.fresh.push_back(line);
+        self.count(&state);
+    }
+
+    /// How many lines are fresh. Only `stamp` makes them fewer.
+    pub(crate) fn fresh(&self) -> usize {
+        if self.waiting() == 0 { 0 } else { self.state.lock().fresh.len() }
+    }
+
+    /// Gives the oldest `count` fresh lines epoch `epoch`, which was read after they were retired
+    /// and is not below that of an earlier stamp.
+    pub(crate) fn stamp(&self, count: usize, epoch: Epoch) {
+        if count > 0 {
+            let state = &mut *self.state.lock();
+            debug_assert!(state.stamped.back().is_none_or(|(last, _)| *last <= epoch));
+            state.stamped.extend(state.fresh.drain(..count).map(|line| (epoch, line)));
+        }
+    }
+
+    /// Whether stamped lines wait.
+    pub(crate) fn has_stamped(&self) -> bool {
+        self.waiting() > 0 && !self.state.lock().stamped.is_empty()
+    }
+
+    /// Makes the lines with an epoch below `safe` ready; returns how many.
+    pub(crate) fn release(&self, safe: Epoch) -> usize {
+        let state = &mut *self.state.lock();
+        let count = state.stamped.partition_point(|(epoch, _)| *epoch < safe);
+        state.ready.extend(state.stamped.drain(..count).map(|(_, line)| line));
+        self.count(state);
+        count
+    }
+
+    /// Adds a line whose address nobody else ever had: it is ready at once.
+    pub(crate) fn give_back(&self, line: GlobalAddr) {
+        let mut state = self.state.lock();
+        state.ready.push(line);
+        self.count(&state);
+    }
+
+    /// A line that may be used again, the latest released first: it is likely still cached.
+    pub(crate) fn take(&self) -> Option<GlobalAddr> {
+        if self.ready.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let line = state.ready.pop();
+        self.count(&state);
+        line
+    }
+
+    /// How many freed lines cannot be used again yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// How many freed lines can be used again.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, state: &State) {
+        // Ready first: whoever finds that none waits any more then finds the ready ones.
+        self.ready.store(state.ready.len(), Ordering::Relaxed);
+        self.waiting.store(state.fresh.len() + state.stamped.len(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(k: u64) -> GlobalAddr {
+        GlobalAddr::from_bits(k * 512)
+    }
+
+    #[test]
+    fn a_line_is_ready_only_when_the_safe_epoch_is_beyond_its_stamp() {
+        let limbo = Limbo::default();
+        limbo.retire(line(1));
+        limbo.retire(line(2));
+        let fresh = limbo.fresh();
+        limbo.retire(line(3));
+        limbo.stamp(fresh, Epoch(5));
+        assert_eq!((limbo.release(Epoch(5)), limbo.waiting(), limbo.take()), (0, 3, None));
+        limbo.stamp(limbo.fresh(), Epoch(6));
+        assert_eq!((limbo.release(Epoch(6)), limbo.waiting(), limbo.ready()), (2, 1, 2));
+        assert_eq!(
+            (limbo.take(), limbo.take(), limbo.take()),
+            (Some(line(2)), Some(line(1)), None)
+        );
+        assert_eq!((limbo.release(Epoch::NONE_OLDER), limbo.take()), (1, Some(line(3))));
+        assert!(!limbo.has_stamped() && limbo.waiting() == 0 && limbo.fresh() == 0);
+    }
+
+    #[test]
+    fn lines_without_a_stamp_are_never_released() {
+        let limbo = Limbo::default();
+        limbo.retire(line(1));
+        assert_eq!(limbo.release(Epoch::NONE_OLDER), 0);
+        assert_eq!(limbo.take(), None);
+    }
+}
