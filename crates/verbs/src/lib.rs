@@ -53,6 +53,8 @@
 #![deny(unsafe_code)]
 
 mod address;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod endpoint;
 mod error;
 #[allow(unsafe_code)] // allocates

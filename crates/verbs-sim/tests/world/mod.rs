@@ -1,0 +1,95 @@
+//! A small cluster in a simulated world, as a harness for scripts.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use latchwork_runtime::{ExecutorConfig, VirtualWorker};
+use latchwork_simulation::Kernel;
+use latchwork_verbs::contract::{
+    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use latchwork_verbs_sim::{Fabric, SimConfig};
+
+pub(crate) struct World {
+    pub(crate) kernel: Kernel,
+    pub(crate) fabric: Fabric,
+    regions: Vec<Arc<Region>>,
+    // Only for its notifier: scripts are stepped by hand.
+    worker: VirtualWorker,
+    order: RefCell<Vec<usize>>,
+}
+
+/// Far beyond what any promise needs.
+const EVENTS_MAX: u64 = 10_000_000;
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Every other world uses fewer freedoms; they must not be needed for anything.
+        let reorder_batches = seed % 4 != 1;
+        let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
+        World::with(seed, SimConfig { reorder_batches, pieces_max, ..SimConfig::default() })
+    }
+
+    pub(crate) fn with(seed: u64, config: SimConfig) -> Self {
+        let kernel = Kernel::new(seed);
+        let config = SimConfig { inbox_capacity: INBOX_CAPACITY, ..config };
+        let fabric = Fabric::new(&kernel, config);
+        for _ in 0..MEMORY_NODES {
+            fabric.add_memory_node(MEMORY_BYTES).unwrap();
+        }
+        let mut regions = Vec::new();
+        for node in (1..=COMPUTE_NODES).filter_map(ComputeNodeId::new) {
+            let region = Region::zeroed(REGION_BYTES).unwrap();
+            fabric.add_compute_node(node).unwrap();
+            fabric.register(node, Arc::clone(&region)).unwrap();
+            regions.push(region);
+        }
+        let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
+        World { kernel, fabric, regions, worker, order: RefCell::default() }
+    }
+}
+
+impl Harness for World {
+    fn run(&self, scripts: Vec<Script>) {
+        let start = |script: Script| {
+            let notifier = self.worker.handle().notifier();
+            let endpoint = self.fabric.endpoint(script.node, notifier).unwrap();
+            let inbox = self.fabric.inbox(script.node).unwrap();
+            let fabric = self.fabric.clone();
+            let disconnect = move |node| fabric.disconnect(node).unwrap();
+            script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect))
+        };
+        let mut running: Vec<_> = scripts.into_iter().map(start).collect();
+        for _ in 0..EVENTS_MAX {
+            // Between two events any of the workers may have its turn first.
+            let mut order = self.order.borrow_mut();
+            order.clear();
+            order.extend(0..running.len());
+            for i in (1..order.len()).rev() {
+                order.swap(i, self.kernel.random_below(i as u64 + 1) as usize);
+            }
+            let mut ended = 0;
+            for &i in order.iter() {
+                ended += usize::from(running[i].step());
+            }
+            if ended == running.len() {
+                return;
+            }
+            self.kernel.step();
+        }
+        panic!("the scripts do not end");
+    }
+
+    fn memory(&self, node: MemoryNodeId) -> Arc<Region> {
+        self.fabric.memory(node).unwrap()
+    }
+
+    fn region(&self, node: ComputeNodeId) -> Arc<Region> {
+        Arc::clone(&self.regions[node.index()])
+    }
+
+    fn rounds(&self) -> u64 {
+        40
+    }
+}

@@ -1,0 +1,87 @@
+//! Atomics of many endpoints on one word.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use super::{COMPUTE_NODES, Harness, MEMORY, Script, local, node};
+use crate::address::MemoryNodeId;
+use crate::request::Request;
+
+/// Scripts per compute node.
+const WORKERS: usize = 2;
+
+/// Additions and exchanges of many endpoints: none is lost, and no two see the same old value.
+pub fn atomics_lose_nothing(harness: &impl Harness) {
+    let rounds = harness.rounds();
+    let olds = Arc::new(Mutex::new([BTreeSet::new(), BTreeSet::new()]));
+    let mut scripts = Vec::new();
+    for id in 1..=COMPUTE_NODES {
+        for _ in 0..WORKERS {
+            let olds = Arc::clone(&olds);
+            scripts.push(Script::new(node(id), move |worker| async move {
+                let mut expected = 0;
+                for _ in 0..rounds {
+                    // Two atomics in a batch return in the order in which they were given.
+                    let add = Request::FetchAdd { remote: 0, add: 3 };
+                    let swap = Request::CompareSwap { remote: 8, expected, desired: expected + 1 };
+                    let [added, mut found] = worker.call(MEMORY, &[add, swap]).await;
+                    while found != expected {
+                        expected = found;
+                        let desired = expected + 1;
+                        let swap = Request::CompareSwap { remote: 8, expected, desired };
+                        found = worker.call(MEMORY, &[swap]).await[0];
+                    }
+                    let mut olds = olds.lock().expect("no script panicked");
+                    assert!(olds[0].insert(added), "{added} was seen before");
+                    assert!(olds[1].insert(found), "{found} was exchanged before");
+                    expected += 1;
+                }
+            }));
+        }
+    }
+    let count = scripts.len() as u64 * rounds;
+    harness.run(scripts);
+    let memory = harness.memory(MemoryNodeId(0));
+    assert_eq!((memory.words().u64(0), memory.words().u64(8)), (3 * count, count));
+    let olds = olds.lock().expect("no script panicked");
+    assert!(olds[0].iter().copied().eq((0..count).map(|i| 3 * i)));
+    assert!(olds[1].iter().copied().eq(0..count));
+}
+
+/// A lock made of CAS: whoever holds it reads what the last one wrote, all of it.
+pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
+    const LOCK: u64 = 0;
+    const DATA: usize = 1024;
+    const LEN: usize = 256;
+    let rounds = harness.rounds().min(200);
+    let mut scripts = Vec::new();
+    for id in 1..=COMPUTE_NODES {
+        for w in 0..WORKERS {
+            let region = harness.region(node(id));
+            let own = DATA + w * LEN;
+            scripts.push(Script::new(node(id), move |worker| async move {
+                let buffer = local(own, LEN);
+                let words = region.words().slice(own..own + LEN);
+                for _ in 0..rounds {
+                    let lock = Request::CompareSwap { remote: LOCK, expected: 0, desired: 1 };
+                    let read = Request::Read { remote: DATA as u64, local: buffer };
+                    while worker.call(MEMORY, &[lock, read]).await[0] != 0 {
+                        worker.pause().await;
+                    }
+                    let value = words.word(0);
+                    for i in 0..LEN / 8 {
+                        assert_eq!(words.word(i), value, "word {i}");
+                        words.set_word(i, value + 1);
+                    }
+                    let write = Request::Write { remote: DATA as u64, local: buffer };
+                    let unlock = Request::FetchAdd { remote: LOCK, add: 1_u64.wrapping_neg() };
+                    worker.call(MEMORY, &[write, unlock]).await;
+                }
+            }));
+        }
+    }
+    let count = scripts.len() as u64 * rounds;
+    harness.run(scripts);
+    let memory = harness.memory(MemoryNodeId(0));
+    assert_eq!((memory.words().u64(LOCK as usize), memory.words().u64(DATA)), (0, count));
+}

@@ -1,0 +1,80 @@
+//! Words, local buffers and completions.
+
+use super::{Harness, MEMORY, Script, local, node};
+use crate::address::{MemoryNodeId, Target};
+use crate::request::Request;
+
+/// Both halves of a word always belong together, whoever writes meanwhile.
+pub fn words_are_never_torn(harness: &impl Harness) {
+    const LEN: usize = 256;
+    let rounds = harness.rounds();
+    let mut scripts = Vec::new();
+    for id in 1..=2 {
+        let region = harness.region(node(id));
+        scripts.push(Script::new(node(id), move |worker| async move {
+            for value in 0..rounds {
+                for word in region.words().slice(0..LEN).as_atomics() {
+                    word.store(value << 32 | value, std::sync::atomic::Ordering::Relaxed);
+                }
+                worker.call(MEMORY, &[Request::Write { remote: 0, local: local(0, LEN) }]).await;
+            }
+        }));
+    }
+    let region = harness.region(node(3));
+    scripts.push(Script::new(node(3), move |worker| async move {
+        for _ in 0..rounds {
+            worker.call(MEMORY, &[Request::Read { remote: 0, local: local(0, LEN) }]).await;
+            for i in 0..LEN / 8 {
+                let word = region.words().word(i);
+                assert_eq!(word >> 32, word & 0xffff_ffff);
+            }
+        }
+    }));
+    harness.run(scripts);
+}
+
+/// After the completion a READ's data is there, and the source of a WRITE may be used again.
+pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
+    const LEN: usize = 1024;
+    const COPY: usize = 8192;
+    let rounds = harness.rounds();
+    let region = harness.region(node(1));
+    let script = Script::new(node(1), move |worker| async move {
+        let (source, copy) = (region.words().slice(0..LEN), region.words().slice(COPY..COPY + LEN));
+        for round in 0..rounds {
+            let at = Target::Memory(MemoryNodeId((round % 2) as u16));
+            let remote = (round % 7) * LEN as u64;
+            let value = |i: usize| round << 16 | i as u64;
+            (0..LEN / 8).for_each(|i| source.set_word(i, value(i)));
+            worker.call(at, &[Request::Write { remote, local: local(0, LEN) }]).await;
+            (0..LEN / 8).for_each(|i| source.set_word(i, u64::MAX));
+            worker.call(at, &[Request::Read { remote, local: local(COPY, LEN) }]).await;
+            (0..LEN / 8).for_each(|i| assert_eq!(copy.word(i), value(i), "word {i}"));
+        }
+    });
+    harness.run(vec![script]);
+}
+
+/// Each batch completes exactly once, under its own token, with the values of its own atomics.
+pub fn a_batch_completes_once_with_its_own_token(harness: &impl Harness) {
+    let rounds = harness.rounds().min(500);
+    let script = Script::new(node(1), move |worker| async move {
+        let mut tokens = Vec::new();
+        for word in 0..rounds {
+            let remote = 8 * word;
+            let write = Request::WriteWord { remote, value: !word };
+            let look = Request::FetchAdd { remote, add: 0 };
+            tokens.push(worker.post(MEMORY, &[write, look]).expect("a batch that is right"));
+        }
+        assert_eq!(worker.in_flight() as u64, rounds);
+        for (word, token) in tokens.into_iter().enumerate().rev() {
+            let old = worker.wait(token).await.expect("memory nodes stay").old;
+            assert_eq!(old, [!(word as u64), 0]);
+        }
+        for _ in 0..100 {
+            worker.pause().await;
+        }
+        assert_eq!((worker.in_flight(), worker.results()), (0, 0));
+    });
+    harness.run(vec![script]);
+}

@@ -1,0 +1,119 @@
+//! The contract of every fabric as a test suite: one function per promise of the crate's page.
+//!
+//! A backend implements [`Harness`] in its tests and calls [`contract_tests!`](crate::contract_tests).
+//! The promises are written as *scripts*: async code of one worker, with an endpoint of its own. The
+//! harness runs the scripts side by side, on threads of their own or in a simulated world.
+//!
+//! ```text
+//!   promise ── scripts ──► Harness::run ──► one Running per script
+//!                                           step: poll the script, ring, poll the endpoint
+//! ```
+
+mod atomics;
+mod buffers;
+mod errors;
+mod order;
+mod pressure;
+mod script;
+
+use std::sync::Arc;
+
+pub use atomics::{atomics_lose_nothing, cas_excludes_and_what_it_protects_is_consistent};
+pub use buffers::{
+    a_batch_completes_once_with_its_own_token, a_completion_gives_the_buffers_back,
+    words_are_never_torn,
+};
+pub use errors::{a_bad_batch_is_refused_and_does_nothing, a_disconnected_node_fails_its_batches};
+pub use order::{
+    a_completed_verb_is_seen_by_later_ones, an_effect_comes_before_a_read_behind_it,
+    write_comes_before_atomic_and_atomic_before_read, write_comes_before_message,
+    write_comes_before_polled_word, write_comes_before_write,
+};
+pub use pressure::{full_inboxes_push_back, full_send_queues_push_back};
+pub use script::{Running, Script, Worker};
+
+use crate::address::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Target};
+use crate::region::Region;
+
+/// Memory nodes of the cluster that a harness builds, with ids from 0.
+pub const MEMORY_NODES: u16 = 2;
+
+/// Bytes of each memory node.
+pub const MEMORY_BYTES: usize = 64 << 10;
+
+/// Compute nodes of the cluster that a harness builds, with ids from 1.
+pub const COMPUTE_NODES: u8 = 3;
+
+/// Bytes of the region that each compute node has registered, with key 0.
+pub const REGION_BYTES: usize = 64 << 10;
+
+/// Messages that an inbox should hold at most, so that full ones are met.
+pub const INBOX_CAPACITY: usize = 8;
+
+/// A cluster on the backend under test: [`MEMORY_NODES`] memory nodes, and [`COMPUTE_NODES`] compute
+/// nodes with one region each. Each promise gets a fresh one.
+pub trait Harness {
+    /// Runs all scripts side by side, each on a new endpoint of its node, until all have ended.
+    ///
+    /// # Panics
+    /// When a script panics, or when one does not end within a bound that is the harness's.
+    fn run(&self, scripts: Vec<Script>);
+
+    /// The memory of a memory node.
+    fn memory(&self, node: MemoryNodeId) -> Arc<Region>;
+
+    /// The region that `node` registered with key 0.
+    fn region(&self, node: ComputeNodeId) -> Arc<Region>;
+
+    /// How often a promise tries whatever it tries.
+    fn rounds(&self) -> u64;
+}
+
+/// Tests a backend: one test per promise. `$harnesses` is an expression for an iterator over fresh
+/// [`Harness`]es, for instance one per seed; every promise is tested on each.
+#[macro_export]
+macro_rules! contract_tests {
+    ($harnesses:expr) => {
+        $crate::contract_tests! { @ $harnesses =>
+            write_comes_before_write
+            write_comes_before_atomic_and_atomic_before_read
+            write_comes_before_message
+            write_comes_before_polled_word
+            an_effect_comes_before_a_read_behind_it
+            a_completed_verb_is_seen_by_later_ones
+            atomics_lose_nothing
+            cas_excludes_and_what_it_protects_is_consistent
+            words_are_never_torn
+            a_completion_gives_the_buffers_back
+            a_batch_completes_once_with_its_own_token
+            a_bad_batch_is_refused_and_does_nothing
+            a_disconnected_node_fails_its_batches
+            full_send_queues_push_back
+            full_inboxes_push_back
+        }
+    };
+    (@ $harnesses:expr => $($promise:ident)*) => {$(
+        #[test]
+        fn $promise() {
+            for harness in $harnesses {
+                $crate::contract::$promise(&harness);
+            }
+        }
+    )*};
+}
+
+/// The compute node with this id, 1 to [`COMPUTE_NODES`].
+fn node(id: u8) -> ComputeNodeId {
+    ComputeNodeId::new(id).expect("a small id")
+}
+
+const MEMORY: Target = Target::Memory(MemoryNodeId(0));
+
+fn local(offset: usize, len: usize) -> LocalBuffer {
+    LocalBuffer { region: RegionKey(0), offset: offset as u64, len: len as u32 }
+}
+
+/// The target that is the region of compute node `id`.
+fn compute(id: u8) -> Target {
+    Target::Compute(node(id), 0)
+}

@@ -1,0 +1,165 @@
+//! Scripts: the async code of one worker under test, and how it is stepped.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::address::{ComputeNodeId, Target};
+use crate::endpoint::{Endpoint, Inbox};
+use crate::error::VerbError;
+use crate::request::{Message, Outcome, Request};
+
+type Body = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What one worker of `node` shall do; to be started on the thread on which it runs.
+pub struct Script {
+    /// The worker's node.
+    pub node: ComputeNodeId,
+    body: Box<dyn FnOnce(Worker) -> Body + Send>,
+}
+
+impl Script {
+    /// A script from an async function of its worker.
+    pub(super) fn new<F>(
+        node: ComputeNodeId,
+        body: impl FnOnce(Worker) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Script { node, body: Box::new(move |worker| Box::pin(body(worker))) }
+    }
+
+    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a compute
+    /// node off.
+    pub fn start(
+        self,
+        endpoint: Box<dyn Endpoint>,
+        inbox: Box<dyn Inbox>,
+        disconnect: Box<dyn Fn(ComputeNodeId)>,
+    ) -> Running {
+        let worker = Worker(Rc::new(Inner {
+            node: self.node,
+            endpoint: RefCell::new(endpoint),
+            inbox,
+            disconnect,
+            results: RefCell::default(),
+            next_token: Cell::new(1 << 40),
+        }));
+        Running { body: (self.body)(worker.clone()), worker, ended: false }
+    }
+}
+
+/// A script under way.
+pub struct Running {
+    worker: Worker,
+    body: Body,
+    ended: bool,
+}
+
+impl Running {
+    /// Lets the script run until it waits, rings, and polls. True when the script has ended.
+    pub fn step(&mut self) -> bool {
+        if !self.ended {
+            let mut context = Context::from_waker(Waker::noop());
+            self.ended = self.body.as_mut().poll(&mut context).is_ready();
+            self.worker.0.sweep();
+        }
+        self.ended
+    }
+}
+
+/// What a script sees: its endpoint, as calls that can be awaited, and its node's inbox.
+#[derive(Clone)]
+pub struct Worker(Rc<Inner>);
+
+struct Inner {
+    node: ComputeNodeId,
+    endpoint: RefCell<Box<dyn Endpoint>>,
+    inbox: Box<dyn Inbox>,
+    disconnect: Box<dyn Fn(ComputeNodeId)>,
+    results: RefCell<BTreeMap<u64, Result<Outcome, VerbError>>>,
+    next_token: Cell<u64>,
+}
+
+impl Inner {
+    fn sweep(&self) {
+        let mut endpoint = self.endpoint.borrow_mut();
+        endpoint.ring();
+        endpoint.poll(&mut |completion| {
+            let twice = self.results.borrow_mut().insert(completion.token, completion.result);
+            assert_eq!(twice, None, "token {} completed twice", completion.token);
+        });
+    }
+}
+
+impl Worker {
+    /// Cuts a compute node off.
+    pub(super) fn disconnect(&self, node: ComputeNodeId) {
+        (self.0.disconnect)(node);
+    }
+
+    /// The worker's node.
+    pub(super) fn node(&self) -> ComputeNodeId {
+        self.0.node
+    }
+
+    /// Posts a batch; its token.
+    pub(super) fn post(&self, target: Target, requests: &[Request]) -> Result<u64, VerbError> {
+        let token = self.0.next_token.get();
+        self.0.next_token.set(token + 1);
+        self.0.endpoint.borrow_mut().post(target, token, requests)?;
+        Ok(token)
+    }
+
+    /// The result of a batch, when it has completed.
+    pub(super) async fn wait(&self, token: u64) -> Result<Outcome, VerbError> {
+        poll_fn(|_| match self.0.results.borrow_mut().remove(&token) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Posts a batch that is right, and waits for what its atomics return.
+    pub(super) async fn call(&self, target: Target, requests: &[Request]) -> [u64; 2] {
+        let token = self.post(target, requests).expect("a batch that is right");
+        self.wait(token).await.expect("a target that is connected").old
+    }
+
+    /// Lets one step pass.
+    pub(super) async fn pause(&self) {
+        let mut first = true;
+        poll_fn(|_| match std::mem::replace(&mut first, false) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    /// Gives the messages that are there to `sink`.
+    pub(super) fn receive(&self, mut sink: impl FnMut(Message)) -> bool {
+        self.0.inbox.receive(&mut sink)
+    }
+
+    /// A message from this worker's node, with `value` in its first and last word.
+    pub(super) fn message(&self, value: u64) -> Request {
+        let mut body = [0; Message::WORDS];
+        body[0] = value;
+        body[Message::WORDS - 1] = !value;
+        Request::Send(Message { from: self.node(), body })
+    }
+
+    /// Batches in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.0.endpoint.borrow().in_flight()
+    }
+
+    /// Results that nobody has waited for.
+    pub(super) fn results(&self) -> usize {
+        self.0.results.borrow().len()
+    }
+}
