@@ -1,0 +1,197 @@
+//! Looking things up in a page; safe on any bytes.
+
+use std::cmp::Ordering;
+
+use latchwork_verbs::{GlobalAddr, WORD, Words};
+
+use super::{Broken, CHILD, Entry, HEAD, HEADER, Header, SLOT, Span, Tag, head_of};
+use crate::Value;
+
+/// The key that a descent is after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seek<'k> {
+    /// The place of this key; the empty key is the start of the tree.
+    At(&'k [u8]),
+    /// The place of the largest key strictly below this one, which is not empty.
+    Below(&'k [u8]),
+    /// The end of the tree.
+    Last,
+}
+
+/// Where a page stands relative to what is sought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Inside the fences.
+    Here,
+    /// Behind the high fence: follow this link.
+    Right(GlobalAddr),
+}
+
+/// A page whose header was checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    pub(crate) words: Words<'a>,
+    pub(crate) header: Header,
+}
+
+impl<'a> Page<'a> {
+    /// Reads and checks the header.
+    pub(crate) fn open(words: Words<'a>, tag: Tag) -> Result<Page<'a>, Broken> {
+        let header = Header::load(words);
+        header.verify(words.len(), tag)?;
+        Ok(Page { words, header })
+    }
+
+    /// Compares the sought key with the fences.
+    pub(crate) fn place(&self, seek: Seek<'_>) -> Result<Place, Broken> {
+        let (low, high) = (self.header.low, self.header.high);
+        let (left, right) = match seek {
+            Seek::At(key) => (
+                low.len > 0 && self.compare_span(low, key).is_gt(),
+                high.len > 0 && self.compare_span(high, key).is_le(),
+            ),
+            Seek::Below(key) => (
+                low.len > 0 && self.compare_span(low, key).is_ge(),
+                high.len > 0 && self.compare_span(high, key).is_lt(),
+            ),
+            Seek::Last => (false, high.len > 0),
+        };
+        if left {
+            return Err(Broken("the low fence is above a key that led here"));
+        }
+        if !right {
+            return Ok(Place::Here);
+        }
+        if self.header.right.is_null() {
+            return Err(Broken("a high fence but no right sibling"));
+        }
+        Ok(Place::Right(self.header.right))
+    }
+
+    /// The child that leads to what is sought; the page is inner and [`Place::Here`].
+    pub(crate) fn child_for(&self, seek: Seek<'_>) -> Result<GlobalAddr, Broken> {
+        let slot = match seek {
+            Seek::At(key) => match self.search(key) {
+                Ok(slot) => Some(slot),
+                Err(slot) => slot.checked_sub(1),
+            },
+            Seek::Below(key) => self.search(key).unwrap_or_else(|slot| slot).checked_sub(1),
+            Seek::Last => self.header.count().checked_sub(1),
+        };
+        self.child(slot.ok_or(Broken("no child below its first separator"))?)
+    }
+
+    /// The child in `slot`.
+    pub(crate) fn child(&self, slot: usize) -> Result<GlobalAddr, Broken> {
+        let entry = self.entry(slot);
+        let child = GlobalAddr::from_bits(self.words.u64(entry.offset()));
+        if entry.value_len() != CHILD || child.is_null() {
+            return Err(Broken("a separator without a child"));
+        }
+        Ok(child)
+    }
+
+    /// The slot of `key`, or the slot where it would be inserted. The key lies within the fences.
+    pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
+        let suffix = key.get(self.header.prefix()..).unwrap_or(&[]);
+        let head = head_of(suffix);
+        let count = self.header.count();
+        let (mut base, mut len) = (0, count);
+        while len > 1 {
+            let half = len / 2;
+            // A conditional move instead of a branch: the outcome is a coin toss.
+            base = if self.head(base + half - 1) < head { base + half } else { base };
+            len -= half;
+        }
+        let mut low = base + usize::from(len == 1 && self.head(base) < head);
+        if low >= count || self.head(low) != head {
+            return Err(low);
+        }
+        // Heads tie: bisect over whole suffixes. Usually the first comparison decides.
+        let mut high = count;
+        let mut middle = low;
+        while low < high {
+            match self.compare_suffix(middle, head, suffix) {
+                Ordering::Equal => return Ok(middle),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+            middle = low + (high - low) / 2;
+        }
+        Err(low)
+    }
+
+    /// The head in `slot`.
+    #[inline]
+    pub(crate) fn head(&self, slot: usize) -> u64 {
+        self.words.word((HEADER + SLOT * slot) / WORD)
+    }
+
+    /// The second word of `slot`.
+    #[inline]
+    pub(crate) fn entry(&self, slot: usize) -> Entry {
+        Entry::from_bits(self.words.word((HEADER + SLOT * slot) / WORD + 1))
+    }
+
+    /// The value in `slot`.
+    pub(crate) fn value(&self, slot: usize) -> Value<'a> {
+        let entry = self.entry(slot);
+        Value::new(self.words, entry.offset(), entry.value_len())
+    }
+
+    /// Appends the whole key in `slot` to `to`.
+    pub(crate) fn append_key(&self, slot: usize, to: &mut Vec<u8>) {
+        let entry = self.entry(slot);
+        self.words.append_to(usize::from(self.header.low.offset), self.header.prefix(), to);
+        let head = self.head(slot).to_be_bytes();
+        to.extend_from_slice(&head[..entry.suffix_len().min(HEAD)]);
+        let (rest, len) = entry.rest();
+        self.words.append_to(rest, len, to);
+    }
+
+    /// The whole key in `slot`.
+    pub(crate) fn key(&self, slot: usize) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.append_key(slot, &mut key);
+        key
+    }
+
+    /// The low fence; empty for minus infinity.
+    pub(crate) fn low(&self) -> Vec<u8> {
+        self.bytes(self.header.low)
+    }
+
+    /// The high fence; empty for plus infinity.
+    pub(crate) fn high(&self) -> Vec<u8> {
+        self.bytes(self.header.high)
+    }
+
+    /// Whether the low fence is exactly `key`.
+    pub(crate) fn low_is(&self, key: &[u8]) -> bool {
+        self.compare_span(self.header.low, key).is_eq()
+    }
+
+    fn bytes(&self, span: Span) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.words.append_to(usize::from(span.offset), usize::from(span.len), &mut bytes);
+        bytes
+    }
+
+    fn compare_span(&self, span: Span, key: &[u8]) -> Ordering {
+        self.words.compare(usize::from(span.offset), usize::from(span.len), key)
+    }
+
+    /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
+    fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
+        self.head(slot).cmp(&head).then_with(|| {
+            // With equal heads the rests decide; if there is none on either side, a zero byte of the
+            // longer suffix equals the padding of the shorter one, which therefore comes first.
+            let entry = self.entry(slot);
+            let (rest, len) = entry.rest();
+            self.words
+                .compare(rest, len, suffix.get(HEAD..).unwrap_or(&[]))
+                .then(entry.suffix_len().cmp(&suffix.len()))
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! Bulk loading: sorted input into full pages, level by level from the leaves.
+
+use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::GlobalAddr;
+
+use super::Tree;
+use super::descend::Stop;
+use super::spare::Spare;
+use crate::TreeError;
+use crate::page::{
+    Broken, Builder, CHILD, HEADER, Image, LEVEL_MAX, Page, SLOT, align, entry_size,
+    shortest_between,
+};
+
+/// How far to fill pages.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// In bytes.
+    target: usize,
+    /// Bytes to keep for the high fence.
+    fence: usize,
+    entries_max: usize,
+}
+
+/// A page that is filling up, and those of its level that are written.
+#[derive(Debug)]
+struct Level {
+    level: u8,
+    low: Vec<u8>,
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    size: usize,
+    here: Option<Spare>,
+    written: Vec<(Vec<u8>, Spare)>,
+}
+
+impl Level {
+    fn new(level: u8) -> Level {
+        let (low, entries, written) = (Vec::new(), Vec::new(), Vec::new());
+        Level { level, low, entries, size: HEADER, here: None, written }
+    }
+
+    fn push(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.size += SLOT + entry_size(key.len(), value.len());
+        self.entries.push((key, value));
+    }
+
+    /// Whether the page is to take another entry, and has room for any high fence behind it.
+    fn has_room(&self, key: &[u8], value: &[u8], room: Room) -> bool {
+        let entry = SLOT + entry_size(key.len(), value.len());
+        // As many of the largest always fit. Inner pages need several, or the levels would not
+        // become shorter.
+        let least = if self.level == 0 { 1 } else { 3 };
+        self.entries.len() < least
+            || self.entries.len() < room.entries_max
+                && self.size + entry + room.fence <= room.target
+    }
+}
+
+impl<M: CoherentMemory> Tree<M> {
+    /// Fills an empty tree from entries in strictly ascending order, which is much faster than inserting
+    /// them, and gives full pages. Returns how many there were.
+    ///
+    /// `fill` is the share of each page to use: 1 for data that will only be read, less to leave
+    /// room for inserts. The entries become visible all at once at the end. Nobody should insert
+    /// meanwhile: whoever comes second fails, or finds the other's entry in the way.
+    ///
+    /// # Errors
+    /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`] or [`TreeError::FillFactor`], keys and values
+    /// out of bounds, and when memory fails or is full. Then the tree is as it was.
+    pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        fill: f64,
+    ) -> Result<u64, TreeError> {
+        if !(0.1..=1.0).contains(&fill) {
+            return Err(TreeError::FillFactor(fill));
+        }
+        let target = (self.memory.payload_len() as f64 * fill) as usize;
+        let loaded = self.load_levels(entries, target).await;
+        if loaded.is_err() {
+            // The first error says more; lines that could not be freed stay with the handle.
+            let _ = self.release_spares().await;
+        }
+        loaded
+    }
+
+    async fn load_levels<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        target: usize,
+    ) -> Result<u64, TreeError> {
+        self.replace_empty_root(None).await?;
+        let mut leaves = Level::new(0);
+        let mut count = 0;
+        for (key, value) in entries {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            self.limits.check_key(key)?;
+            self.limits.check_value(value)?;
+            // After the first entry there is always one in the page that is filling.
+            let last = leaves.entries.last().map_or(&[][..], |(last, _)| last);
+            if last >= key {
+                return Err(TreeError::Unsorted { index: count });
+            }
+            if !leaves.has_room(key, value, self.room(target, 0)) {
+                let separator = shortest_between(last, key);
+                self.close_page(&mut leaves, separator).await?;
+            }
+            leaves.push(key.to_vec(), value.to_vec());
+            count += 1;
+        }
+
+        let mut pages: Vec<Spare> = Vec::new();
+        let mut top = leaves;
+        while !top.written.is_empty() {
+            let mut above = Level::new(top.level + 1);
+            if above.level > LEVEL_MAX {
+                return Err(self.corrupt(self.root, Broken("more levels than any tree has")));
+            }
+            self.close_level(&mut top).await?;
+            for (low, page) in top.written {
+                let child = page.addr().bits().to_le_bytes().to_vec();
+                pages.push(page);
+                if !above.has_room(&low, &child, self.room(target, above.level)) {
+                    self.close_page(&mut above, low).await?;
+                    above.push(Vec::new(), child);
+                } else {
+                    above.push(low, child);
+                }
+            }
+            top = above;
+        }
+        let root = self.page_image(&top, &[], GlobalAddr::NULL)?;
+        self.replace_empty_root(Some(&root)).await?;
+        pages.into_iter().for_each(Spare::keep);
+        Ok(count)
+    }
+
+    fn room(&self, target: usize, level: u8) -> Room {
+        let fence = align(self.limits.key_max);
+        Room { target, fence, entries_max: self.config.max_entries(level) }
+    }
+
+    /// Writes the page that is full, and starts its right sibling at `separator`.
+    async fn close_page(&self, level: &mut Level, separator: Vec<u8>) -> Result<(), TreeError> {
+        let here = match level.here.take() {
+            Some(here) => here,
+            None => self.spare().await?,
+        };
+        let next = self.spare().await?;
+        let image = self.page_image(level, &separator, next.addr())?;
+        self.write_page(here.addr(), &image).await?;
+        self.memory.handle().coop().await;
+        level.here = Some(next);
+        level.entries.clear();
+        level.size = HEADER + align(separator.len());
+        level.written.push((std::mem::replace(&mut level.low, separator), here));
+        Ok(())
+    }
+
+    /// Writes the last page of a level that has several.
+    async fn close_level(&self, level: &mut Level) -> Result<(), TreeError> {
+        let Some(here) = level.here.take() else { return Ok(()) };
+        let image = self.page_image(level, &[], GlobalAddr::NULL)?;
+        self.write_page(here.addr(), &image).await?;
+        level.written.push((std::mem::take(&mut level.low), here));
+        Ok(())
+    }
+
+    fn page_image(
+        &self,
+        level: &Level,
+        high: &[u8],
+        right: GlobalAddr,
+    ) -> Result<Image, TreeError> {
+        let image = self.image();
+        let build = || {
+            let mut page = Builder::new(image.words(), self.tag, level.level, &level.low, high)?;
+            for (key, value) in &level.entries {
+                debug_assert!(level.level == 0 || value.len() == CHILD);
+                if !page.push(key, value) {
+                    return Err(Broken("a page was filled beyond its size"));
+                }
+            }
+            page.finish(right);
+            Ok(())
+        };
+        build().map_err(|broken| self.corrupt(self.root, broken))?;
+        Ok(image)
+    }
+
+    /// Writes the root, if it is an empty leaf; with `None`, only looks.
+    async fn replace_empty_root(&self, image: Option<&Image>) -> Result<(), TreeError> {
+        let operation = self.memory.enter().await?;
+        let empty = |page: &Page<'_>| Ok(page.header.is_leaf() && page.header.count() == 0);
+        let was_empty = match image {
+            None => self.drive(|| self.read_page(self.root, empty)).await?,
+            Some(image) => {
+                self.drive(|| {
+                    let mut guard = self.memory.try_write(self.root).map_err(Stop::Need)?;
+                    let page = Page::open(guard.words(), self.tag)
+                        .map_err(|broken| Stop::Broken(self.root, broken))?;
+                    if !page.header.is_leaf() || page.header.count() > 0 {
+                        return Ok(false);
+                    }
+                    guard.words().copy_from(image.words());
+                    guard.mark_dirty(0..image.words().len());
+                    Ok(true)
+                })
+                .await?
+            }
+        };
+        drop(operation);
+        if was_empty { Ok(()) } else { Err(TreeError::NotEmpty) }
+    }
+}

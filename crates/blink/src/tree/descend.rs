@@ -1,0 +1,213 @@
+//! From the root to a page: plain functions that stop at the first line that is not here, and the
+//! loop that obtains it.
+
+use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_verbs::GlobalAddr;
+
+use super::Tree;
+use crate::TreeError;
+use crate::page::{Broken, Page, Place, Seek};
+
+/// How often an optimistic read is repeated before its reader asks for the line and so makes way.
+const READS_MAX: u32 = 8;
+/// How often one step may have to obtain a line. Each time, somebody else made progress with it.
+const ROUNDS_MAX: u32 = 1_000_000;
+/// How many pages one descent may visit: far more than a tree has levels and unfinished splits.
+const VISITS_MAX: u32 = 1 << 16;
+
+/// Why a step did not finish.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// A line is not here: obtain it and call again.
+    Need(Need),
+    /// The page is corrupt: its read was validated.
+    Broken(GlobalAddr, Broken),
+}
+
+/// A separator that the level above should have, found by following a right link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Post {
+    /// The level that it belongs into.
+    pub(super) level: u8,
+    pub(super) separator: Vec<u8>,
+    pub(super) child: GlobalAddr,
+}
+
+/// A way down the tree that can be interrupted anywhere: it remembers the page it is at, and a page
+/// that was once on the way to a key leads to it for ever, since keys only move to the right.
+#[derive(Debug)]
+pub(super) struct Descent {
+    pub(super) addr: GlobalAddr,
+    /// The level of that page, when the way there told it.
+    level: Option<u8>,
+    visits: u32,
+    /// The last right link followed.
+    pub(super) missing: Option<Post>,
+}
+
+impl Descent {
+    /// Starts at a page of `level`; with `None`, at the root.
+    pub(super) fn new(addr: GlobalAddr, level: Option<u8>) -> Descent {
+        Descent { addr, level, visits: 0, missing: None }
+    }
+
+    /// Goes on at another page.
+    pub(super) fn turn(&mut self, addr: GlobalAddr, level: Option<u8>) {
+        self.addr = addr;
+        self.level = level;
+    }
+
+    fn follow(&mut self, turn: Turn) {
+        match turn {
+            Turn::Right(post) => {
+                self.turn(post.child, Some(post.level - 1));
+                self.missing = Some(post);
+            }
+            Turn::Down(child, level) => self.turn(child, Some(level)),
+        }
+    }
+}
+
+/// Where to go from a page.
+enum Turn {
+    Right(Post),
+    Down(GlobalAddr, u8),
+}
+
+/// What a visit of a page led to.
+enum Visit<R> {
+    Turn(Turn),
+    Arrived(R),
+}
+
+impl<M: CoherentMemory> Tree<M> {
+    pub(super) fn corrupt(&self, page: GlobalAddr, broken: Broken) -> TreeError {
+        TreeError::Corrupt { page, what: broken.0.into() }
+    }
+
+    /// Runs a step until it is through, obtaining one line at a time in between.
+    pub(super) async fn drive<R>(
+        &self,
+        mut step: impl FnMut() -> Result<R, Stop>,
+    ) -> Result<R, TreeError> {
+        let mut rounds = Rounds::default();
+        let mut _ticket = None;
+        loop {
+            match step() {
+                Ok(done) => return Ok(done),
+                Err(Stop::Broken(page, broken)) => return Err(self.corrupt(page, broken)),
+                Err(Stop::Need(need)) => {
+                    rounds.count(need)?;
+                    drop(_ticket.take());
+                    _ticket = Some(self.memory.ensure(need).await?);
+                }
+            }
+        }
+    }
+
+    /// Reads one page. `read` may see garbage; its result is used only if the page was consistent.
+    pub(super) fn read_page<R>(
+        &self,
+        addr: GlobalAddr,
+        mut read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+    ) -> Result<R, Stop> {
+        for _ in 0..READS_MAX {
+            let seen = self.memory.try_read(addr).map_err(Stop::Need)?;
+            let result = Page::open(seen.words(), self.tag).and_then(|page| read(&page));
+            if seen.validate() {
+                return result.map_err(|broken| Stop::Broken(addr, broken));
+            }
+        }
+        Err(Stop::Need(Need { addr, mode: Mode::Shared }))
+    }
+
+    /// Goes to the page of `level` where `seek` leads, and visits it.
+    pub(super) fn find<R>(
+        &self,
+        at: &mut Descent,
+        seek: Seek<'_>,
+        level: u8,
+        mut visit: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+    ) -> Result<R, Stop> {
+        loop {
+            self.count_visit(at)?;
+            let visited =
+                self.read_page(at.addr, |page| match self.turn(at, page, seek, level)? {
+                    Some(turn) => Ok(Visit::Turn(turn)),
+                    None => visit(page).map(Visit::Arrived),
+                })?;
+            match visited {
+                Visit::Turn(turn) => at.follow(turn),
+                Visit::Arrived(result) => return Ok(result),
+            }
+        }
+    }
+
+    /// Goes to the page of `level` where the parent level leads for `seek`, without touching it: a
+    /// writer asks for it in exclusive mode at once.
+    pub(super) fn approach(&self, at: &mut Descent, seek: Seek<'_>, level: u8) -> Result<(), Stop> {
+        while at.level != Some(level) {
+            self.count_visit(at)?;
+            match self.read_page(at.addr, |page| self.turn(at, page, seek, level))? {
+                Some(turn) => at.follow(turn),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Which way `seek` goes from `page`; `None` when it is the one on `level`.
+    fn turn(
+        &self,
+        at: &Descent,
+        page: &Page<'_>,
+        seek: Seek<'_>,
+        level: u8,
+    ) -> Result<Option<Turn>, Broken> {
+        let here = page.header.level;
+        // The root alone changes its level: it rises while its address stays.
+        if at.level.is_some_and(|level| level != here) && at.addr != self.root {
+            return Err(Broken("a page on another level than the way to it"));
+        }
+        if let Some(post) = step_right(page, seek)? {
+            return Ok(Some(Turn::Right(post)));
+        }
+        match here.cmp(&level) {
+            std::cmp::Ordering::Equal => Ok(None),
+            std::cmp::Ordering::Greater => Ok(Some(Turn::Down(page.child_for(seek)?, here - 1))),
+            std::cmp::Ordering::Less => Err(Broken("the tree has fewer levels than it had")),
+        }
+    }
+
+    pub(super) fn count_visit(&self, at: &mut Descent) -> Result<(), Stop> {
+        at.visits += 1;
+        if at.visits > VISITS_MAX {
+            return Err(Stop::Broken(at.addr, Broken("right links without end")));
+        }
+        Ok(())
+    }
+}
+
+/// The right link of `page`, if `seek` goes there.
+pub(super) fn step_right(page: &Page<'_>, seek: Seek<'_>) -> Result<Option<Post>, Broken> {
+    match page.place(seek)? {
+        Place::Here => Ok(None),
+        Place::Right(child) => {
+            Ok(Some(Post { level: page.header.level + 1, separator: page.high(), child }))
+        }
+    }
+}
+
+/// Counts how often one step had to obtain a line.
+#[derive(Debug, Default)]
+pub(super) struct Rounds(u32);
+
+impl Rounds {
+    pub(super) fn count(&mut self, need: Need) -> Result<(), TreeError> {
+        self.0 += 1;
+        if self.0 > ROUNDS_MAX {
+            return Err(TreeError::Starved { page: need.addr, rounds: ROUNDS_MAX });
+        }
+        Ok(())
+    }
+}

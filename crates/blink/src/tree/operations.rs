@@ -1,0 +1,190 @@
+//! Operations on one key.
+
+use latchwork_coherence::{CoherentMemory, Need};
+
+use super::Tree;
+use super::descend::{Descent, Stop};
+use crate::page::{Dirty, Edit, Page, Seek};
+use crate::{TreeError, Value, ValueMut};
+
+impl<M: CoherentMemory> Tree<M> {
+    /// The value of `key`, if all pages on the way are cached: a plain function that writes no shared
+    /// memory. `visit` sees the value in place, perhaps torn (see [`Value`]); what it returned on
+    /// consistent bytes is the result.
+    ///
+    /// # Errors
+    /// The line to [`ensure`](CoherentMemory::ensure) before trying again;
+    /// [`get_with`](Tree::get_with) does that. It also tells what is wrong with a key or a page, which
+    /// here is `None` and a need.
+    pub fn try_get<R>(
+        &self,
+        key: &[u8],
+        visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<Option<R>, Need> {
+        if self.limits.check_key(key).is_err() {
+            return Ok(None);
+        }
+        // No operation is begun, which might have to wait: pages leave the tree never, so none that is
+        // reached from the root can have been handed out anew.
+        let mut at = Descent::new(self.root, None);
+        self.get_step(&mut at, key, visit).map_err(|stop| match stop {
+            Stop::Need(need) => need,
+            Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::Mode::Shared },
+        })
+    }
+
+    fn get_step<R>(
+        &self,
+        at: &mut Descent,
+        key: &[u8],
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<Option<R>, Stop> {
+        self.find(at, Seek::At(key), 0, |page| {
+            Ok(page.search(key).ok().map(|slot| visit(page.value(slot))))
+        })
+    }
+
+    /// The value of `key`, seen in place by `visit`, which is called until it saw consistent bytes
+    /// (see [`Value`]).
+    ///
+    /// # Errors
+    /// When the key is empty or too long, and when memory fails.
+    pub async fn get_with<R>(
+        &self,
+        key: &[u8],
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<Option<R>, TreeError> {
+        self.limits.check_key(key)?;
+        let operation = self.memory.enter().await?;
+        let mut at = Descent::new(self.root, None);
+        let found = self.drive(|| self.get_step(&mut at, key, &mut visit)).await?;
+        drop(operation);
+        self.memory.handle().coop().await;
+        Ok(found)
+    }
+
+    /// A copy of the value of `key`.
+    ///
+    /// # Errors
+    /// As [`get_with`](Tree::get_with).
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
+        self.get_with(key, |value| value.to_vec()).await
+    }
+
+    /// Adds a key that is not there yet.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when it is; when key or value is empty or too long; when memory fails or is
+    /// full.
+    pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+        self.limits.check_value(value)?;
+        let new = self
+            .write(key, &mut |page| match page.search(key) {
+                Ok(_) => Ok((false, Dirty::default())),
+                Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
+            })
+            .await?;
+        if new { Ok(()) } else { Err(TreeError::Exists) }
+    }
+
+    /// Replaces the value of a key that is there. A value of the same length stays in its place.
+    ///
+    /// # Errors
+    /// [`TreeError::NotFound`] when the key is not there; else as [`insert`](Tree::insert).
+    pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+        self.limits.check_value(value)?;
+        let known = self
+            .write(key, &mut |page| match page.search(key) {
+                Ok(slot) => Ok((true, page.set_value(slot, value)?)),
+                Err(_) => Ok((false, Dirty::default())),
+            })
+            .await?;
+        if known { Ok(()) } else { Err(TreeError::NotFound) }
+    }
+
+    /// Sets the value of a key, there or not. Returns whether the key is new.
+    ///
+    /// # Errors
+    /// As [`insert`](Tree::insert), without [`TreeError::Exists`].
+    pub async fn upsert(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
+        self.limits.check_value(value)?;
+        self.write(key, &mut |page| match page.search(key) {
+            Ok(slot) => Ok((false, page.set_value(slot, value)?)),
+            Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
+        })
+        .await
+    }
+
+    /// Overwrites a part of a value in place; only these bytes count as changed.
+    ///
+    /// # Errors
+    /// [`TreeError::NotFound`] when the key is not there, [`TreeError::OutsideValue`] when the value
+    /// is too short; else as [`get_with`](Tree::get_with).
+    pub async fn update_range(
+        &self,
+        key: &[u8],
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), TreeError> {
+        self.modify(key, |value| {
+            if offset.checked_add(bytes.len()).is_none_or(|end| end > value.len()) {
+                let (len, value_len) = (bytes.len(), value.len());
+                return Err(TreeError::OutsideValue { offset, len, value_len });
+            }
+            value.write(offset, bytes);
+            Ok(())
+        })
+        .await?
+    }
+
+    /// Reads and changes a value in place, atomically: `change` runs once, under the page's write
+    /// guard. It must be short, since every accessor of the page waits for it.
+    ///
+    /// # Errors
+    /// [`TreeError::NotFound`] when the key is not there (`change` has not run then); else as
+    /// [`get_with`](Tree::get_with).
+    pub async fn modify<R>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(&mut ValueMut<'_>) -> R,
+    ) -> Result<R, TreeError> {
+        let mut change = Some(change);
+        self.write(key, &mut |page| {
+            let Ok(slot) = page.search(key) else { return Ok((None, Dirty::default())) };
+            let mut value = ValueMut::new(page.words, page.value_range(slot)?);
+            // Taken at most once: what it returns ends the write.
+            let result = change.take().map(|change| change(&mut value));
+            Ok((result, Dirty::range(value.dirty())))
+        })
+        .await?
+        .ok_or(TreeError::NotFound)
+    }
+
+    /// Removes a key. Returns whether it was there.
+    ///
+    /// Pages are never merged (Lehman and Yao): a leaf that becomes empty stays in its place, is passed
+    /// by scans, and takes new keys between its fences.
+    ///
+    /// # Errors
+    /// As [`get_with`](Tree::get_with).
+    pub async fn remove(&self, key: &[u8]) -> Result<bool, TreeError> {
+        self.write(key, &mut |page| match page.search(key) {
+            Ok(slot) => Ok((true, page.remove(slot)?)),
+            Err(_) => Ok((false, Dirty::default())),
+        })
+        .await
+    }
+
+    fn insert_entry(
+        &self,
+        page: &Page<'_>,
+        slot: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Dirty, Edit> {
+        if page.header.count() >= self.config.max_entries(0) {
+            return Err(Edit::Full);
+        }
+        page.insert(slot, key, value)
+    }
+}

@@ -1,0 +1,194 @@
+//! Scans: one leaf at a time, up by right links, down by descending again.
+
+use std::ops::{Bound, ControlFlow};
+
+use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::GlobalAddr;
+
+use super::Tree;
+use super::descend::Descent;
+use crate::TreeError;
+use crate::page::{Broken, Page, Seek};
+
+/// Copies of consecutive entries of one page.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    // Where each key and, right behind it, its value ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, page: &Page<'_>, slot: usize) -> Result<(), Broken> {
+        page.append_key(slot, &mut self.bytes);
+        let key_end = self.bytes.len();
+        page.value(slot).append_to(&mut self.bytes);
+        self.ends.push((key_end, self.bytes.len()));
+        // On a torn page every entry may seem to be as long as the page.
+        if self.bytes.len() > page.words.len() + page.header.count() * page.header.prefix() {
+            return Err(Broken("entries take more room than the page has"));
+        }
+        Ok(())
+    }
+
+    /// Shows the entries in order; returns how many, and whether the visitor wants more.
+    fn visit(
+        &self,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> (usize, ControlFlow<()>) {
+        let mut start = 0;
+        for (visited, &(key_end, end)) in self.ends.iter().enumerate() {
+            let flow = visit(&self.bytes[start..key_end], &self.bytes[key_end..end]);
+            if flow.is_break() {
+                return (visited + 1, flow);
+            }
+            start = end;
+        }
+        (self.ends.len(), ControlFlow::Continue(()))
+    }
+}
+
+impl<M: CoherentMemory> Tree<M> {
+    /// Shows entries in ascending order from `from` on: at most `limit`, and until `visit` breaks.
+    /// Returns how many it showed.
+    ///
+    /// Each page is seen at one instant, the scan as a whole is not: what is inserted or removed
+    /// meanwhile may or may not be seen. Entries that stay are seen exactly once.
+    ///
+    /// # Errors
+    /// When memory fails.
+    pub async fn scan_up(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TreeError> {
+        let mut key = match from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
+        };
+        let mut excluded = matches!(from, Bound::Excluded(_));
+        let mut at = Descent::new(self.root, None);
+        let mut batch = Batch::default();
+        let mut seen = 0;
+        while seen < limit {
+            let operation = self.memory.enter().await?;
+            let next = self
+                .drive(|| {
+                    self.find(&mut at, Seek::At(&key), 0, |page| {
+                        let first = match page.search(&key) {
+                            Ok(slot) => slot + usize::from(excluded),
+                            Err(slot) => slot,
+                        };
+                        batch.clear();
+                        let end = page.header.count().min(first.saturating_add(limit - seen));
+                        (first..end).try_for_each(|slot| batch.push(page, slot))?;
+                        Ok((page.header.right, page.high()))
+                    })
+                })
+                .await?;
+            drop(operation);
+            self.memory.handle().coop().await;
+            let (visited, flow) = batch.visit(&mut visit);
+            seen += visited;
+            if flow.is_break() || next.0.is_null() {
+                break;
+            }
+            // The next page starts where this one ended; if it has been split since, its first half
+            // is still where the link leads.
+            at = Descent::new(next.0, Some(0));
+            key = next.1;
+            excluded = false;
+        }
+        Ok(seen)
+    }
+
+    /// Shows entries in descending order from `from` on: at most `limit`, and until `visit` breaks.
+    /// Returns how many it showed. As consistent as [`scan_up`](Tree::scan_up).
+    ///
+    /// Pages have no left links: the scan descends anew to the key below a page's low fence.
+    ///
+    /// # Errors
+    /// When memory fails.
+    pub async fn scan_down(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TreeError> {
+        let mut low;
+        let mut seek = match from {
+            Bound::Unbounded => Seek::Last,
+            Bound::Included(key) => Seek::At(key),
+            Bound::Excluded([]) => return Ok(0),
+            Bound::Excluded(key) => Seek::Below(key),
+        };
+        let mut batch = Batch::default();
+        let mut seen = 0;
+        while seen < limit {
+            let operation = self.memory.enter().await?;
+            let mut at = Descent::new(self.root, None);
+            let next = self
+                .drive(|| {
+                    self.find(&mut at, seek, 0, |page| {
+                        let end = match seek {
+                            Seek::Last => page.header.count(),
+                            Seek::At(key) => {
+                                page.search(key).map_or_else(|slot| slot, |slot| slot + 1)
+                            }
+                            Seek::Below(key) => page.search(key).unwrap_or_else(|slot| slot),
+                        };
+                        let end = end.min(page.header.count());
+                        batch.clear();
+                        let first = end.saturating_sub(limit - seen);
+                        (first..end).rev().try_for_each(|slot| batch.push(page, slot))?;
+                        Ok(page.low())
+                    })
+                })
+                .await?;
+            drop(operation);
+            self.memory.handle().coop().await;
+            let (visited, flow) = batch.visit(&mut visit);
+            seen += visited;
+            low = next;
+            if flow.is_break() || low.is_empty() {
+                break;
+            }
+            seek = Seek::Below(&low);
+        }
+        Ok(seen)
+    }
+
+    /// How many entries there are: exact while nobody changes the tree.
+    ///
+    /// # Errors
+    /// When memory fails.
+    pub async fn count(&self) -> Result<u64, TreeError> {
+        let mut at = Descent::new(self.root, None);
+        let mut key = Vec::new();
+        let mut entries = 0;
+        loop {
+            let operation = self.memory.enter().await?;
+            let (count, right, high): (usize, GlobalAddr, Vec<u8>) = self
+                .drive(|| {
+                    self.find(&mut at, Seek::At(&key), 0, |page| {
+                        Ok((page.header.count(), page.header.right, page.high()))
+                    })
+                })
+                .await?;
+            drop(operation);
+            self.memory.handle().coop().await;
+            entries += count as u64;
+            if right.is_null() {
+                return Ok(entries);
+            }
+            at = Descent::new(right, Some(0));
+            key = high;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Checking a whole tree.
+
+use std::collections::BTreeSet;
+
+use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::GlobalAddr;
+
+use super::Tree;
+use crate::TreeError;
+use crate::page::{Image, Page, check};
+
+/// What a walk over a whole tree found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TreeStatistics {
+    /// Keys with their values.
+    pub entries: u64,
+    /// Pages of each level, leaves first; its length is the height of the tree.
+    pub pages_per_level: Vec<u64>,
+    /// Leaves without entries: all of them were removed.
+    pub empty_leaves: u64,
+    /// Pages that only a right link leads to: their splitter was cancelled before it told the level
+    /// above. They cost readers a step; the next writer that passes by repairs them.
+    pub unposted_pages: u64,
+    /// Bytes of payload in use.
+    pub used_bytes: u64,
+    /// Bytes of payload of all pages.
+    pub total_bytes: u64,
+}
+
+impl TreeStatistics {
+    /// Pages in all.
+    pub fn pages(&self) -> u64 {
+        self.pages_per_level.iter().sum()
+    }
+
+    /// The share of the pages' bytes that is in use.
+    pub fn fill(&self) -> f64 {
+        self.used_bytes as f64 / self.total_bytes.max(1) as f64
+    }
+}
+
+/// A child as its parent sees it.
+struct Child {
+    low: Vec<u8>,
+    addr: GlobalAddr,
+}
+
+impl<M: CoherentMemory> Tree<M> {
+    /// Walks the whole tree and checks that in each page the keys ascend between the fences and
+    /// every byte is accounted for; that the fences of neighbours meet, and those of children are
+    /// the separators of their parents; that levels descend by one; that every page is reached
+    /// exactly once along its level, and every child is.
+    ///
+    /// Meant for a tree at rest: a split under way looks like damage.
+    ///
+    /// # Errors
+    /// [`TreeError::Corrupt`] with the first fault and its page; and when memory fails.
+    pub async fn validate(&self) -> Result<TreeStatistics, TreeError> {
+        let mut statistics = TreeStatistics::default();
+        let mut seen = BTreeSet::new();
+        let root = self.snapshot(self.root).await?;
+        let mut level = self.checked(self.root, &root)?.header.level;
+        let mut expected = vec![Child { low: Vec::new(), addr: self.root }];
+        loop {
+            let children = self.walk_level(level, &expected, &mut seen, &mut statistics).await?;
+            if level == 0 {
+                statistics.pages_per_level.reverse();
+                return Ok(statistics);
+            }
+            expected = children;
+            level -= 1;
+        }
+    }
+
+    /// Walks a level along its right links, against what the level above `expected`; returns the
+    /// children of its pages.
+    async fn walk_level(
+        &self,
+        level: u8,
+        expected: &[Child],
+        seen: &mut BTreeSet<GlobalAddr>,
+        statistics: &mut TreeStatistics,
+    ) -> Result<Vec<Child>, TreeError> {
+        let mut children = Vec::new();
+        let mut expected = expected.iter().peekable();
+        let Some(mut addr) = expected.peek().map(|child| child.addr) else {
+            return Err(fault(self.root, "a level without pages".into()));
+        };
+        let mut low = Vec::new();
+        let mut pages = 0;
+        while !addr.is_null() {
+            if !seen.insert(addr) {
+                return Err(fault(addr, "reached twice".into()));
+            }
+            let image = self.snapshot(addr).await?;
+            let page = self.checked(addr, &image)?;
+            let used = check(&page).map_err(|what| fault(addr, what))?.used;
+            if page.header.level != level {
+                let what = format!("level {} among pages of level {level}", page.header.level);
+                return Err(fault(addr, what));
+            }
+            if addr == self.root && !page.header.right.is_null() {
+                return Err(fault(addr, "the root has a right sibling".into()));
+            }
+            if page.low() != low {
+                let what = format!(
+                    "starts at {:02x?}, but its left neighbour ends at {low:02x?}",
+                    page.low()
+                );
+                return Err(fault(addr, what));
+            }
+            match expected.next_if(|child| child.addr == addr) {
+                Some(child) if child.low != low => {
+                    let what =
+                        format!("starts at {low:02x?}, but its parent says {:02x?}", child.low);
+                    return Err(fault(addr, what));
+                }
+                Some(_) => {}
+                None => statistics.unposted_pages += 1,
+            }
+            if level == 0 {
+                statistics.entries += page.header.count() as u64;
+                statistics.empty_leaves += u64::from(page.header.count() == 0);
+            } else {
+                for slot in 0..page.header.count() {
+                    let low = if slot == 0 { page.low() } else { page.key(slot) };
+                    let child = page.child(slot).map_err(|broken| self.corrupt(addr, broken))?;
+                    children.push(Child { low, addr: child });
+                }
+            }
+            pages += 1;
+            statistics.used_bytes += used as u64;
+            statistics.total_bytes += page.words.len() as u64;
+            low = page.high();
+            addr = page.header.right;
+            self.memory.handle().coop().await;
+        }
+        if let Some(child) = expected.next() {
+            let what = format!(
+                "its parent leads there for keys from {:02x?}, but the right links of level {level} do not",
+                child.low
+            );
+            return Err(fault(child.addr, what));
+        }
+        statistics.pages_per_level.push(pages);
+        Ok(children)
+    }
+
+    /// A consistent copy of a page.
+    async fn snapshot(&self, addr: GlobalAddr) -> Result<Image, TreeError> {
+        let operation = self.memory.enter().await?;
+        let image = self.image();
+        let copy = |page: &Page<'_>| {
+            image.words().copy_from(page.words);
+            Ok(())
+        };
+        self.drive(|| self.read_page(addr, copy)).await?;
+        drop(operation);
+        Ok(image)
+    }
+
+    fn checked<'i>(&self, addr: GlobalAddr, image: &'i Image) -> Result<Page<'i>, TreeError> {
+        Page::open(image.words(), self.tag).map_err(|broken| self.corrupt(addr, broken))
+    }
+}
+
+fn fault(page: GlobalAddr, what: String) -> TreeError {
+    TreeError::Corrupt { page, what }
+}

@@ -1,0 +1,189 @@
+//! Changing the tree: one page at a time, and what a full page sets off.
+
+use latchwork_coherence::CoherentMemory;
+
+use super::Tree;
+use super::descend::{Descent, Post, Rounds, Stop, step_right};
+use super::spare::Spare;
+use super::split::Prepared;
+use crate::TreeError;
+use crate::page::{Broken, Dirty, Edit, Page, Seek};
+
+/// A change of one page under its write guard: its result and what it wrote.
+pub(super) type Change<'c, R> = dyn FnMut(&Page<'_>) -> Result<(R, Dirty), Edit> + 'c;
+
+/// A change on its way to its page.
+#[derive(Debug)]
+pub(super) struct Cursor<'k> {
+    pub(super) key: &'k [u8],
+    pub(super) level: u8,
+    pub(super) at: Descent,
+    /// `at` is on `level`.
+    arrived: bool,
+    pub(super) spares: Vec<Spare>,
+    pub(super) prepared: Option<Prepared>,
+}
+
+/// How far a step came.
+pub(super) enum Progress<R> {
+    /// The change is done.
+    Done(R),
+    /// The page was split; what its parent is to learn, unless it was the root. The change is not
+    /// done yet.
+    Split(Option<Post>),
+    /// Splitting needs this many spare lines in all.
+    Spares(usize),
+}
+
+impl<M: CoherentMemory> Tree<M> {
+    /// Applies `change` to the leaf where `key` belongs.
+    pub(super) async fn write<R>(
+        &self,
+        key: &[u8],
+        change: &mut Change<'_, R>,
+    ) -> Result<R, TreeError> {
+        self.limits.check_key(key)?;
+        let operation = self.memory.enter().await?;
+        let mut cursor = self.cursor(key, 0);
+        let result = loop {
+            match self.advance(&mut cursor, change).await? {
+                Progress::Done(result) => break result,
+                Progress::Split(Some(post)) => self.post(post).await?,
+                Progress::Split(None) | Progress::Spares(_) => {}
+            }
+        };
+        // A right link on the way: its splitter may have been cancelled before it told the parent.
+        if let Some(missing) = cursor.at.missing.take()
+            && !self.is_posted(&missing).await?
+        {
+            self.post(missing).await?;
+        }
+        drop(operation);
+        self.memory.handle().coop().await;
+        Ok(result)
+    }
+
+    fn cursor<'k>(&self, key: &'k [u8], level: u8) -> Cursor<'k> {
+        let at = Descent::new(self.root, None);
+        Cursor { key, level, at, arrived: false, spares: Vec::new(), prepared: None }
+    }
+
+    /// Takes steps until the change is done or a page was split.
+    async fn advance<R>(
+        &self,
+        cursor: &mut Cursor<'_>,
+        change: &mut Change<'_, R>,
+    ) -> Result<Progress<R>, TreeError> {
+        let mut rounds = Rounds::default();
+        let mut _ticket = None;
+        loop {
+            match self.step(cursor, change) {
+                Ok(Progress::Spares(wanted)) => {
+                    drop(_ticket.take());
+                    while cursor.spares.len() < wanted {
+                        cursor.spares.push(self.spare().await?);
+                    }
+                }
+                Ok(progress) => return Ok(progress),
+                Err(Stop::Broken(page, broken)) => return Err(self.corrupt(page, broken)),
+                Err(Stop::Need(need)) => {
+                    rounds.count(need)?;
+                    drop(_ticket.take());
+                    _ticket = Some(self.memory.ensure(need).await?);
+                }
+            }
+        }
+    }
+
+    fn step<R>(
+        &self,
+        cursor: &mut Cursor<'_>,
+        change: &mut Change<'_, R>,
+    ) -> Result<Progress<R>, Stop> {
+        if let Some(prepared) = &mut cursor.prepared {
+            self.fill(prepared)?;
+        }
+        let seek = Seek::At(cursor.key);
+        loop {
+            if !cursor.arrived {
+                self.approach(&mut cursor.at, seek, cursor.level)?;
+                cursor.arrived = true;
+            }
+            let addr = cursor.at.addr;
+            let broken = |broken| Stop::Broken(addr, broken);
+            let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
+            let page = Page::open(guard.words(), self.tag).map_err(broken)?;
+            if page.header.level != cursor.level {
+                if addr != self.root || page.header.level < cursor.level {
+                    return Err(broken(Broken("a page on another level than the way to it")));
+                }
+                // The root rose since it was read.
+                self.restart(cursor)?;
+                continue;
+            }
+            if let Some(post) = step_right(&page, seek).map_err(broken)? {
+                self.count_visit(&mut cursor.at)?;
+                cursor.at.turn(post.child, Some(cursor.level));
+                cursor.at.missing = Some(post);
+                cursor.prepared = None;
+                continue;
+            }
+            return match change(&page) {
+                Ok((result, dirty)) => {
+                    dirty.ranges().for_each(|range| guard.mark_dirty(range));
+                    Ok(Progress::Done(result))
+                }
+                Err(Edit::Full) => self.split(cursor, guard),
+                Err(Edit::Broken(what)) => Err(broken(what)),
+            };
+        }
+    }
+
+    /// Sends the cursor back to the root.
+    pub(super) fn restart(&self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        self.count_visit(&mut cursor.at)?;
+        cursor.at.turn(self.root, None);
+        cursor.arrived = false;
+        cursor.prepared = None;
+        Ok(())
+    }
+
+    /// Tells the level above of a page. Idempotent; may split pages there, and so on upwards.
+    async fn post(&self, post: Post) -> Result<(), TreeError> {
+        let mut posts = vec![post];
+        while let Some(post) = posts.last() {
+            let mut cursor = self.cursor(&post.separator, post.level);
+            let mut change = |page: &Page<'_>| self.insert_child(page, post);
+            if let Progress::Split(above) = self.advance(&mut cursor, &mut change).await? {
+                posts.extend(above);
+            } else {
+                posts.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn insert_child(&self, page: &Page<'_>, post: &Post) -> Result<((), Dirty), Edit> {
+        let known = if page.low_is(&post.separator) { Ok(0) } else { page.search(&post.separator) };
+        match known {
+            Ok(slot) if page.child(slot)? == post.child => Ok(((), Dirty::default())),
+            Ok(_) => Err(Broken("one separator for two children").into()),
+            Err(_) if page.header.count() >= self.config.max_entries(post.level) => Err(Edit::Full),
+            Err(slot) => {
+                let child = post.child.bits().to_le_bytes();
+                page.insert(slot, &post.separator, &child).map(|dirty| ((), dirty))
+            }
+        }
+    }
+
+    /// Whether the level above knows the page already.
+    async fn is_posted(&self, post: &Post) -> Result<bool, TreeError> {
+        let key = post.separator.as_slice();
+        let mut at = Descent::new(self.root, None);
+        let find = || {
+            let known = |page: &Page<'_>| Ok(page.low_is(key) || page.search(key).is_ok());
+            self.find(&mut at, Seek::At(key), post.level, known)
+        };
+        self.drive(find).await
+    }
+}

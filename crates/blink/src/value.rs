@@ -1,0 +1,137 @@
+//! Values where they lie: views into a page, for reading and for changing in place.
+
+use std::ops::Range;
+
+use latchwork_verbs::Words;
+
+/// A value inside a page, as an optimistic reader sees it.
+///
+/// Its bytes may be torn, and its length wrong, until the read has been validated, which happens after
+/// the visitor that received it returned. A visitor must therefore bear any bytes, have no effect but
+/// its result, and expect to be called again. Bytes beyond the value's end, or the page's, read as
+/// zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a> {
+    words: Words<'a>,
+    offset: usize,
+    len: usize,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn new(words: Words<'a>, offset: usize, len: usize) -> Value<'a> {
+        Value { words, offset, len }
+    }
+
+    /// Length in bytes; never more than the largest value of the tree's pages.
+    pub fn len(&self) -> usize {
+        self.len.min(self.words.len())
+    }
+
+    /// Whether the value has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes from `offset` on into `to`.
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        let there = to.len().min(self.len().saturating_sub(offset));
+        let (inside, outside) = to.split_at_mut(there);
+        self.words.read_bytes(self.offset + offset, inside);
+        outside.fill(0);
+    }
+
+    /// The `u64` at byte `offset`, a multiple of 8, little-endian. One load: never torn in itself.
+    pub fn u64(&self, offset: usize) -> u64 {
+        if offset + 8 <= self.len() { self.words.u64(self.offset + offset) } else { 0 }
+    }
+
+    /// Appends all bytes to `to`.
+    pub fn append_to(&self, to: &mut Vec<u8>) {
+        self.words.append_to(self.offset, self.len, to);
+    }
+
+    /// All bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        bytes
+    }
+}
+
+/// A value that its holder may change in place, under the page's write guard. Its length stays.
+///
+/// Only the bytes that were written count as changed.
+#[derive(Debug)]
+pub struct ValueMut<'a> {
+    words: Words<'a>,
+    range: Range<usize>,
+    dirty: Range<usize>,
+}
+
+impl<'a> ValueMut<'a> {
+    pub(crate) fn new(words: Words<'a>, range: Range<usize>) -> ValueMut<'a> {
+        ValueMut { words, dirty: range.end..range.start, range }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether the value has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Copies bytes from `offset` on into `to`; beyond the value's end they are zero.
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        self.view().read(offset, to);
+    }
+
+    /// The `u64` at byte `offset`, a multiple of 8, little-endian; zero beyond the value's end.
+    pub fn u64(&self, offset: usize) -> u64 {
+        self.view().u64(offset)
+    }
+
+    /// All bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.view().to_vec()
+    }
+
+    /// Writes `from` at byte `offset`.
+    ///
+    /// # Panics
+    /// When it does not fit into the value.
+    pub fn write(&mut self, offset: usize, from: &[u8]) {
+        let end = offset.checked_add(from.len());
+        assert!(
+            end.is_some_and(|end| end <= self.len()),
+            "writing {} bytes at {offset} of a value of {} bytes",
+            from.len(),
+            self.len()
+        );
+        if from.is_empty() {
+            return;
+        }
+        let at = self.range.start + offset;
+        self.words.write_bytes(at, from);
+        self.dirty = self.dirty.start.min(at)..self.dirty.end.max(at + from.len());
+    }
+
+    /// Writes a little-endian `u64` at byte `offset`.
+    ///
+    /// # Panics
+    /// When it does not fit into the value.
+    pub fn set_u64(&mut self, offset: usize, value: u64) {
+        self.write(offset, &value.to_le_bytes());
+    }
+
+    fn view(&self) -> Value<'a> {
+        Value::new(self.words, self.range.start, self.range.len())
+    }
+
+    /// What was written, empty if nothing was.
+    pub(crate) fn dirty(&self) -> Range<usize> {
+        self.dirty.clone()
+    }
+}
