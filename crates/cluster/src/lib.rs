@@ -1,1 +1,56 @@
-//! Node ids, configuration, and starting an embedded cluster.
+//! Clusters in one process: configuration, starting, and running code on every worker.
+//!
+//! ```text
+//!   ClusterConfig ──► Embedded   threads on shared memory, real time
+//!                └──► Simulated  actors in one world, virtual time, one seed
+//!                        │
+//!                        └── run(body) ──► body(Member) on every worker of every compute node
+//! ```
+//!
+//! [`Embedded`] and [`Simulated`] build the same nodes from the same configuration: a program that runs
+//! on one runs on the other.
+//!
+//! ```
+//! use latchwork_cluster::{ClusterConfig, Embedded};
+//! use latchwork_coherence::CoherentMemory;
+//! use latchwork_memnode::ObjectKind;
+//!
+//! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
+//! let cluster = Embedded::start(config)?;
+//! // Two compute nodes add to one counter, which the first of them makes.
+//! let sums = cluster.run(async |member| {
+//!     let memory = &member.memory;
+//!     let _operation = memory.enter().await?;
+//!     if member.index == 0 {
+//!         let line = memory.allocate().await?;
+//!         memory.write(line, |guard| { guard.words().set_u64(0, 0); guard.mark_dirty(0..8) }).await?;
+//!         let name = member.catalogue.register(memory.port(), "counter", ObjectKind(1), line.bits());
+//!         name.await.expect("a new name");
+//!     }
+//!     let deadline = member.handle.now() + std::time::Duration::from_secs(10);
+//!     let found = member.catalogue.wait_for(memory.port(), &member.handle, "counter", deadline);
+//!     let line = latchwork_verbs::GlobalAddr::from_bits(found.await.expect("the counter").value);
+//!     for _ in 0..100 {
+//!         memory.write(line, |guard| {
+//!             guard.words().set_u64(0, guard.words().u64(0) + 1);
+//!             guard.mark_dirty(0..8);
+//!         }).await?;
+//!     }
+//!     memory.read(line, |words| words.u64(0)).await
+//! })?;
+//! let last = sums.into_iter().map(|sum| sum.expect("no error")).max();
+//! assert_eq!(last, Some(200));
+//! # Ok::<(), latchwork_cluster::ClusterError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod config;
+mod embedded;
+mod simulated;
+
+pub use build::{ClusterError, Member};
+pub use config::{ClusterConfig, ConfigError};
+pub use embedded::Embedded;
+pub use simulated::Simulated;

@@ -37,6 +37,14 @@ pub enum MemoryError {
         /// The line.
         addr: GlobalAddr,
     },
+    /// A worker could not leave: operations of it are still in flight.
+    #[error("a worker could not leave within {waited:?}: {in_flight} of its batches are in flight")]
+    Stuck {
+        /// Batches in flight.
+        in_flight: usize,
+        /// The deadline that passed.
+        waited: Duration,
+    },
     /// The fabric refused or lost a verb.
     #[error("the fabric failed: {0}")]
     Fabric(#[from] VerbError),

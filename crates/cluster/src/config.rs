@@ -1,0 +1,163 @@
+//! [`ClusterConfig`]: the settings of a cluster in one process, checked before anything starts.
+
+use latchwork_cache::Cache;
+use latchwork_memnode::{Geometry, PoolSettings};
+use latchwork_selcc::Settings;
+use latchwork_verbs::ComputeNodeId;
+use thiserror::Error;
+
+/// The settings of a cluster in one process.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// Compute nodes, 1 to 58.
+    pub compute_nodes: usize,
+    /// Memory nodes, 1 to 65536.
+    pub memory_nodes: usize,
+    /// Workers of each compute node.
+    pub workers: usize,
+    /// Operations that a worker has in flight at most.
+    pub inflight: usize,
+    /// Bytes of each memory node.
+    pub memory_bytes: u64,
+    /// Bytes of each compute node's cache, all that belongs to it included.
+    pub cache_bytes: usize,
+    /// Bytes of a line.
+    pub line_size: u32,
+    /// Bytes of a chunk.
+    pub chunk_size: u64,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// Settings of each compute node.
+    pub node: Settings,
+    /// Settings of each compute node for its use of the pool.
+    pub pool: PoolSettings,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        ClusterConfig {
+            compute_nodes: 2,
+            memory_nodes: 1,
+            workers: 1,
+            inflight: 8,
+            memory_bytes: 1 << 30,
+            cache_bytes: 256 << 20,
+            line_size: Geometry::DEFAULT_LINE,
+            chunk_size: Geometry::DEFAULT_CHUNK,
+            seed: 1,
+            node: Settings::default(),
+            pool: PoolSettings::default(),
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Not 1 to 58 compute nodes.
+    #[error(
+        "{given} compute nodes are impossible: a latch word has room for 1 to {}",
+        ComputeNodeId::MAX
+    )]
+    ComputeNodes {
+        /// How many were asked for.
+        given: usize,
+    },
+    /// Not 1 to 65536 memory nodes.
+    #[error("{given} memory nodes are impossible: 1 to 65536 would do")]
+    MemoryNodes {
+        /// How many were asked for.
+        given: usize,
+    },
+    /// No worker.
+    #[error("a compute node needs at least one worker")]
+    Workers,
+    /// No operation in flight.
+    #[error("a worker needs at least one operation in flight")]
+    Inflight,
+    /// The cache is too small.
+    #[error(
+        "a cache of {given} bytes is below the working minimum of {least} bytes, which is {frames} lines of {line_size} bytes"
+    )]
+    Cache {
+        /// The bytes asked for.
+        given: usize,
+        /// The bytes that would do.
+        least: usize,
+        /// How many frames these are.
+        frames: usize,
+        /// The line size.
+        line_size: u32,
+    },
+    /// The sizes of lines and chunks do not fit.
+    #[error("{0}")]
+    Geometry(String),
+}
+
+/// With fewer frames than this, even one operation could wait for ever for a second line.
+const FRAMES_MIN: usize = 4;
+
+impl ClusterConfig {
+    /// The fewest bytes that a cache needs with these settings: a frame for each operation in
+    /// flight, and then some.
+    pub fn cache_bytes_min(&self) -> usize {
+        Cache::footprint(self.frames_min(), self.line_size as usize)
+    }
+
+    pub(crate) fn frames_min(&self) -> usize {
+        FRAMES_MIN
+    }
+
+    /// Checks everything that can be checked before memory is taken.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<Geometry, ConfigError> {
+        if !(1..=usize::from(ComputeNodeId::MAX)).contains(&self.compute_nodes) {
+            return Err(ConfigError::ComputeNodes { given: self.compute_nodes });
+        }
+        if !(1..=1 << 16).contains(&self.memory_nodes) {
+            return Err(ConfigError::MemoryNodes { given: self.memory_nodes });
+        }
+        if self.workers == 0 {
+            return Err(ConfigError::Workers);
+        }
+        if self.inflight == 0 {
+            return Err(ConfigError::Inflight);
+        }
+        let geometry = Geometry::new(self.chunk_size, self.line_size)
+            .map_err(|error| ConfigError::Geometry(error.to_string()))?;
+        if self.cache_bytes < self.cache_bytes_min() {
+            return Err(ConfigError::Cache {
+                given: self.cache_bytes,
+                least: self.cache_bytes_min(),
+                frames: self.frames_min(),
+                line_size: self.line_size,
+            });
+        }
+        Ok(geometry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(change: impl FnOnce(&mut ClusterConfig)) -> String {
+        let mut config = ClusterConfig::default();
+        change(&mut config);
+        config.check().expect_err("a wrong configuration").to_string()
+    }
+
+    #[test]
+    fn what_is_impossible_is_named_with_what_would_do() {
+        assert!(ClusterConfig::default().check().is_ok());
+        assert!(wrong(|c| c.compute_nodes = 0).contains("1 to 58"));
+        assert!(wrong(|c| c.compute_nodes = 59).contains("1 to 58"));
+        assert!(wrong(|c| c.memory_nodes = 0).contains("65536"));
+        assert!(wrong(|c| c.workers = 0).contains("worker"));
+        assert!(wrong(|c| c.inflight = 0).contains("flight"));
+        assert!(wrong(|c| c.line_size = 1000).contains("power of two"));
+        assert!(wrong(|c| c.cache_bytes = 4096).contains("working minimum"));
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Simulated`]: a cluster in virtual time, all on this thread.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_fabric::{Fabric, Port};
+use latchwork_runtime::{VirtualWorker, run_all};
+use latchwork_selcc::{Counters, Node, Worker};
+use latchwork_simulation::Kernel;
+use latchwork_verbs_sim as sim;
+
+use crate::ClusterConfig;
+use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worker_config};
+
+/// How long building the pool may take, in virtual time.
+const BUILD_LIMIT: Duration = Duration::from_secs(1);
+
+/// A cluster in one simulated world: the same nodes, protocol and fabric contract as
+/// [`Embedded`](crate::Embedded), but time is virtual, one seed decides everything that a fabric leaves
+/// open, and a run can be repeated.
+pub struct Simulated {
+    config: ClusterConfig,
+    kernel: Kernel,
+    fabric: Fabric,
+    nodes: Nodes,
+    _handlers: Vec<(VirtualWorker, Worker)>,
+}
+
+impl Simulated {
+    /// Builds the cluster in a world of its own, seeded with the configuration's seed.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or what the machine refused.
+    pub fn start(config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
+        config.check()?;
+        let kernel = Kernel::new(config.seed);
+        let fabric = Fabric::from(sim::Fabric::new(&kernel, network));
+        let blueprint = Blueprint::new(&fabric, &config)?;
+        let builder = VirtualWorker::spawn(&kernel, worker_config(&config, usize::MAX));
+        let handle = builder.handle();
+        let port = Port::new(&fabric, blueprint.first(), &handle)?;
+        let poller = port.poller();
+        handle.add_poller(poller.clone());
+        let build = {
+            let (port, config) = (port.clone(), config.clone());
+            async move { blueprint.build(&port, &config).await }
+        };
+        let nodes = builder.run(BUILD_LIMIT, build).map_err(world)??;
+        handle.remove_poller(&poller);
+        let mut handlers = Vec::new();
+        for (index, node) in nodes.nodes.iter().enumerate() {
+            let actor = VirtualWorker::spawn(&kernel, handler_config(&config, index));
+            let handle = actor.handle();
+            let port = Port::new(&fabric, node.id(), &handle)?;
+            let inbox = fabric.inbox(node.id())?;
+            let worker = Worker::start_handler(node, port, inbox, &handle);
+            handlers.push((actor, worker));
+        }
+        Ok(Simulated { config, kernel, fabric, nodes, _handlers: handlers })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// The world.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The compute nodes.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes.nodes
+    }
+
+    /// What all workers counted.
+    pub fn counters(&self) -> Counters {
+        self.nodes().iter().map(|node| node.counters()).fold(Counters::default(), |a, b| a + b)
+    }
+
+    /// Runs `body` on every worker of every compute node until all have ended, for at most `limit` of
+    /// virtual time, and returns the results in the order of the workers.
+    ///
+    /// # Errors
+    /// [`ClusterError::World`] when the world ended before the workers, and when a worker could not
+    /// leave in order.
+    pub fn run<T, F, Fut>(&self, limit: Duration, body: F) -> Result<Vec<T>, ClusterError>
+    where
+        T: 'static,
+        F: Fn(Member) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        self.run_on(self.config.workers, limit, body)
+    }
+
+    /// As [`run`](Simulated::run), with this many workers on each node.
+    ///
+    /// # Errors
+    /// As [`run`](Simulated::run).
+    pub fn run_on<T, F, Fut>(
+        &self,
+        workers: usize,
+        limit: Duration,
+        body: F,
+    ) -> Result<Vec<T>, ClusterError>
+    where
+        T: 'static,
+        F: Fn(Member) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        let body = Rc::new(body);
+        let mut actors = Vec::new();
+        let mut tasks = Vec::new();
+        for (node, parts) in self.nodes.nodes.iter().enumerate() {
+            for worker in 0..workers {
+                let index = node * workers + worker;
+                let actor = VirtualWorker::spawn(&self.kernel, worker_config(&self.config, index));
+                let handle = actor.handle();
+                let place = (node, worker, index);
+                let member = Member::start(&self.fabric, parts, &self.nodes.pool, place, &handle)?;
+                let body = body.clone();
+                // A service: the worker's own tasks have the whole depth for themselves.
+                tasks.push(handle.spawn_service(async move {
+                    let memory = member.memory.clone();
+                    let result = body(member).await;
+                    memory.leave().await.map(|()| result)
+                }));
+                actors.push(actor);
+            }
+        }
+        let ends = run_all(&self.kernel, limit, tasks).map_err(world)?;
+        ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
+    }
+
+    /// Lets the world go on for `time`, so that messages in flight arrive.
+    pub fn settle(&self, time: Duration) {
+        self.kernel.run_until(self.kernel.now() + time, || false);
+    }
+}
+
+fn world(end: latchwork_simulation::RunEnd) -> ClusterError {
+    ClusterError::World(format!("{end:?}"))
+}

@@ -1,0 +1,365 @@
+//! Accesses: hits, waiting for a line, tickets. [`CoherentMemory`] for [`Worker`].
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use latchwork_cache::{FrameId, OptimisticRead, Ownership, ReadVersion, WriteGuard};
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_latch::{Event, Hold};
+use latchwork_memnode::{EpochGuard, LineHeader, PoolError};
+use latchwork_runtime::Handle;
+use latchwork_verbs::{GlobalAddr, LINE_HEADER};
+
+use crate::engine::want;
+use crate::record::{Outcome, Record, Waiter, meets};
+use crate::worker::{Inner, Worker};
+
+/// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
+///
+/// Another node that asks for the line has to wait until the ticket is dropped, or until
+/// [`Settings::lapse`](crate::Settings::lapse) has passed.
+pub struct Ticket {
+    inner: Rc<Inner>,
+    addr: GlobalAddr,
+    frame: FrameId,
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.addr).finish()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.inner.node.cache.frame(self.frame).unreserve();
+        // Requests that waited for this are tried again on the next sweep of any worker.
+        if !self.inner.node.settings.policy.lazy_release {
+            self.inner.releases.borrow_mut().push(self.addr);
+        }
+    }
+}
+
+/// How an attempt to get at a line went.
+enum Attempt {
+    /// It is here, and reserved.
+    Here(FrameId),
+    /// It is here, but a local writer is at it.
+    Latched,
+    /// It is not here, and there is no frame for it.
+    NoFrame,
+    /// It was asked for; this is the waiter.
+    Asked(u64),
+}
+
+/// Once a line is awaited: how it ended.
+enum End {
+    Here(FrameId),
+    GaveWay,
+}
+
+/// A waiter that is taken out of the record again when the access is dropped.
+struct Waiting<'a> {
+    inner: &'a Rc<Inner>,
+    addr: GlobalAddr,
+    id: u64,
+}
+
+// After this many looks at a line that a local writer holds, the thread that holds it is not running.
+const LATCHED_LOOKS: u32 = 3;
+const LATCHED_PAUSE: Duration = Duration::from_micros(20);
+
+impl Inner {
+    fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        if self.node.geometry.is_line(addr) {
+            Ok(())
+        } else {
+            Err(MemoryError::BadAddress { addr })
+        }
+    }
+
+    /// Reserves the line if it is here, or asks for it.
+    fn attempt(&self, need: Need, upgrade: bool) -> Result<Attempt, MemoryError> {
+        let mut records = self.node.records.shard(need.addr).lock();
+        let record = self.record(&mut records, need.addr);
+        let result = self.attempt_with(need, upgrade, record);
+        self.finish(&mut records, need.addr);
+        if let Ok(Attempt::Asked(_)) = result {
+            self.counters.cache_misses.add(1);
+        }
+        result
+    }
+
+    fn attempt_with(
+        &self,
+        Need { addr, mode }: Need,
+        upgrade: bool,
+        record: &mut Record,
+    ) -> Result<Attempt, MemoryError> {
+        if let Some(error) = record.failed {
+            return Err(error.into());
+        }
+        if let Some(id) = record.frame.filter(|_| meets(record.line.hold(), mode)) {
+            let frame = self.node.cache.frame(id);
+            if frame.state().is_latched() {
+                return Ok(Attempt::Latched);
+            }
+            frame.reserve();
+            return Ok(Attempt::Here(id));
+        }
+        if record.frame.is_none() {
+            let Some(id) = self.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
+            record.frame = Some(id);
+        }
+        let id = record.next_waiter;
+        record.next_waiter += 1;
+        record.waiters.push(Waiter { id, mode, upgrade, outcome: Outcome::Waiting, waker: None });
+        let holds_off = mode == Mode::Shared
+            && record.line.hold() == Hold::Nothing
+            && record.hold_off_until > self.handle.sweep_time();
+        if !holds_off {
+            self.drive(addr, record, Event::Want(want(mode)));
+        }
+        Ok(Attempt::Asked(id))
+    }
+
+    /// Obtains and reserves the line.
+    async fn obtain(self: &Rc<Self>, need: Need, upgrade: bool) -> Result<End, MemoryError> {
+        let mut looks = 0;
+        loop {
+            match self.attempt(need, upgrade)? {
+                Attempt::Here(frame) => return Ok(End::Here(frame)),
+                Attempt::Latched => {
+                    looks += 1;
+                    if looks > LATCHED_LOOKS {
+                        self.handle.sleep(LATCHED_PAUSE).await;
+                    } else {
+                        self.handle.yield_now().await;
+                    }
+                }
+                Attempt::NoFrame => poll_fn(|cx| self.poll_free_frame(cx)).await,
+                Attempt::Asked(id) => {
+                    let waiting = Waiting { inner: self, addr: need.addr, id };
+                    return poll_fn(|cx| waiting.poll(cx)).await;
+                }
+            }
+        }
+    }
+
+    fn poll_free_frame(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.node.cache.free_frames() > 0 {
+            return Poll::Ready(());
+        }
+        self.node.frame_waiters.add(cx.waker());
+        // Again, because one may have been freed before the waker was added.
+        if self.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// `future`, or an error when the line does not come in time.
+    async fn in_time<T>(
+        &self,
+        need: Need,
+        future: impl Future<Output = Result<T, MemoryError>>,
+    ) -> Result<T, MemoryError> {
+        let waited = self.node.settings.deadline;
+        match self.handle.timeout(self.handle.sweep_time() + waited, future).await {
+            Ok(result) => result,
+            Err(_) => Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited }),
+        }
+    }
+}
+
+impl Waiting<'_> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<End, MemoryError>> {
+        let mut records = self.inner.node.records.shard(self.addr).lock();
+        let record = records.get_mut(&self.addr).expect("a record with waiters stays");
+        let at = record.waiters.iter().position(|w| w.id == self.id).expect("still waiting");
+        let waiter = &mut record.waiters[at];
+        let end = match waiter.outcome {
+            Outcome::Waiting => {
+                waiter.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Outcome::Granted => Ok(End::Here(record.frame.expect("what is granted has a frame"))),
+            Outcome::GaveWay => Ok(End::GaveWay),
+            Outcome::Failed(error) => Err(error.into()),
+        };
+        record.waiters.swap_remove(at);
+        self.inner.finish(&mut records, self.addr);
+        Poll::Ready(end)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut records = self.inner.node.records.shard(self.addr).lock();
+        let Some(record) = records.get_mut(&self.addr) else { return };
+        let Some(at) = record.waiters.iter().position(|w| w.id == self.id) else { return };
+        let waiter = record.waiters.swap_remove(at);
+        // The grant came, but the access is gone: the line simply stays.
+        if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.frame) {
+            self.inner.node.cache.frame(id).unreserve();
+        }
+        self.inner.finish(&mut records, self.addr);
+    }
+}
+
+impl Worker {
+    fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
+        Ticket { inner: self.inner.clone(), addr, frame }
+    }
+
+    /// Writes the whole line, header included.
+    async fn write_line<R>(
+        &self,
+        addr: GlobalAddr,
+        write: impl FnOnce(&mut WriteGuard<'_>) -> R,
+    ) -> Result<R, MemoryError> {
+        self.inner.check(addr)?;
+        self.write(addr, write).await
+    }
+
+    fn atomic_addr(&self, addr: GlobalAddr, offset: usize) -> Result<GlobalAddr, MemoryError> {
+        self.inner.check(addr)?;
+        if !offset.is_multiple_of(8) || offset + 8 > self.payload_len() {
+            return Err(MemoryError::BadAddress { addr });
+        }
+        Ok(GlobalAddr::new(addr.node(), addr.offset() + (LINE_HEADER + offset) as u64))
+    }
+}
+
+impl CoherentMemory for Worker {
+    type Ticket = Ticket;
+    type Operation = EpochGuard;
+
+    #[inline]
+    fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
+        match self.inner.node.cache.try_read(addr) {
+            Some(read) => {
+                self.inner.counters.cache_hits.add(1);
+                Ok(read)
+            }
+            None => Err(Need { addr, mode: Mode::Shared }),
+        }
+    }
+
+    #[inline]
+    fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
+        match self.inner.node.cache.try_write(addr) {
+            Some(guard) => {
+                self.inner.counters.cache_hits.add(1);
+                Ok(guard)
+            }
+            None => Err(Need { addr, mode: Mode::Exclusive }),
+        }
+    }
+
+    async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
+        self.inner.check(need.addr)?;
+        match self.inner.in_time(need, self.inner.obtain(need, false)).await? {
+            End::Here(frame) => Ok(self.ticket(need.addr, frame)),
+            End::GaveWay => unreachable!("only upgrades give way"),
+        }
+    }
+
+    async fn upgrade(&self, seen: ReadVersion) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+        let need = Need { addr: seen.addr, mode: Mode::Exclusive };
+        self.inner.check(need.addr)?;
+        let cache = &self.inner.node.cache;
+        let lost = || match cache.find(seen.addr).map(|id| cache.frame(id).state()) {
+            Some(state) if state.ownership() == Ownership::Exclusive => ControlFlow::Continue(()),
+            Some(state) if state.counter() == seen.counter && state.is_readable() => {
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Break(()),
+        };
+        if lost().is_break() {
+            return Ok((Upgrade::Busy, None));
+        }
+        match self.inner.in_time(need, self.inner.obtain(need, true)).await? {
+            End::GaveWay => Ok((Upgrade::Busy, None)),
+            End::Here(frame) => {
+                let ticket = self.ticket(seen.addr, frame);
+                let same = cache.frame(frame).state().counter() == seen.counter;
+                Ok((if same { Upgrade::Kept } else { Upgrade::Changed }, Some(ticket)))
+            }
+        }
+    }
+
+    async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
+        let inner = &*self.inner;
+        let addr =
+            inner.node.allocator.allocate(&inner.port, &inner.handle).await.map_err(pool_error)?;
+        self.write_line(addr, |guard| {
+            LineHeader::of(guard.line()).begin_life();
+            guard.mark_line_dirty(0..LINE_HEADER);
+        })
+        .await?;
+        Ok(addr)
+    }
+
+    async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        let was_live = self
+            .write_line(addr, |guard| {
+                let was_live = LineHeader::of(guard.line()).end_life();
+                guard.mark_line_dirty(0..LINE_HEADER);
+                was_live
+            })
+            .await?;
+        if !was_live {
+            return Err(MemoryError::NotAllocated { addr });
+        }
+        self.inner.evict(addr);
+        self.inner.node.allocator.retire(addr).map_err(pool_error)
+    }
+
+    async fn fetch_add(
+        &self,
+        addr: GlobalAddr,
+        offset: usize,
+        add: u64,
+    ) -> Result<u64, MemoryError> {
+        let word = self.atomic_addr(addr, offset)?;
+        self.inner.counters.verbs_faa.add(1);
+        Ok(self.inner.port.fetch_add(word, add).await?)
+    }
+
+    async fn compare_swap(
+        &self,
+        addr: GlobalAddr,
+        offset: usize,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64, MemoryError> {
+        let word = self.atomic_addr(addr, offset)?;
+        self.inner.counters.verbs_cas.add(1);
+        Ok(self.inner.port.compare_swap(word, expected, desired).await?)
+    }
+
+    fn payload_len(&self) -> usize {
+        self.inner.node.cache.line_size() - LINE_HEADER
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.inner.handle
+    }
+
+    fn try_enter(&self) -> Option<EpochGuard> {
+        self.inner.epochs.try_enter()
+    }
+
+    async fn enter(&self) -> Result<EpochGuard, MemoryError> {
+        self.inner.epochs.enter(&self.inner.handle).await.map_err(pool_error)
+    }
+}
+
+fn pool_error(error: PoolError) -> MemoryError {
+    match error {
+        PoolError::OutOfMemory { .. } => MemoryError::OutOfMemory(error.to_string()),
+        other => MemoryError::Pool(other.to_string()),
+    }
+}

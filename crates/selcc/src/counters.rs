@@ -1,0 +1,92 @@
+//! What a worker counts. Each worker has its own counters, so that counting shares no memory.
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+
+/// One count, written by its worker only and read by anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        // Load and store instead of fetch-and-add: there is one writer.
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counts of one worker.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct WorkerCounters { $(pub(crate) $name: Count,)* }
+
+        /// What happened, summed over workers.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
+                $(self.$name += worker.$name.get();)*
+            }
+
+            /// Names and values, in a fixed order.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl std::ops::Add for Counters {
+            type Output = Counters;
+            fn add(self, other: Counters) -> Counters {
+                Counters { $($name: self.$name + other.$name,)* }
+            }
+        }
+
+        impl std::ops::Sub for Counters {
+            type Output = Counters;
+            fn sub(self, other: Counters) -> Counters {
+                Counters { $($name: self.$name.wrapping_sub(other.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Accesses that found the line as they needed it.
+    cache_hits,
+    /// Accesses that had to ask for the line.
+    cache_misses,
+    /// Invalidation messages sent.
+    invalidations_sent,
+    /// Invalidation messages answered with `Dropped`.
+    invalidations_dropped,
+    /// Lines forwarded into another node's frame.
+    forwards,
+    /// Exclusive ownership handed over.
+    handovers,
+    /// Upgrades from shared to exclusive that were tried.
+    upgrades,
+    /// Lines evicted.
+    evictions,
+    /// Bytes of lines that were written back.
+    bytes_written_back,
+    /// READs posted.
+    verbs_read,
+    /// WRITEs posted, forwards included.
+    verbs_write,
+    /// Compare-and-swaps posted.
+    verbs_cas,
+    /// Fetch-and-adds posted.
+    verbs_faa,
+    /// Messages sent.
+    messages,
+    /// Bytes read from memory nodes.
+    bytes_read,
+    /// Bytes written to memory nodes and into other nodes' frames.
+    bytes_written,
+}

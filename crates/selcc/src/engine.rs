@@ -1,0 +1,434 @@
+//! Driving the lines' machines: what happens goes in, verbs and messages come out.
+//!
+//! Everything here runs under the lock of the line's shard and only posts, never waits: so the actions
+//! of one step reach the worker's send queue in the order in which the machine gave them, and the state
+//! word of a frame changes before the release of the line is posted.
+
+use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_coherence::Mode;
+use latchwork_latch::{
+    Action, Event, GrantMode, Hold, LatchWord, Line, Message, Seq, Want, WordOp, WordVerb,
+};
+use latchwork_runtime::sync::Ordering;
+use latchwork_verbs::{
+    BATCH_MAX, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
+};
+
+use crate::Settings;
+use crate::record::{FrameCopy, Record, Records, hold_at_rest};
+use crate::timers::Alarm;
+use crate::wire::Letter;
+use crate::worker::Inner;
+
+/// A tag for batches whose completion tells nothing.
+const UNTRACKED: u64 = u64::MAX;
+
+/// An operation on a word, with the forwards that go with it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    addr: GlobalAddr,
+    op: Option<WordOp>,
+    old: u64,
+    left: u32,
+    failed: Option<VerbError>,
+}
+
+impl Inner {
+    /// The line's record; made from the frame when nothing is under way.
+    pub(crate) fn record<'r>(&self, records: &'r mut Records, addr: GlobalAddr) -> &'r mut Record {
+        records.entry(addr).or_insert_with(|| {
+            let frame = self.node.cache.find(addr);
+            let hold = hold_at_rest(&self.node.cache, frame);
+            Record::new(Line::at_rest(self.node.id, hold, Seq::default()), frame)
+        })
+    }
+
+    /// One event of a line, and what follows from it.
+    pub(crate) fn drive(&self, addr: GlobalAddr, record: &mut Record, event: Event) {
+        let node = &*self.node;
+        let mut actions = self.actions.take();
+        let now = self.handle.sweep_time();
+        let lapse = node.settings.lapse;
+        let lapsed = record.blocked_since.is_some_and(|since| since + lapse <= now);
+        let mut copy = FrameCopy {
+            frame: record.frame.map(|id| node.cache.frame(id)),
+            waiters: &mut record.waiters,
+            dirty: record.incoming_dirty,
+            lapsed,
+        };
+        record.line.step(&node.settings.policy.rules, event, &mut copy, &mut actions);
+        record.incoming_dirty = DirtyBounds::EMPTY;
+        let mut group = None;
+        for action in actions.drain(..) {
+            if let Err(error) = self.perform(addr, record, action, &mut group) {
+                record.fail(error);
+            }
+        }
+        self.actions.replace(actions);
+    }
+
+    /// To be called after the last event under one hold of the shard's lock.
+    pub(crate) fn finish(&self, records: &mut Records, addr: GlobalAddr) {
+        let node = &*self.node;
+        let Some(record) = records.get_mut(&addr) else { return };
+        let now = self.handle.sweep_time();
+        if record.line.is_blocked() {
+            record.blocked_since.get_or_insert(now);
+            if !record.listed {
+                record.listed = true;
+                node.blocked.add(addr);
+            }
+        } else {
+            record.blocked_since = None;
+        }
+        if record.failed.is_some() {
+            return;
+        }
+        let unused = record.line.is_idle() && record.waiters.is_empty();
+        if let Some(id) = record.frame.take_if(|_| unused) {
+            node.cache.detach(id);
+            node.frame_waiters.wake();
+        }
+        self.release_eagerly(addr, record);
+        if record.is_over(now) {
+            records.remove(&addr);
+        }
+    }
+
+    /// Without lazy release, a line that nobody uses is given back.
+    fn release_eagerly(&self, addr: GlobalAddr, record: &Record) {
+        let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
+        if self.node.settings.policy.lazy_release || !held {
+            return;
+        }
+        let reserved = record.frame.is_some_and(|id| self.node.cache.frame(id).is_reserved());
+        if !reserved {
+            self.releases.borrow_mut().push(addr);
+        }
+    }
+
+    fn perform(
+        &self,
+        addr: GlobalAddr,
+        record: &mut Record,
+        action: Action,
+        group: &mut Option<usize>,
+    ) -> Result<(), VerbError> {
+        let node = &*self.node;
+        let settings = &node.settings;
+        match action {
+            Action::Post(op) => {
+                let key = self.join_group(group.take(), addr);
+                self.post_operation(addr, record.frame, op, key)
+            }
+            Action::Send { to, message } => {
+                let message = match message {
+                    Message::Request(mut request) => {
+                        self.counters.invalidations_sent.add(1);
+                        let frame = record.frame.expect("who asks for a line has a frame for it");
+                        request.buffer = node.cache.buffer(frame, node.arena).offset;
+                        Message::Request(request)
+                    }
+                    other => other,
+                };
+                self.counters.messages.add(1);
+                let letter = Letter { addr, dirty: DirtyBounds::EMPTY, message };
+                let target = Target::Compute(to, node.arena.0);
+                self.port.post(target, &[Verb::Send(letter.encode(node.id))], UNTRACKED)
+            }
+            Action::Forward { request, message } => {
+                let key = self.join_group(*group, addr);
+                *group = Some(key);
+                let frame = record.frame.expect("who forwards a line has it");
+                let buffer = node.cache.buffer(frame, node.arena);
+                let dirty = match &message {
+                    Message::Grant { mode: GrantMode::Exclusive, .. } => {
+                        node.cache.frame(frame).dirty()
+                    }
+                    // A reader's copy is written back by the giver.
+                    _ => DirtyBounds::EMPTY,
+                };
+                let letter = Letter { addr, dirty, message }.encode(node.id);
+                self.forward(
+                    Target::Compute(request.from, node.arena.0),
+                    request.buffer,
+                    buffer,
+                    letter,
+                    key,
+                )
+            }
+            Action::Pause { priority } => {
+                let times = priority.saturating_sub(1);
+                let pause = Settings::doubled(settings.pause, times, settings.pause_max);
+                // Between half and one and a half of it, so that two nodes fall out of step.
+                let nanos = pause.as_nanos() as u64;
+                let drawn = nanos / 2 + self.handle.random_below(nanos.max(1));
+                let at = self.handle.now() + std::time::Duration::from_nanos(drawn);
+                node.timers.set(at, addr, Alarm::Retry);
+                Ok(())
+            }
+            Action::HoldOff { priority } => {
+                // A writer that was never refused will most likely be here first anyway.
+                if priority > 0 {
+                    let wait =
+                        Settings::doubled(settings.hold_off, priority, settings.hold_off_max);
+                    record.hold_off_until = self.handle.now() + wait;
+                    node.timers.set(record.hold_off_until, addr, Alarm::HoldOffOver);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn join_group(&self, key: Option<usize>, addr: GlobalAddr) -> usize {
+        let mut groups = self.groups.borrow_mut();
+        let key = key.unwrap_or_else(|| {
+            groups.insert(Group { addr, op: None, old: 0, left: 0, failed: None })
+        });
+        groups[key].left += 1;
+        key
+    }
+
+    fn forward(
+        &self,
+        target: Target,
+        remote: u64,
+        local: LocalBuffer,
+        letter: Wire,
+        key: usize,
+    ) -> Result<(), VerbError> {
+        self.counters.forwards.add(1);
+        self.counters.messages.add(1);
+        self.counters.verbs_write.add(1);
+        self.counters.bytes_written.add(u64::from(local.len));
+        self.port.post(target, &[Verb::Write { remote, local }, Verb::Send(letter)], key as u64 * 2)
+    }
+
+    fn post_operation(
+        &self,
+        addr: GlobalAddr,
+        frame: Option<FrameId>,
+        op: WordOp,
+        key: usize,
+    ) -> Result<(), VerbError> {
+        self.groups.borrow_mut()[key].op = Some(op);
+        let mut batch = Batch::new();
+        let frame = frame.expect("a line whose word is operated on has a frame");
+        if op.writes_back() {
+            self.write_back(addr, frame, &mut batch);
+        }
+        let latch = self.node.geometry.latch_addr(addr).offset();
+        batch.push(match op.verb(self.node.id) {
+            WordVerb::Add(add) => {
+                self.counters.verbs_faa.add(1);
+                Verb::FetchAdd { remote: latch, add }
+            }
+            WordVerb::CompareSwap { expected, desired } => {
+                self.counters.verbs_cas.add(1);
+                Verb::CompareSwap {
+                    remote: latch,
+                    expected: expected.bits(),
+                    desired: desired.bits(),
+                }
+            }
+        });
+        if op.reads_line() {
+            let local = self.node.cache.buffer(frame, self.node.arena);
+            self.counters.verbs_read.add(1);
+            self.counters.bytes_read.add(u64::from(local.len));
+            batch.push(Verb::Read { remote: addr.offset(), local });
+        }
+        match op {
+            WordOp::HandOver(_) => self.counters.handovers.add(1),
+            WordOp::Upgrade => self.counters.upgrades.add(1),
+            _ => {}
+        }
+        self.port.post(Target::Memory(addr.node()), batch.requests(), key as u64 * 2 + 1)
+    }
+
+    fn write_back(&self, addr: GlobalAddr, id: FrameId, batch: &mut Batch) {
+        let frame = self.node.cache.frame(id);
+        let range = frame.dirty().range();
+        if range.is_empty() {
+            return;
+        }
+        // The writers are shut out already, so nothing is added to the bounds any more.
+        frame.set_dirty(DirtyBounds::EMPTY);
+        let whole = self.node.cache.buffer(id, self.node.arena);
+        let len = range.len() as u32;
+        self.counters.verbs_write.add(1);
+        self.counters.bytes_written.add(u64::from(len));
+        self.counters.bytes_written_back.add(u64::from(len));
+        batch.push(Verb::Write {
+            remote: addr.offset() + range.start as u64,
+            local: LocalBuffer { offset: whole.offset + range.start as u64, len, ..whole },
+        });
+    }
+
+    // ---- what arrives ----------------------------------------------------------------------------
+
+    /// A batch of this worker has completed.
+    pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
+        if tag == UNTRACKED {
+            return;
+        }
+        let key = (tag / 2) as usize;
+        let group = {
+            let mut groups = self.groups.borrow_mut();
+            let group = &mut groups[key];
+            match result {
+                Ok(old) if tag % 2 == 1 => group.old = old,
+                Ok(_) => {}
+                Err(error) => group.failed = Some(error),
+            }
+            group.left -= 1;
+            if group.left > 0 {
+                return;
+            }
+            groups.remove(key)
+        };
+        let mut records = self.node.records.shard(group.addr).lock();
+        let Some(record) = records.get_mut(&group.addr) else { return };
+        if record.evicting {
+            record.evicting = false;
+            self.node.releasing.fetch_sub(1, Ordering::Relaxed);
+        }
+        match (group.failed, group.op) {
+            (None, Some(op)) => {
+                let old = LatchWord::from_bits(group.old);
+                self.drive(group.addr, record, Event::Completed { op, old });
+            }
+            // Whether the word changed is unknown: nobody here may touch the line again.
+            (Some(error), _) => record.fail(error),
+            (None, None) => {}
+        }
+        self.finish(&mut records, group.addr);
+    }
+
+    /// A message has arrived.
+    pub(crate) fn received(&self, wire: &Wire) {
+        let Some(letter) = Letter::decode(wire) else { return };
+        let Letter { addr, dirty, message } = letter;
+        if !self.node.geometry.is_line(addr) {
+            return;
+        }
+        let mut records = self.node.records.shard(addr).lock();
+        let record = self.record(&mut records, addr);
+        record.incoming_dirty = dirty;
+        self.drive(addr, record, Event::Received(message));
+        self.finish(&mut records, addr);
+    }
+
+    /// Looks at lines whose time has come.
+    pub(crate) fn ring_alarms(&self) -> bool {
+        let now = self.handle.sweep_time();
+        let mut any = false;
+        while let Some((addr, alarm)) = self.node.timers.pop_due(now) {
+            any = true;
+            let mut records = self.node.records.shard(addr).lock();
+            if let Some(record) = records.get_mut(&addr) {
+                match alarm {
+                    Alarm::Retry => self.drive(addr, record, Event::Retry),
+                    Alarm::HoldOffOver => self.want_for_waiters(addr, record),
+                }
+            }
+            self.finish(&mut records, addr);
+        }
+        any
+    }
+
+    fn want_for_waiters(&self, addr: GlobalAddr, record: &mut Record) {
+        let mode = record.waiters.iter().map(|w| w.mode).max();
+        if let Some(mode) = mode.filter(|_| !record.line.is_wanted()) {
+            self.drive(addr, record, Event::Want(want(mode)));
+        }
+    }
+
+    /// Tries the requests again that local code kept waiting.
+    pub(crate) fn serve_blocked(&self) -> bool {
+        let mut served = false;
+        for addr in self.node.blocked.take() {
+            let mut records = self.node.records.shard(addr).lock();
+            if let Some(record) = records.get_mut(&addr) {
+                record.listed = false;
+                self.drive(addr, record, Event::Serve);
+                served |= !record.line.is_blocked();
+            }
+            self.finish(&mut records, addr);
+        }
+        served
+    }
+
+    // ---- eviction --------------------------------------------------------------------------------
+
+    /// Gives lines up, in a batch, when frames run short. Whoever polls does it, so a miss finds a
+    /// free frame.
+    pub(crate) fn evict_if_short(&self) -> bool {
+        let node = &*self.node;
+        let settings = &node.settings;
+        let cache = &node.cache;
+        let reserve = (cache.capacity() / settings.evict_share).clamp(1, settings.evict_batch * 8);
+        let wanted = reserve + node.frame_waiters.len();
+        let coming = cache.free_frames() + node.releasing.load(Ordering::Relaxed);
+        if coming >= wanted {
+            return false;
+        }
+        let mut victims = self.victims.take();
+        cache.victims((wanted - coming).min(settings.evict_batch), &mut victims);
+        // One doorbell serves all that go to the same memory node.
+        victims.sort_unstable();
+        let mut any = false;
+        for addr in victims.drain(..) {
+            any |= self.evict(addr);
+        }
+        self.victims.replace(victims);
+        any
+    }
+
+    /// Gives a line up, unless it is in use. Returns whether its release was posted.
+    pub(crate) fn evict(&self, addr: GlobalAddr) -> bool {
+        let mut records = self.node.records.shard(addr).lock();
+        let record = self.record(&mut records, addr);
+        let held = record.line.hold() != Hold::Nothing;
+        if held && record.failed.is_none() {
+            self.drive(addr, record, Event::Evict);
+        }
+        let gone = held && record.line.hold() == Hold::Nothing;
+        if gone {
+            self.counters.evictions.add(1);
+            record.evicting = true;
+            self.node.releasing.fetch_add(1, Ordering::Relaxed);
+        }
+        self.finish(&mut records, addr);
+        gone
+    }
+}
+
+/// What the machine calls the mode.
+pub(crate) fn want(mode: Mode) -> Want {
+    match mode {
+        Mode::Shared => Want::Shared,
+        Mode::Exclusive => Want::Exclusive,
+    }
+}
+
+/// The requests of one batch.
+struct Batch {
+    requests: [Verb; BATCH_MAX],
+    len: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Batch { requests: [Verb::WriteWord { remote: 0, value: 0 }; BATCH_MAX], len: 0 }
+    }
+
+    fn push(&mut self, request: Verb) {
+        self.requests[self.len] = request;
+        self.len += 1;
+    }
+
+    fn requests(&self) -> &[Verb] {
+        &self.requests[..self.len]
+    }
+}

@@ -1,0 +1,166 @@
+//! [`Node`]: what the workers of one compute node share.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use latchwork_cache::Cache;
+use latchwork_memnode::{Epochs, Geometry, LineAllocator};
+use latchwork_runtime::sync::{AtomicUsize, Ordering};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
+use parking_lot::Mutex;
+
+use crate::Settings;
+use crate::counters::{Counters, WorkerCounters};
+use crate::record::RecordTable;
+use crate::timers::Timers;
+
+/// What a node is made of.
+#[derive(Debug)]
+pub struct NodeParts {
+    /// The node's id.
+    pub id: ComputeNodeId,
+    /// Its frames.
+    pub cache: Cache,
+    /// The key under which the cache's arena was registered with the fabric. Other nodes forward into
+    /// it, so it is the same on all nodes.
+    pub arena: RegionKey,
+    /// How the pool is divided into lines.
+    pub geometry: Geometry,
+    /// Allocates lines.
+    pub allocator: Arc<LineAllocator>,
+    /// Tells when freed lines may be used again.
+    pub epochs: Arc<Epochs>,
+    /// Settings.
+    pub settings: Settings,
+}
+
+/// A compute node: its cache, and the lines that are under way. Shared by its workers.
+pub struct Node {
+    pub(crate) id: ComputeNodeId,
+    pub(crate) cache: Cache,
+    pub(crate) arena: RegionKey,
+    pub(crate) geometry: Geometry,
+    pub(crate) allocator: Arc<LineAllocator>,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) settings: Settings,
+    pub(crate) records: RecordTable,
+    pub(crate) timers: Timers,
+    pub(crate) blocked: Blocked,
+    pub(crate) frame_waiters: FrameWaiters,
+    /// Evictions whose release has not completed.
+    pub(crate) releasing: AtomicUsize,
+    counters: Mutex<Vec<Arc<WorkerCounters>>>,
+}
+
+impl Node {
+    /// Puts a node together.
+    pub fn new(parts: NodeParts) -> Arc<Node> {
+        Arc::new(Node {
+            id: parts.id,
+            cache: parts.cache,
+            arena: parts.arena,
+            geometry: parts.geometry,
+            allocator: parts.allocator,
+            epochs: parts.epochs,
+            settings: parts.settings,
+            records: RecordTable::new(),
+            timers: Timers::new(),
+            blocked: Blocked::default(),
+            frame_waiters: FrameWaiters::default(),
+            releasing: AtomicUsize::new(0),
+            counters: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The node's id.
+    pub fn id(&self) -> ComputeNodeId {
+        self.id
+    }
+
+    /// Its frames.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// What its workers counted.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.counters.lock().iter().for_each(|worker| sum.add_worker(worker));
+        sum
+    }
+
+    /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
+    pub fn lines_under_way(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn new_counters(&self) -> Arc<WorkerCounters> {
+        let counters = Arc::new(WorkerCounters::default());
+        self.counters.lock().push(counters.clone());
+        counters
+    }
+}
+
+/// Lines whose remembered requests wait for local code.
+#[derive(Default)]
+pub(crate) struct Blocked {
+    lines: Mutex<Vec<GlobalAddr>>,
+    count: AtomicUsize,
+}
+
+impl Blocked {
+    pub(crate) fn add(&self, addr: GlobalAddr) {
+        let mut lines = self.lines.lock();
+        lines.push(addr);
+        self.count.store(lines.len(), Ordering::Relaxed);
+    }
+
+    /// Takes them all.
+    pub(crate) fn take(&self) -> Vec<GlobalAddr> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = self.lines.lock();
+        self.count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *lines)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Accesses that wait for a free frame.
+#[derive(Default)]
+pub(crate) struct FrameWaiters {
+    wakers: Mutex<Vec<Waker>>,
+    count: AtomicUsize,
+}
+
+impl FrameWaiters {
+    /// To be called before the last look at the free list.
+    pub(crate) fn add(&self, waker: &Waker) {
+        let mut wakers = self.wakers.lock();
+        if !wakers.iter().any(|other| other.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        self.count.store(wakers.len(), Ordering::SeqCst);
+    }
+
+    /// To be called after a frame was freed. All of them look again: some may be gone.
+    pub(crate) fn wake(&self) {
+        if self.len() == 0 {
+            return;
+        }
+        let wakers = {
+            let mut wakers = self.wakers.lock();
+            self.count.store(0, Ordering::SeqCst);
+            std::mem::take(&mut *wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}

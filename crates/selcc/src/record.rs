@@ -1,0 +1,240 @@
+//! Records of lines that are under way: what the frame alone does not say.
+//!
+//! A line at rest has no record; its frame's ownership is all there is to know. The record is keyed by
+//! address and outlives the frame, so that a line that is evicted and wanted again waits for its own
+//! release (rule R1).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::task::Waker;
+
+use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
+use latchwork_coherence::Mode;
+use latchwork_latch::{Hold, Line, LocalCopy};
+use latchwork_runtime::Time;
+use latchwork_verbs::{GlobalAddr, VerbError};
+use parking_lot::Mutex;
+
+/// Addresses are spread by their bits; a keyed hash would differ from run to run for no gain.
+#[derive(Default)]
+pub(crate) struct AddrHasher(u64);
+
+impl Hasher for AddrHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+pub(crate) type Records = HashMap<GlobalAddr, Record, BuildHasherDefault<AddrHasher>>;
+
+const SHARDS: usize = 64;
+
+/// All records of a node.
+#[derive(Default)]
+pub(crate) struct RecordTable {
+    shards: Vec<Shard>,
+}
+
+// Each on CPU cache lines of its own: workers lock different shards all the time.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard(Mutex<Records>);
+
+impl RecordTable {
+    pub(crate) fn new() -> Self {
+        RecordTable { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+
+    pub(crate) fn shard(&self, addr: GlobalAddr) -> &Mutex<Records> {
+        let hash = addr.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(hash >> 58) as usize % SHARDS].0
+    }
+
+    /// How many lines are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.0.lock().len()).sum()
+    }
+}
+
+/// What an access that waits for the line will be told.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing yet.
+    Waiting,
+    /// The line is here as needed, and reserved.
+    Granted,
+    /// The copy that the access wanted to upgrade is lost.
+    GaveWay,
+    /// The fabric failed.
+    Failed(VerbError),
+}
+
+/// An access that waits for the line.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) id: u64,
+    pub(crate) mode: Mode,
+    /// Set for upgrades, which end when the copy is lost.
+    pub(crate) upgrade: bool,
+    pub(crate) outcome: Outcome,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Waiter {
+    fn end(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// A line that is under way.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) line: Line,
+    pub(crate) frame: Option<FrameId>,
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) next_waiter: u64,
+    /// Dirty bounds that came with a grant, for the copy that is published next.
+    pub(crate) incoming_dirty: DirtyBounds,
+    /// Local readers wait until then.
+    pub(crate) hold_off_until: Time,
+    /// Since when local code has kept a request waiting.
+    pub(crate) blocked_since: Option<Time>,
+    /// Whether the record is in the node's list of blocked lines.
+    pub(crate) listed: bool,
+    /// Whether the operation in flight frees the frame for another line.
+    pub(crate) evicting: bool,
+    /// The fabric failed an operation on the word: the line cannot be used any more.
+    pub(crate) failed: Option<VerbError>,
+}
+
+impl Record {
+    pub(crate) fn new(line: Line, frame: Option<FrameId>) -> Self {
+        Record {
+            line,
+            frame,
+            waiters: Vec::new(),
+            next_waiter: 0,
+            incoming_dirty: DirtyBounds::EMPTY,
+            hold_off_until: Time::ZERO,
+            blocked_since: None,
+            listed: false,
+            evicting: false,
+            failed: None,
+        }
+    }
+
+    pub(crate) fn fail(&mut self, error: VerbError) {
+        self.failed = Some(error);
+        for waiter in &mut self.waiters {
+            waiter.end(Outcome::Failed(error));
+        }
+    }
+
+    /// Whether all is as the frame says, and nobody waits.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.line.is_at_rest()
+            && self.waiters.is_empty()
+            && self.hold_off_until <= now
+            && !self.listed
+            && self.failed.is_none()
+    }
+}
+
+/// The frame, as the line's machine sees it.
+pub(crate) struct FrameCopy<'a> {
+    pub(crate) frame: Option<&'a Frame>,
+    pub(crate) waiters: &'a mut Vec<Waiter>,
+    pub(crate) dirty: DirtyBounds,
+    /// Reservations count no more.
+    pub(crate) lapsed: bool,
+}
+
+impl FrameCopy<'_> {
+    fn frame(&self) -> &Frame {
+        self.frame.expect("a line that is held or being obtained has a frame")
+    }
+
+    // Reserved here, in the same step: a request that is served next must not take the line away
+    // before those who waited for it have used it once.
+    fn grant(&mut self, hold: Hold) {
+        let frame = self.frame.expect("a line that is held has a frame");
+        for waiter in self.waiters.iter_mut() {
+            let met = meets(hold, waiter.mode) && matches!(waiter.outcome, Outcome::Waiting);
+            if met {
+                frame.reserve();
+                waiter.end(Outcome::Granted);
+            }
+        }
+    }
+
+    fn is_reserved(&self) -> bool {
+        !self.lapsed && self.frame().is_reserved()
+    }
+}
+
+impl LocalCopy for FrameCopy<'_> {
+    fn publish(&mut self, hold: Hold) {
+        self.frame().set_dirty(self.dirty);
+        self.frame().publish(ownership(hold));
+        self.grant(hold);
+    }
+
+    fn promote(&mut self) {
+        self.frame().promote();
+        self.grant(Hold::Exclusive);
+    }
+
+    fn try_invalidate(&mut self) -> bool {
+        if self.is_reserved() || !self.frame().try_invalidate() {
+            return false;
+        }
+        for waiter in self.waiters.iter_mut().filter(|w| w.upgrade) {
+            if matches!(waiter.outcome, Outcome::Waiting) {
+                waiter.end(Outcome::GaveWay);
+            }
+        }
+        true
+    }
+
+    fn try_demote(&mut self) -> bool {
+        !self.is_reserved() && self.frame().try_demote()
+    }
+}
+
+pub(crate) fn meets(hold: Hold, mode: Mode) -> bool {
+    match mode {
+        Mode::Shared => hold >= Hold::Shared,
+        Mode::Exclusive => hold == Hold::Exclusive,
+    }
+}
+
+pub(crate) fn ownership(hold: Hold) -> Ownership {
+    match hold {
+        Hold::Nothing => Ownership::Invalid,
+        Hold::Shared => Ownership::Shared,
+        Hold::Exclusive => Ownership::Exclusive,
+    }
+}
+
+/// What the frame of a line at rest says.
+pub(crate) fn hold_at_rest(cache: &Cache, frame: Option<FrameId>) -> Hold {
+    match frame.map(|id| cache.frame(id).state().ownership()) {
+        None | Some(Ownership::Invalid) => Hold::Nothing,
+        Some(Ownership::Shared) => Hold::Shared,
+        Some(Ownership::Exclusive) => Hold::Exclusive,
+    }
+}

@@ -1,0 +1,89 @@
+//! Settings of a compute node, and the policies that tell the protocols apart.
+
+use std::time::Duration;
+
+use latchwork_latch::Rules;
+
+/// What tells one protocol of this engine from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// The protocol's name.
+    pub name: &'static str,
+    /// The rules of the latch.
+    pub rules: Rules,
+    /// Whether a line stays with the node after the access, until another node asks for it or its
+    /// frame is needed (SELCC 4.1).
+    pub lazy_release: bool,
+}
+
+impl Policy {
+    /// SELCC: lazy release, invalidation messages.
+    pub const SELCC: Policy =
+        Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
+}
+
+/// Settings of a compute node. All may be changed at run time, before the node starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The protocol.
+    pub policy: Policy,
+    /// How long an access waits for a line before it fails.
+    pub deadline: Duration,
+    /// How long a reservation or a latch of local code may keep the line from a node that asked for
+    /// it. After this, reservations lapse.
+    pub lapse: Duration,
+    /// The pause after a refusal; doubles with every further one, and is drawn from the range
+    /// between half and one and a half of it.
+    pub pause: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// How long readers that gave a line up for a writer hold off before they come back, once the
+    /// writer was refused; doubles with the writer's priority (SELCC 5.3.2).
+    pub hold_off: Duration,
+    /// The longest time that readers hold off.
+    pub hold_off_max: Duration,
+    /// How often requests that local code keeps waiting are tried again while the worker has nothing
+    /// else to do.
+    pub serve_interval: Duration,
+    /// Eviction starts when fewer frames than one in this many are free.
+    pub evict_share: usize,
+    /// Lines that one sweep evicts at most.
+    pub evict_batch: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            policy: Policy::SELCC,
+            deadline: Duration::from_secs(10),
+            lapse: Duration::from_millis(1),
+            pause: Duration::from_micros(2),
+            pause_max: Duration::from_micros(500),
+            hold_off: Duration::from_micros(4),
+            hold_off_max: Duration::from_millis(1),
+            serve_interval: Duration::from_micros(20),
+            evict_share: 32,
+            evict_batch: 32,
+        }
+    }
+}
+
+impl Settings {
+    /// `base` doubled `times` times, up to `max`.
+    pub(crate) fn doubled(base: Duration, times: u8, max: Duration) -> Duration {
+        base.saturating_mul(1u32.checked_shl(u32::from(times)).unwrap_or(u32::MAX)).min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubling_ends_at_the_longest() {
+        let (base, max) = (Duration::from_micros(2), Duration::from_micros(500));
+        assert_eq!(Settings::doubled(base, 0, max), base);
+        assert_eq!(Settings::doubled(base, 3, max), Duration::from_micros(16));
+        assert_eq!(Settings::doubled(base, 255, max), max);
+    }
+}

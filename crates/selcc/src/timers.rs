@@ -1,0 +1,85 @@
+//! What the node has to do for a line at a later time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::GlobalAddr;
+use parking_lot::Mutex;
+
+/// Why a line is looked at again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Alarm {
+    /// The pause after a refusal is over.
+    Retry,
+    /// Readers have held off long enough.
+    HoldOffOver,
+}
+
+/// The node's alarms. They belong to the node, not to the worker that set them, so that any worker
+/// that polls serves them.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    heap: Mutex<BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>>,
+    /// The first alarm, in nanoseconds; a hint that spares the lock.
+    next: AtomicU64,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Timers { heap: Mutex::new(BinaryHeap::new()), next: AtomicU64::new(u64::MAX) }
+    }
+
+    pub(crate) fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
+        let mut heap = self.heap.lock();
+        heap.push(Reverse((at, addr, alarm)));
+        self.publish(&heap);
+    }
+
+    /// Takes an alarm that is due.
+    pub(crate) fn pop_due(&self, now: Time) -> Option<(GlobalAddr, Alarm)> {
+        if now.as_nanos() < self.next.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut heap = self.heap.lock();
+        let due = heap.peek().is_some_and(|Reverse((at, ..))| *at <= now);
+        let taken = if due { heap.pop() } else { None };
+        self.publish(&heap);
+        taken.map(|Reverse((_, addr, alarm))| (addr, alarm))
+    }
+
+    /// When the first alarm is.
+    pub(crate) fn next(&self) -> Option<Time> {
+        match self.next.load(Ordering::Relaxed) {
+            u64::MAX => None,
+            at => Some(Time::from_nanos(at)),
+        }
+    }
+
+    // Only under the heap's lock, so the hint is never older than the heap.
+    fn publish(&self, heap: &BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>) {
+        let next = heap.peek().map_or(u64::MAX, |Reverse((at, ..))| at.as_nanos());
+        self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_come_in_order_and_not_before_their_time() {
+        let timers = Timers::new();
+        let at = Time::from_nanos;
+        let line = GlobalAddr::from_bits;
+        timers.set(at(20), line(2), Alarm::Retry);
+        timers.set(at(10), line(1), Alarm::HoldOffOver);
+        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(timers.pop_due(at(9)), None);
+        assert_eq!(timers.pop_due(at(15)), Some((line(1), Alarm::HoldOffOver)));
+        assert_eq!(timers.pop_due(at(15)), None);
+        assert_eq!(timers.pop_due(at(20)), Some((line(2), Alarm::Retry)));
+        assert_eq!(timers.next(), None);
+    }
+}

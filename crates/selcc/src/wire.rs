@@ -1,0 +1,182 @@
+//! How messages about a line travel: 14 words each.
+//!
+//! ```text
+//!  word 0:  kind 8 | asked 8 | seq 16 | mode or answer 8 | travelling 8
+//!  word 1:  address of the line
+//!  request: word 2  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 3  buffer
+//!  grant:   word 2  dirty bounds           words 3 + 2i, 4 + 2i  travelling request i
+//! ```
+//!
+//! A grant's line was written into the asker's frame before, in the same batch.
+
+use latchwork_cache::DirtyBounds;
+use latchwork_latch::{Answer, GrantMode, Message, REMEMBERED_MAX, Request, RequestKind, Seq};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
+
+const REQUEST: u64 = 1;
+const ANSWER: u64 = 2;
+const GRANT: u64 = 3;
+const SETTLED: u64 = 4;
+
+const _: () = assert!(3 + 2 * REMEMBERED_MAX <= Wire::WORDS, "all remembered requests can travel");
+
+/// A message about a line.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) addr: GlobalAddr,
+    /// The dirty bounds that exclusive ownership brings along.
+    pub(crate) dirty: DirtyBounds,
+    pub(crate) message: Message,
+}
+
+impl Letter {
+    pub(crate) fn encode(&self, from: ComputeNodeId) -> Wire {
+        let mut body = [0; Wire::WORDS];
+        body[1] = self.addr.bits();
+        body[0] = match &self.message {
+            Message::Request(request) => {
+                (body[2], body[3]) = encode_request(request);
+                REQUEST
+            }
+            Message::Answer { asked, seq, answer } => {
+                ANSWER | head(*asked, *seq) | (*answer as u64) << 32
+            }
+            Message::Grant { asked, seq, mode, travelling } => {
+                body[2] = self.dirty.bits();
+                for (i, request) in travelling.iter().enumerate() {
+                    (body[3 + 2 * i], body[4 + 2 * i]) = encode_request(request);
+                }
+                GRANT | head(*asked, *seq) | (*mode as u64) << 32 | (travelling.len() as u64) << 40
+            }
+            Message::Settled { seq } => SETTLED | u64::from(seq.0) << 16,
+        };
+        Wire { from, body }
+    }
+
+    /// The letter in `wire`; `None` when it is none, which a peer of another version may send.
+    pub(crate) fn decode(wire: &Wire) -> Option<Letter> {
+        let head = wire.body[0];
+        let addr = GlobalAddr::from_bits(wire.body[1]);
+        let seq = Seq((head >> 16) as u16);
+        let asked = ComputeNodeId::new((head >> 8) as u8);
+        let mut dirty = DirtyBounds::EMPTY;
+        let message = match head & 0xff {
+            REQUEST => Message::Request(decode_request(wire.body[2], wire.body[3])?),
+            ANSWER => {
+                let answer = match head >> 32 & 0xff {
+                    0 => Answer::Dropped,
+                    1 => Answer::Released,
+                    2 => Answer::Queued,
+                    _ => return None,
+                };
+                Message::Answer { asked: asked?, seq, answer }
+            }
+            GRANT => {
+                let mode = match head >> 32 & 0xff {
+                    0 => GrantMode::Shared,
+                    1 => GrantMode::Exclusive,
+                    _ => return None,
+                };
+                dirty = DirtyBounds::from_bits(wire.body[2]);
+                let count = (head >> 40 & 0xff) as usize;
+                let pairs = wire.body[3..].chunks_exact(2).take(count.min(REMEMBERED_MAX));
+                let travelling =
+                    pairs.map(|p| decode_request(p[0], p[1])).collect::<Option<_>>()?;
+                Message::Grant { asked: asked?, seq, mode, travelling }
+            }
+            SETTLED => Message::Settled { seq },
+            _ => return None,
+        };
+        Some(Letter { addr, dirty, message })
+    }
+}
+
+fn head(asked: ComputeNodeId, seq: Seq) -> u64 {
+    u64::from(asked.get()) << 8 | u64::from(seq.0) << 16
+}
+
+fn encode_request(request: &Request) -> (u64, u64) {
+    let word = u64::from(request.from.get())
+        | u64::from(request.asked.get()) << 8
+        | (request.kind as u64) << 16
+        | u64::from(request.priority) << 24
+        | u64::from(request.seq.0) << 32;
+    (word, request.buffer)
+}
+
+fn decode_request(word: u64, buffer: u64) -> Option<Request> {
+    Some(Request {
+        from: ComputeNodeId::new(word as u8)?,
+        asked: ComputeNodeId::new((word >> 8) as u8)?,
+        kind: match word >> 16 & 0xff {
+            0 => RequestKind::Read,
+            1 => RequestKind::Write,
+            _ => return None,
+        },
+        priority: (word >> 24) as u8,
+        seq: Seq((word >> 32) as u16),
+        buffer,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_latch::Remembered;
+    use latchwork_verbs::MemoryNodeId;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    fn request(from: u8) -> Request {
+        Request {
+            from: node(from),
+            asked: node(58),
+            kind: RequestKind::Write,
+            seq: Seq(0xfedc),
+            priority: 255,
+            buffer: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        let travelling: Remembered = (1..=REMEMBERED_MAX as u8).map(request).collect();
+        let messages = [
+            Message::Request(request(7)),
+            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Dropped },
+            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Released },
+            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Queued },
+            Message::Grant { asked: node(58), seq: Seq(1), mode: GrantMode::Exclusive, travelling },
+            Message::Grant {
+                asked: node(1),
+                seq: Seq(u16::MAX),
+                mode: GrantMode::Shared,
+                travelling: Remembered::new(),
+            },
+            Message::Settled { seq: Seq(77) },
+        ];
+        for message in messages {
+            let dirty = match message {
+                Message::Grant { .. } => DirtyBounds::of(8..64),
+                _ => DirtyBounds::EMPTY,
+            };
+            let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
+            let wire = Letter { addr, dirty, message: message.clone() }.encode(node(4));
+            let back = Letter::decode(&wire).expect("what was encoded");
+            assert_eq!((back.addr, back.dirty, back.message), (addr, dirty, message));
+        }
+    }
+
+    #[test]
+    fn what_is_no_letter_is_refused() {
+        for head in [0, 5, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 3 << 32] {
+            let mut body = [0; Wire::WORDS];
+            body[0] = head;
+            assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");
+        }
+        let body = [REQUEST; Wire::WORDS];
+        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "asked node 0");
+    }
+}

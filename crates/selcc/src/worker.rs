@@ -1,0 +1,210 @@
+//! [`Worker`]: one worker's view of coherent memory, and the poller behind it.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_coherence::MemoryError;
+use latchwork_fabric::{Inbox, Port, Subscription};
+use latchwork_latch::Action;
+use latchwork_memnode::EpochWorker;
+use latchwork_runtime::{Handle, Poller, Time};
+use latchwork_verbs::{GlobalAddr, Inbox as _, Outcome, Subscription as _, VerbError};
+use slab::Slab;
+
+use crate::counters::WorkerCounters;
+use crate::engine::Group;
+use crate::node::Node;
+
+/// One worker's view of its node's coherent memory.
+///
+/// Clones are cheap and the same worker. While one exists, the worker's executor polls for the node:
+/// completions, messages, alarms, eviction. All of a node's workers do, and whoever polls serves.
+#[derive(Clone)]
+pub struct Worker {
+    pub(crate) inner: Rc<Inner>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Worker,
+    Handler,
+}
+
+/// How often a handler looks at alarms that the workers should have seen to.
+const COVER_INTERVAL: Duration = Duration::from_millis(1);
+
+// Between two looks at whether all is over; most of the time it is at the first.
+const LEAVE_STEP: Duration = Duration::from_micros(5);
+
+pub(crate) struct Inner {
+    role: Role,
+    pub(crate) node: Arc<Node>,
+    pub(crate) port: Rc<Port>,
+    pub(crate) handle: Handle,
+    pub(crate) epochs: Rc<EpochWorker>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    inbox: Inbox,
+    subscription: Subscription,
+    /// Operations on words that are in flight, with their forwards.
+    pub(crate) groups: RefCell<Slab<Group>>,
+    /// Lines to give back, where release is not lazy.
+    pub(crate) releases: RefCell<Vec<GlobalAddr>>,
+    // Kept for their capacity.
+    pub(crate) actions: RefCell<Vec<Action>>,
+    pub(crate) victims: RefCell<Vec<GlobalAddr>>,
+    completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
+}
+
+impl Worker {
+    /// Starts a worker of `node` on the executor of `handle`, with its way into the fabric.
+    pub fn start(node: &Arc<Node>, port: Rc<Port>, inbox: Inbox, handle: &Handle) -> Worker {
+        Self::start_as(Role::Worker, node, port, inbox, handle)
+    }
+
+    /// Starts the worker that covers for the others: it runs no tasks, parks whenever it can, and is
+    /// woken for messages that arrive while no other worker polls. Every node needs one.
+    pub fn start_handler(
+        node: &Arc<Node>,
+        port: Rc<Port>,
+        inbox: Inbox,
+        handle: &Handle,
+    ) -> Worker {
+        Self::start_as(Role::Handler, node, port, inbox, handle)
+    }
+
+    fn start_as(
+        role: Role,
+        node: &Arc<Node>,
+        port: Rc<Port>,
+        inbox: Inbox,
+        handle: &Handle,
+    ) -> Worker {
+        let inner = Rc::new(Inner {
+            role,
+            node: node.clone(),
+            epochs: EpochWorker::start(&node.epochs, &port, handle),
+            port,
+            handle: handle.clone(),
+            counters: node.new_counters(),
+            subscription: inbox.subscribe(handle.notifier()),
+            inbox,
+            groups: RefCell::default(),
+            releases: RefCell::default(),
+            actions: RefCell::default(),
+            victims: RefCell::default(),
+            completions: RefCell::default(),
+        });
+        handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
+        Worker { inner }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.inner.node
+    }
+
+    /// The worker's way into the fabric.
+    pub fn port(&self) -> &Rc<Port> {
+        &self.inner.port
+    }
+
+    /// Waits until nothing that this worker posted is in flight, and gives up its part in the node's
+    /// epochs. To be awaited before the worker's thread ends: nobody else can take its completions.
+    ///
+    /// # Errors
+    /// [`MemoryError::Stuck`] when that takes longer than the deadline.
+    pub async fn leave(self) -> Result<(), MemoryError> {
+        let inner = self.inner;
+        let waited = inner.node.settings.deadline;
+        let deadline = inner.handle.now() + waited;
+        loop {
+            let in_flight = inner.port.in_flight() + inner.releases.borrow().len();
+            if in_flight == 0 && inner.epochs.stop(&inner.handle) {
+                return Ok(());
+            }
+            if inner.handle.now() >= deadline {
+                return Err(MemoryError::Stuck { in_flight, waited });
+            }
+            inner.handle.sleep(LEAVE_STEP).await;
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("node", &self.inner.node.id).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn poll_port(&self) -> bool {
+        let mut completions = self.completions.take();
+        self.port.poll(&mut |tag, result| completions.push((tag, result)));
+        let any = !completions.is_empty();
+        for (tag, result) in completions.drain(..) {
+            self.completed(tag, result.map(|outcome| outcome.old[0]));
+        }
+        self.completions.replace(completions);
+        any
+    }
+
+    fn release_what_is_over(&self) -> bool {
+        let mut any = false;
+        let lines = self.releases.take();
+        for addr in lines {
+            any |= self.evict(addr);
+        }
+        any
+    }
+}
+
+/// Looks for work on every sweep. Lives as long as its worker.
+struct Pump {
+    inner: Weak<Inner>,
+}
+
+impl Poller for Pump {
+    fn poll(&self, _now: Time) -> bool {
+        let Some(inner) = self.inner.upgrade() else { return false };
+        let mut any = inner.poll_port();
+        any |= inner.inbox.receive(&mut |message| inner.received(&message));
+        any |= inner.ring_alarms();
+        any |= inner.serve_blocked();
+        any |= inner.release_what_is_over();
+        any |= inner.evict_if_short();
+        any
+    }
+
+    fn flush(&self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.port.ring();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let inner = self.inner.upgrade()?;
+        let alarm = inner.node.timers.next();
+        let serve = (!inner.node.blocked.is_empty())
+            .then(|| inner.handle.sweep_time() + inner.node.settings.serve_interval);
+        let next = [alarm, serve].into_iter().flatten().min()?;
+        Some(match inner.role {
+            Role::Worker => next,
+            // Workers that poll are faster, and those that park wake up for the same alarm.
+            Role::Handler => next.max(inner.handle.sweep_time() + COVER_INTERVAL),
+        })
+    }
+
+    fn may_park(&self) -> bool {
+        let Some(inner) = self.inner.upgrade() else { return true };
+        inner.port.may_park() && inner.releases.borrow().is_empty() && inner.subscription.park()
+    }
+
+    fn unparked(&self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.subscription.unparked();
+        }
+    }
+}
