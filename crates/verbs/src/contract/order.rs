@@ -1,10 +1,10 @@
 //! Order inside a batch, and after a completion.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::{Harness, MEMORY, Script, compute, local, node};
-use crate::address::Target;
+use super::{Harness, MEMORY, MEMORY_BYTES, Script, compute, local, node};
+use crate::address::{MemoryNodeId, Target};
 use crate::region::Region;
 use crate::request::Request;
 
@@ -112,56 +112,81 @@ pub fn write_comes_before_polled_word(harness: &impl Harness) {
     harness.run(vec![writer(harness, compute(2), announce), receiver]);
 }
 
+/// Pairs of words in one round, all posted at once so that the two workers really meet.
+const PAIRS: u64 = 32;
+
 /// Two workers each do something to a word of their own and then look at the other's, at the same
-/// time, on fresh words in each round. At least one of them must see the other.
-fn crosswise(
+/// time, on fresh words. At least one of them must see the other.
+fn crosswise(harness: &impl Harness, name: &'static str, one_batch: bool, act: Act) {
+    // As often as there are fresh words, and that again and again.
+    let fresh = MEMORY_BYTES as u64 / 16 / PAIRS;
+    for _ in 0..harness.rounds().div_ceil(fresh) {
+        crosswise_once(harness, name, one_batch, act, harness.rounds().min(fresh));
+    }
+}
+
+fn crosswise_once(
     harness: &impl Harness,
     name: &'static str,
     one_batch: bool,
-    act: impl Fn(u64) -> Request + Copy + Send + 'static,
+    act: Act,
+    rounds: u64,
 ) {
-    let rounds = harness.rounds().min(1024);
-    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
-    let round_of = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let arrived = Arc::new([const { AtomicU64::new(0) }; 2]);
+    // What a worker saw of the other's words; the harness looks only after the run.
+    let seen = Arc::new([0, 1].map(|_| Mutex::new(Vec::new())));
     let mut scripts = Vec::new();
     for me in 0..2_usize {
-        let (seen, round_of) = (Arc::clone(&seen), Arc::clone(&round_of));
+        let (arrived, seen) = (Arc::clone(&arrived), Arc::clone(&seen));
         let region = harness.region(node(1 + me as u8));
         scripts.push(Script::new(node(1 + me as u8), move |worker| async move {
             for round in 0..rounds {
-                let word = |who: u64| 8 * (2 * round + who);
-                let act = act(word(me as u64));
-                let remote = word(1 - me as u64);
-                let look = Request::Read { remote, local: local(0, 8) };
-                if one_batch {
-                    worker.call(MEMORY, &[act, look]).await;
+                arrived[me].store(round + 1, Ordering::SeqCst);
+                while arrived[1 - me].load(Ordering::SeqCst) <= round {
+                    worker.pause().await;
+                }
+                let post = |requests: &[Request]| worker.post(MEMORY, requests).expect("right");
+                let pairs = round * PAIRS..(round + 1) * PAIRS;
+                // Far apart, so that a store can linger while the load goes ahead.
+                let word = |who: usize, pair: u64| (who * MEMORY_BYTES / 2) as u64 + 8 * pair;
+                let act = |pair: u64| act(word(me, pair));
+                let look = |pair: u64| Request::Read {
+                    remote: word(1 - me, pair),
+                    local: local(8 * (pair % PAIRS) as usize, 8),
+                };
+                let tokens: Vec<_> = if one_batch {
+                    pairs.map(|pair| post(&[act(pair), look(pair)])).collect()
                 } else {
-                    worker.call(MEMORY, &[act]).await;
-                    worker.call(MEMORY, &[look]).await;
+                    let acts: Vec<_> = pairs.clone().map(|pair| post(&[act(pair)])).collect();
+                    for token in acts {
+                        worker.wait(token).await.expect("memory nodes stay");
+                    }
+                    pairs.map(|pair| post(&[look(pair)])).collect()
+                };
+                for token in tokens {
+                    worker.wait(token).await.expect("memory nodes stay");
                 }
-                seen[me].store(region.words().u64(0), Ordering::Relaxed);
-                // Both meet before the next round, and compare.
-                round_of[me].store(2 * round + 1, Ordering::SeqCst);
-                while round_of[1 - me].load(Ordering::SeqCst) < 2 * round + 1 {
-                    worker.pause().await;
-                }
-                let both = [0, 1].map(|who: usize| seen[who].load(Ordering::Relaxed));
-                assert_ne!(both, [0, 0], "{name}, round {round}: neither saw the other");
-                round_of[me].store(2 * round + 2, Ordering::SeqCst);
-                while round_of[1 - me].load(Ordering::SeqCst) < 2 * round + 2 {
-                    worker.pause().await;
-                }
+                let words = (0..PAIRS as usize).map(|i| region.words().word(i));
+                seen[me].lock().expect("no script panicked").extend(words);
             }
         }));
     }
     harness.run(scripts);
-    let memory = harness.memory(crate::address::MemoryNodeId(0));
-    (0..2 * rounds as usize).for_each(|word| memory.words().set_word(word, 0));
+    let [one, two] = [0, 1].map(|me: usize| std::mem::take(&mut *seen[me].lock().expect("ended")));
+    assert_eq!((one.len(), two.len()), ((rounds * PAIRS) as usize, (rounds * PAIRS) as usize));
+    for (pair, both) in one.into_iter().zip(two).enumerate() {
+        assert_ne!(both, (0, 0), "{name}, pair {pair}: neither saw the other");
+    }
+    let memory = harness.memory(MemoryNodeId(0));
+    memory.words().clear(0..MEMORY_BYTES);
 }
 
-const WRITE: fn(u64) -> Request = |remote| Request::WriteWord { remote, value: 1 };
-const ADD: fn(u64) -> Request = |remote| Request::FetchAdd { remote, add: 1 };
-const SWAP: fn(u64) -> Request = |remote| Request::CompareSwap { remote, expected: 0, desired: 1 };
+/// Does something to the word at an offset, which is 0 and is not any more afterwards.
+type Act = fn(u64) -> Request;
+
+const WRITE: Act = |remote| Request::WriteWord { remote, value: 1 };
+const ADD: Act = |remote| Request::FetchAdd { remote, add: 1 };
+const SWAP: Act = |remote| Request::CompareSwap { remote, expected: 0, desired: 1 };
 
 /// WRITE or atomic, then READ of another word: the first takes effect as a whole before the second.
 pub fn an_effect_comes_before_a_read_behind_it(harness: &impl Harness) {
