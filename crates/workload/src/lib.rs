@@ -1,1 +1,77 @@
-//! Key distributions, YCSB workloads, histograms, result documents, history checkers.
+//! What measures and what judges: key distributions, YCSB workloads, histograms, result documents,
+//! and checkers of histories. Knows no store; the programs in `apps` connect the two.
+//!
+//! ```text
+//!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
+//!   (files, -p)          |                   ^ distribution             |          |
+//!                        |                   | random                   v          v
+//!                        |                   | pacing            histogram     history
+//!                        |                                     (how long)    (was it right)
+//!                        v                                           |          |
+//!              ycsb::RecordLayout (contents that can be checked)     v          v
+//!                                                                 result, report
+//! ```
+//!
+//! # Invariants
+//!
+//! * Draws come from seeded generators that the caller owns. The same seed gives the same operations
+//!   on every machine and in every release, apart from the last bits of the platform's `powf`.
+//! * Nothing here reads a clock or sleeps: times come from the caller, so all of it works in virtual
+//!   time.
+//! * On the path of an operation (draw, key, contents, check, latency) nothing is allocated, except
+//!   the first time that a kind of operation is measured.
+//! * Bad input is an error of one line that names what is wrong, where it stands, and what would do.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_workload::properties::Properties;
+//! use latchwork_workload::ycsb::{
+//! Builtin, ContentKey, CoreWorkload, InsertCounter, KeyBuffer, Operation, OperationStream,
+//! Version,
+//!     WorkerIndex,
+//! };
+//! use std::collections::BTreeMap;
+//! use std::sync::Arc;
+//!
+//! let mut properties = Properties::default();
+//! Builtin::C.add_to(&mut properties)?;
+//! properties.assign("recordcount=100")?;
+//! let (workload, _warnings) = CoreWorkload::from_properties(&properties)?;
+//!
+//! // Load.
+//! let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+//! let mut key = KeyBuffer::new();
+//! for number in workload.load_share(0, 1) {
+//!     let key = workload.keys.write(latchwork_workload::ycsb::RecordNumber(number), &mut key);
+//!     let mut record = Vec::new();
+//!     workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut record);
+//!     store.insert(key.to_vec(), record);
+//! }
+//!
+//! // Run, checking what is read.
+//! let inserts = Arc::new(InsertCounter::new(workload.first_insert()));
+//! let worker = WorkerIndex { index: 0, count: 1 };
+//! for operation in OperationStream::new(&workload, &inserts, worker, 42)?.take(1000) {
+//! let Operation::Read { record, .. } = operation else { unreachable!("workload C only reads") };
+//!     let key = workload.keys.write(record, &mut key);
+//!     workload.layout.verify(ContentKey::new(key), &store[key], |_, _| ())?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod distribution;
+mod error;
+pub mod hash;
+pub mod histogram;
+pub mod history;
+pub mod pacing;
+pub mod properties;
+pub mod random;
+pub mod report;
+pub mod result;
+pub mod ycsb;
+
+pub use error::WorkloadError;

@@ -1,0 +1,38 @@
+//! Distributions over item numbers, each named for what it is.
+//!
+//! ```text
+//!   Uniform           every item alike
+//! Zipfian           item k is drawn about (k+1)^-theta as often as item 0; exact first two items,
+//! Gray's formula beyond
+//! ScrambledZipfian  YCSB's "zipfian": a zipfian over ten billion ranks, hashed, then folded onto
+//! the items
+//!   Latest            a zipfian over ages: the newest item is the most popular
+//!   Exponential       ages again, with exponentially falling popularity
+//!   Hotspot           a fraction of the items receives a fraction of the draws
+//!   Sequential        one after the other, round and round
+//!   Discrete          a few alternatives with weights
+//! ```
+//!
+//! All draws take a [`Random`](crate::random::Random) of the caller; nothing is shared and nothing
+//! is allocated.
+
+mod ages;
+mod discrete;
+mod hotspot;
+mod scrambled;
+mod simple;
+mod zipfian;
+
+pub use ages::{Exponential, Latest};
+pub use discrete::Discrete;
+pub use hotspot::Hotspot;
+pub use scrambled::ScrambledZipfian;
+pub use simple::{Sequential, Uniform};
+pub use zipfian::{YCSB_THETA, Zipfian, zeta};
+
+use crate::WorkloadError;
+
+/// Refuses a parameter of a distribution.
+fn refuse<T>(distribution: &'static str, problem: impl Into<String>) -> Result<T, WorkloadError> {
+    Err(WorkloadError::Distribution { distribution, problem: problem.into() })
+}

@@ -1,0 +1,310 @@
+//! How long operations took, kind by kind, in nanoseconds.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// The longest latency that is told apart from longer ones.
+const LATENCY_MAX: Duration = Duration::from_secs(600);
+
+/// Decimal digits that a recorded latency keeps.
+const DIGITS: u8 = 3;
+
+/// The kinds of operations of a program, which are measured apart.
+pub trait Kind: Copy {
+    /// The name of each kind, in capitals by custom.
+    const NAMES: &'static [&'static str];
+
+    /// The place of this kind in [`NAMES`](Kind::NAMES).
+    fn index(self) -> usize;
+}
+
+/// How an operation that did not do what it should have done ended, by the names of YCSB's status
+/// codes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The store reported an error.
+    Error,
+    /// The record was not there.
+    NotFound,
+    /// The contents were not what any write left there.
+    UnexpectedState,
+}
+
+impl Failure {
+    const ALL: [Failure; 3] = [Failure::Error, Failure::NotFound, Failure::UnexpectedState];
+
+    /// YCSB's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Error => "ERROR",
+            Failure::NotFound => "NOT_FOUND",
+            Failure::UnexpectedState => "UNEXPECTED_STATE",
+        }
+    }
+}
+
+/// Measurements of one kind.
+#[derive(Clone, Debug)]
+struct Series {
+    measured: Histogram<u64>,
+    intended: Option<Histogram<u64>>,
+    failures: [u64; Failure::ALL.len()],
+}
+
+/// The latencies of one worker, or of many after [`merge`](Latencies::merge).
+///
+/// With a target rate a slow operation delays those behind it, and latencies counted from their
+/// real starts hide that (coordinated omission). So under a target a latency is recorded twice:
+/// from the real start, and from the start that the schedule intended.
+///
+/// ```
+/// use latchwork_workload::{histogram::Latencies, ycsb::OperationKind};
+/// use std::time::Duration;
+///
+/// let mut worker = Latencies::new();
+/// for us in 1..=100 {
+///     worker.record(OperationKind::Read, Duration::from_micros(us), None);
+/// }
+/// let mut all = Latencies::new();
+/// all.merge(&worker);
+/// let read = &all.measured()[0];
+/// assert_eq!((read.name.as_str(), read.ok), ("READ", 100));
+/// assert!((read.latency.unwrap().p95 - 95.0).abs() < 0.1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Latencies<K> {
+    series: Vec<Option<Box<Series>>>,
+    kinds: PhantomData<K>,
+}
+
+/// The measurements of one kind, summed up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// The kind.
+    pub name: String,
+    /// Operations that did what they should.
+    pub ok: u64,
+    /// Operations that did not, by the name of their status; none that is zero.
+    pub failed: Vec<(&'static str, u64)>,
+    /// Latencies of the good ones from their real starts, if there are any.
+    pub latency: Option<LatencySummary>,
+    /// The same from their intended starts, under a target rate.
+    pub intended: Option<LatencySummary>,
+}
+
+/// A histogram in a few numbers. All latencies in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Operations.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Shortest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95 % took at most this long.
+    pub p95: f64,
+    /// 99 % took at most this long.
+    pub p99: f64,
+    /// 99.9 % took at most this long.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+fn nanos(latency: Duration) -> u64 {
+    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, nanos(LATENCY_MAX), DIGITS)
+        .expect("the bounds are constants that the histogram can have")
+}
+
+fn summary(histogram: &Histogram<u64>) -> Option<LatencySummary> {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let quantile = |q: f64| us(histogram.value_at_quantile(q).min(histogram.max()));
+    (!histogram.is_empty()).then(|| LatencySummary {
+        count: histogram.len(),
+        mean: histogram.mean() / 1000.0,
+        min: us(histogram.min()),
+        p50: quantile(0.5),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        max: us(histogram.max()),
+    })
+}
+
+fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
+    to.add(from).expect("all histograms here have the same bounds");
+}
+
+impl Series {
+    fn new() -> Box<Series> {
+        Box::new(Series { measured: empty(), intended: None, failures: [0; Failure::ALL.len()] })
+    }
+}
+
+impl<K: Kind> Latencies<K> {
+    /// Nothing measured yet.
+    pub fn new() -> Latencies<K> {
+        Latencies { series: K::NAMES.iter().map(|_| None).collect(), kinds: PhantomData }
+    }
+
+    fn series(&mut self, kind: K) -> &mut Series {
+        self.series[kind.index()].get_or_insert_with(Series::new)
+    }
+
+    /// An operation ended well, `latency` after it began and `since_intended` after it should have.
+    ///
+    /// A histogram is allocated the first time that a kind is measured.
+    #[inline]
+    pub fn record(&mut self, kind: K, latency: Duration, since_intended: Option<Duration>) {
+        let series = self.series(kind);
+        series.measured.saturating_record(nanos(latency));
+        if let Some(since) = since_intended {
+            series.intended.get_or_insert_with(empty).saturating_record(nanos(since));
+        }
+    }
+
+    /// An operation failed. Its latency does not count.
+    pub fn record_failure(&mut self, kind: K, failure: Failure) {
+        self.series(kind).failures[failure as usize] += 1;
+    }
+
+    /// Adds everything that `other` measured.
+    pub fn merge(&mut self, other: &Latencies<K>) {
+        for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
+            let Some(theirs) = theirs else { continue };
+            let mine = mine.get_or_insert_with(Series::new);
+            add(&mut mine.measured, &theirs.measured);
+            if let Some(intended) = &theirs.intended {
+                add(mine.intended.get_or_insert_with(empty), intended);
+            }
+            for (mine, theirs) in mine.failures.iter_mut().zip(theirs.failures) {
+                *mine += theirs;
+            }
+        }
+    }
+
+    /// Forgets everything, as after a warm-up. Memory is kept.
+    pub fn clear(&mut self) {
+        for series in self.series.iter_mut().flatten() {
+            series.measured.reset();
+            if let Some(intended) = &mut series.intended {
+                intended.reset();
+            }
+            series.failures = [0; Failure::ALL.len()];
+        }
+    }
+
+    /// Operations that ended well.
+    pub fn ok(&self) -> u64 {
+        self.series.iter().flatten().map(|series| series.measured.len()).sum()
+    }
+
+    /// Operations that failed.
+    pub fn failed(&self) -> u64 {
+        self.series.iter().flatten().map(|series| series.failures.iter().sum::<u64>()).sum()
+    }
+
+    /// The kinds that occurred, in the order of their names.
+    pub fn measured(&self) -> Vec<Measured> {
+        let named = K::NAMES.iter().zip(&self.series);
+        named
+            .filter_map(|(name, series)| Some((name, series.as_deref()?)))
+            .map(|(name, series)| {
+                let failed = Failure::ALL.map(|f| (f.name(), series.failures[f as usize]));
+                Measured {
+                    name: (*name).to_owned(),
+                    ok: series.measured.len(),
+                    failed: failed.into_iter().filter(|(_, count)| *count > 0).collect(),
+                    latency: summary(&series.measured),
+                    intended: series.intended.as_ref().and_then(summary),
+                }
+            })
+            .filter(|measured| measured.ok > 0 || !measured.failed.is_empty())
+            .collect()
+    }
+}
+
+impl<K: Kind> Default for Latencies<K> {
+    fn default() -> Latencies<K> {
+        Latencies::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ycsb::OperationKind::{Insert, Read, Update};
+
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn nanoseconds_are_kept_to_three_digits() {
+        let mut latencies = Latencies::new();
+        for ns in [83, 1_234, 56_789_000] {
+            latencies.record(Read, Duration::from_nanos(ns), None);
+        }
+        let read = latencies.measured()[0].latency.unwrap();
+        assert_eq!(read.min, 0.083);
+        assert!((read.p50 - 1.234).abs() < 0.002, "{}", read.p50);
+        assert!((read.max - 56_789.0).abs() < 60.0, "{}", read.max);
+    }
+
+    #[test]
+    fn merging_adds_kinds_failures_and_intended_latencies() {
+        let (mut a, mut b) = (Latencies::new(), Latencies::new());
+        a.record(Read, US, Some(3 * US));
+        b.record(Read, 2 * US, Some(2 * US));
+        b.record(Insert, US, None);
+        b.record_failure(Update, Failure::NotFound);
+        b.record_failure(Read, Failure::UnexpectedState);
+        a.merge(&b);
+        assert_eq!((a.ok(), a.failed()), (3, 2));
+        let measured = a.measured();
+        let names: Vec<&str> = measured.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(names, ["READ", "UPDATE", "INSERT"]);
+        assert_eq!(measured[0].failed, [("UNEXPECTED_STATE", 1)]);
+        assert_eq!(measured[0].intended.unwrap().count, 2);
+        assert_eq!((measured[1].ok, measured[1].latency), (0, None));
+        assert_eq!(measured[2].intended, None);
+    }
+
+    #[test]
+    fn a_stall_shows_in_intended_latencies_only() {
+        let mut latencies = Latencies::new();
+        // One operation stalls for a millisecond; the next hundred were due meanwhile.
+        latencies.record(Read, 1000 * US, Some(1000 * US));
+        for behind in 1..=100 {
+            latencies.record(Read, US, Some((1000 - 10 * behind) * US + US));
+        }
+        let read = &latencies.measured()[0];
+        assert!(read.latency.unwrap().p95 < 1.1);
+        assert!(read.intended.unwrap().p95 > 900.0);
+    }
+
+    #[test]
+    fn a_latency_beyond_the_scale_is_the_longest_not_a_panic() {
+        let mut latencies = Latencies::new();
+        latencies.record(Read, Duration::MAX, None);
+        latencies.record(Read, Duration::ZERO, None);
+        assert_eq!(latencies.ok(), 2);
+        assert!(latencies.measured()[0].latency.unwrap().max > 5.9e8);
+    }
+
+    #[test]
+    fn clearing_forgets_the_warm_up() {
+        let mut latencies = Latencies::new();
+        latencies.record(Read, US, Some(US));
+        latencies.record_failure(Read, Failure::Error);
+        latencies.clear();
+        assert_eq!((latencies.ok(), latencies.failed()), (0, 0));
+        assert!(latencies.measured().is_empty());
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether what concurrent clients saw can be explained by one order: linearizability.
+//!
+//! A *call* spans the time from its invocation to its response. A history is linearizable when each
+//! call can be given one instant inside its span so that, in the order of these instants, every
+//! answer is right. Keys are independent of each other (Herlihy and Wing), so each is checked
+//! alone.
+//!
+//! ```text
+//!   write 1  |------|
+//!   write 2             |--------------|
+//!   read          1 |------------------------|      1 or 2 would do
+//!   read                                  2 |---|   1 would be stale: write 2 was over
+//! ```
+//!
+//! Two checkers:
+//!
+//! * [`check_register`] for reads and writes of values of which each is written once; `n log n`, for
+//!   the histories of whole runs.
+//! * [`check_object`] for any small state machine ([`Model`]), such as a key of a map ([`MapKey`])
+//!   with inserts, removals and read-modify-writes; its cost grows with the number of calls that
+//!   overlap.
+//!
+//! ```
+//! use latchwork_simulation::Time;
+//! use latchwork_workload::history::{Call, History, RegisterOperation::{Read, Write},
+//! check_register};
+//!
+//! let span = |from, to| (Time::from_nanos(from), Some(Time::from_nanos(to)));
+//! let mut history = History::new();
+//! for (key, operation, (invoked, returned)) in [
+//!     ("x", Write(1), span(0, 10)),
+//!     ("x", Write(2), span(20, 30)),
+//!     ("x", Read(2), span(25, 40)), // may see the write that is under way
+//!     ("y", Read(0), span(0, 90)),
+//! ] {
+//!     history.record(key, Call { invoked, returned, operation });
+//! }
+//! assert!(history.check(|calls| check_register(0, calls)).is_ok());
+//!
+//! let (invoked, returned) = span(50, 60);
+//! history.record("x", Call { invoked, returned, operation: Read(1) }); // stale
+//! let (key, violation) = history.check(|calls| check_register(0, calls)).unwrap_err();
+//! assert_eq!(key, "x");
+//! println!("{violation}");
+//! ```
+
+mod map_key;
+mod object;
+mod register;
+
+pub use map_key::{MapKey, MapOperation};
+pub use object::{Model, ObjectViolation, check_object};
+pub use register::{RegisterOperation, RegisterViolation, check_register};
+
+use latchwork_simulation::Time;
+use std::collections::BTreeMap;
+
+/// One call by one client.
+///
+/// One call precedes another if it returned at an earlier time than the other was invoked; calls
+/// that touch at one instant count as concurrent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call<O> {
+    /// When it was invoked.
+    pub invoked: Time,
+    /// When it returned; none if it never did, then it may have happened or not, at any later time.
+    pub returned: Option<Time>,
+    /// What was asked and what came back.
+    pub operation: O,
+}
+
+impl<O> Call<O> {
+    /// When it returned, or the end of time.
+    fn end(&self) -> Time {
+        self.returned.unwrap_or(Time::MAX)
+    }
+}
+
+/// The calls of many clients, key by key.
+#[derive(Clone, Debug)]
+pub struct History<K, O> {
+    keys: BTreeMap<K, Vec<Call<O>>>,
+}
+
+impl<K: Ord + Clone, O> History<K, O> {
+    /// Without any call.
+    pub fn new() -> History<K, O> {
+        History { keys: BTreeMap::new() }
+    }
+
+    /// Adds a call. The order of adding does not matter.
+    pub fn record(&mut self, key: K, call: Call<O>) {
+        self.keys.entry(key).or_default().push(call);
+    }
+
+    /// Adds all calls of another history, as of another worker.
+    pub fn merge(&mut self, other: History<K, O>) {
+        for (key, mut calls) in other.keys {
+            self.keys.entry(key).or_default().append(&mut calls);
+        }
+    }
+
+    /// The number of calls.
+    pub fn len(&self) -> usize {
+        self.keys.values().map(Vec::len).sum()
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Checks the calls of each key, and gives the first key that fails.
+    ///
+    /// # Errors
+    ///
+    /// Fails as `check` does.
+    pub fn check<E>(&self, check: impl Fn(&[Call<O>]) -> Result<(), E>) -> Result<(), (K, E)> {
+        self.keys
+            .iter()
+            .try_for_each(|(key, calls)| check(calls).map_err(|error| (key.clone(), error)))
+    }
+}
+
+impl<K: Ord + Clone, O> Default for History<K, O> {
+    fn default() -> History<K, O> {
+        History::new()
+    }
+}

@@ -1,0 +1,80 @@
+//! The grammar of `java.util.Properties`: logical lines, separators, escapes.
+
+/// The logical lines of a text with the number of the natural line on which each begins: comments
+/// and blank lines left out, continuations joined, leading white space removed. Escapes are left in
+/// place.
+pub(super) fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (index, natural) in text.lines().enumerate() {
+        let natural = natural.trim_start_matches(is_blank);
+        if open.is_none() && (natural.is_empty() || natural.starts_with(['#', '!'])) {
+            continue;
+        }
+        let (number, mut logical) = open.take().unwrap_or((index + 1, String::new()));
+        let backslashes = natural.bytes().rev().take_while(|byte| *byte == b'\\').count();
+        if backslashes % 2 == 1 {
+            logical.push_str(&natural[..natural.len() - 1]);
+            open = Some((number, logical));
+        } else {
+            logical.push_str(natural);
+            lines.push((number, logical));
+        }
+    }
+    lines.extend(open);
+    lines
+}
+
+/// Splits a logical line into key and value and resolves the escapes of both.
+pub(super) fn split(logical: &str) -> Result<(String, String), &'static str> {
+    let mut escaped = false;
+    let end = logical
+        .char_indices()
+        .find(|(_, c)| {
+            let separates = !escaped && (is_blank(*c) || matches!(c, '=' | ':'));
+            escaped = !escaped && *c == '\\';
+            separates
+        })
+        .map_or(logical.len(), |(at, _)| at);
+    let (key, rest) = logical.split_at(end);
+    if key.is_empty() {
+        return Err("there is no key before the separator; a line is key=value");
+    }
+    let rest = rest.trim_start_matches(is_blank);
+    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(is_blank);
+    Ok((unescape(key)?, unescape(value)?))
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\u{c}')
+}
+
+fn unescape(text: &str) -> Result<String, &'static str> {
+    const BROKEN: &str = "`\\u` must be followed by the four hexadecimal digits of a character";
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            plain.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('t') => plain.push('\t'),
+            Some('n') => plain.push('\n'),
+            Some('r') => plain.push('\r'),
+            Some('f') => plain.push('\u{c}'),
+            Some('u') => {
+                let digits = chars.as_str().get(..4).ok_or(BROKEN)?;
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return Err(BROKEN);
+                }
+                let code = u32::from_str_radix(digits, 16).map_err(|_| BROKEN)?;
+                plain.push(char::from_u32(code).ok_or(BROKEN)?);
+                chars = chars.as_str()[4..].chars();
+            }
+            Some(other) => plain.push(other),
+            None => {}
+        }
+    }
+    Ok(plain)
+}

@@ -1,0 +1,233 @@
+//! Properties as Java programs write them, with the place of each remembered for error messages.
+//!
+//! Later assignments win over earlier ones, so files are read in the order of the command line and
+//! single assignments after them.
+//!
+//! ```
+//! use latchwork_workload::properties::Properties;
+//!
+//! let mut properties = Properties::default();
+//! properties.parse("# comment\nrecordcount = 1000\nreadproportion: 0.5\n", "my.properties")?;
+//! properties.assign("recordcount=2000")?;
+//! assert_eq!(properties.get("recordcount").unwrap().value, "2000");
+//! assert_eq!(properties.get("readproportion").unwrap().at.to_string(), "my.properties:3");
+//! # Ok::<(), latchwork_workload::WorkloadError>(())
+//! ```
+
+mod line;
+mod near;
+
+pub(crate) use near::near_matches;
+
+use crate::WorkloadError;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a property was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A line of a file, counted from 1.
+    File {
+        /// The file as it was named.
+        name: Arc<str>,
+        /// The line on which the assignment begins.
+        line: usize,
+    },
+    /// An assignment on the command line (`-p key=value`).
+    CommandLine,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File { name, line } => write!(f, "{name}:{line}"),
+            Source::CommandLine => f.write_str("-p"),
+        }
+    }
+}
+
+/// One assignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property {
+    /// The key, with escapes resolved.
+    pub key: String,
+    /// The value, with escapes resolved.
+    pub value: String,
+    /// Where it was written.
+    pub at: Source,
+}
+
+/// Assignments in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Properties {
+    assignments: Vec<Property>,
+}
+
+impl Properties {
+    /// Adds the assignments of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read, is not UTF-8, or has a line that cannot be understood;
+    /// the text names file and line.
+    pub fn read_file(&mut self, path: &Path) -> Result<(), WorkloadError> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .map_err(|cause| WorkloadError::Unreadable { path: path.to_owned(), cause })?;
+        match String::from_utf8(bytes) {
+            Ok(text) => self.parse(&text, &name),
+            Err(error) => {
+                let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+                Err(WorkloadError::Syntax {
+                    at: Source::File { name: name.into(), line },
+                    problem: "not UTF-8 text; a property file is plain text".to_owned(),
+                })
+            }
+        }
+    }
+
+    /// Adds the assignments of `text`, which error messages call `name`.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first line that cannot be understood.
+    pub fn parse(&mut self, text: &str, name: &str) -> Result<(), WorkloadError> {
+        let name: Arc<str> = name.into();
+        for (number, logical) in line::logical_lines(text) {
+            let at = Source::File { name: Arc::clone(&name), line: number };
+            self.add(&logical, at)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one assignment from the command line, `key=value`; everything behind the first `=` is
+    /// the value as it stands.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no `=` or no key.
+    pub fn assign(&mut self, assignment: &str) -> Result<(), WorkloadError> {
+        match assignment.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+            Some((key, value)) if !key.is_empty() => {
+                let (key, value) = (key.to_owned(), value.to_owned());
+                self.assignments.push(Property { key, value, at: Source::CommandLine });
+                Ok(())
+            }
+            _ => Err(WorkloadError::Syntax {
+                at: Source::CommandLine,
+                problem: format!("`{assignment}` is not of the form key=value"),
+            }),
+        }
+    }
+
+    fn add(&mut self, logical: &str, at: Source) -> Result<(), WorkloadError> {
+        match line::split(logical) {
+            Ok((key, value)) => {
+                self.assignments.push(Property { key, value, at });
+                Ok(())
+            }
+            Err(problem) => Err(WorkloadError::Syntax { at, problem: problem.to_owned() }),
+        }
+    }
+
+    /// The assignment of `key` that counts, which is the last one.
+    pub fn get(&self, key: &str) -> Option<&Property> {
+        self.assignments.iter().rev().find(|property| property.key == key)
+    }
+
+    /// All assignments in order, also those that later ones replace.
+    pub fn iter(&self) -> impl Iterator<Item = &Property> {
+        self.assignments.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Vec<(String, String)> {
+        let mut properties = Properties::default();
+        properties.parse(text, "t").unwrap();
+        properties.iter().map(|p| (p.key.clone(), p.value.clone())).collect()
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn every_separator_of_java_is_understood() {
+        let text = "a=1\nb = 2\nc:3\nd : 4\ne 5\n  f\t=\t6\ng=\nh\ni==7\n";
+        let expected = [
+            pair("a", "1"),
+            pair("b", "2"),
+            pair("c", "3"),
+            pair("d", "4"),
+            pair("e", "5"),
+            pair("f", "6"),
+            pair("g", ""),
+            pair("h", ""),
+            pair("i", "=7"),
+        ];
+        assert_eq!(parsed(text), expected);
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_skipped_and_never_continued() {
+        assert_eq!(
+            parsed("# a=1 \\\nb=2\n\n   \n  ! c=3\r\nd=4\r\n"),
+            [pair("b", "2"), pair("d", "4")]
+        );
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_continues_a_line() {
+        assert_eq!(
+            parsed("fruits = apple, \\\n    banana, \\\r\n\tpear\nlast=\\\\\nnext=1\n"),
+            [pair("fruits", "apple, banana, pear"), pair("last", "\\"), pair("next", "1")]
+        );
+        assert_eq!(parsed("open=1\\"), [pair("open", "1")]);
+    }
+
+    #[test]
+    fn escapes_are_resolved() {
+        assert_eq!(parsed("a\\ b\\=c=x\\ty\\u0041\\q\n"), [pair("a b=c", "x\ty\u{41}q")]);
+    }
+
+    #[test]
+    fn errors_name_file_and_line() {
+        let mut properties = Properties::default();
+        let error = properties.parse("a=1\n\nb=\\u12x4\n", "f.properties").unwrap_err();
+        assert!(error.to_string().starts_with("f.properties:3: "), "{error}");
+        let error = properties.parse("a=1\n b=2\n=3\n", "f.properties").unwrap_err();
+        assert!(error.to_string().starts_with("f.properties:3: "), "{error}");
+        let error = properties.assign("recordcount").unwrap_err();
+        assert_eq!(error.to_string(), "-p: `recordcount` is not of the form key=value");
+    }
+
+    #[test]
+    fn the_line_of_a_continued_assignment_is_its_first() {
+        let mut properties = Properties::default();
+        properties.parse("a=1\nb=\\\n2\nc=3\n", "t").unwrap();
+        assert_eq!(properties.get("b").unwrap().at.to_string(), "t:2");
+        assert_eq!(properties.get("c").unwrap().at.to_string(), "t:4");
+    }
+
+    #[test]
+    fn a_missing_file_is_a_clear_error() {
+        let error = Properties::default().read_file(Path::new("/nowhere/x")).unwrap_err();
+        assert!(error.to_string().starts_with("/nowhere/x: cannot be read: "), "{error}");
+    }
+
+    #[test]
+    fn the_last_assignment_wins() {
+        let mut properties = Properties::default();
+        properties.parse("a=1\na=2\n", "t").unwrap();
+        assert_eq!(properties.get("a").unwrap().value, "2");
+        properties.assign("a=3").unwrap();
+        assert_eq!(properties.get("a").unwrap().value, "3");
+        assert!(properties.get("b").is_none());
+    }
+}

@@ -1,0 +1,98 @@
+//! YCSB's final lines, which scripts of other people read.
+
+use crate::histogram::{LatencySummary, Measured};
+use crate::result::Phase;
+use std::io::{self, Write};
+
+/// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with
+/// their nanoseconds behind the point.
+///
+/// ```
+/// use latchwork_workload::{histogram::Latencies, report, result::Phase, ycsb::OperationKind};
+/// use std::time::Duration;
+///
+/// let mut latencies = Latencies::new();
+/// latencies.record(OperationKind::Read, Duration::from_nanos(1500), None);
+/// let mut out = Vec::new();
+/// report::write_lines(&mut out, &Phase::new(1, 0.25), &latencies.measured())?;
+/// let text = String::from_utf8(out).unwrap();
+/// assert!(text.starts_with("[OVERALL], RunTime(ms), 250\n[OVERALL], Throughput(ops/sec), 4.0\n"));
+/// assert!(text.contains("[READ], 99.9PercentileLatency(us), 1.5"));
+/// assert!(text.ends_with("[READ], Return=OK, 1\n"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Fails when `out` does.
+pub fn write_lines(out: &mut impl Write, phase: &Phase, measured: &[Measured]) -> io::Result<()> {
+    writeln!(out, "[OVERALL], RunTime(ms), {:.0}", phase.elapsed_s * 1000.0)?;
+    writeln!(out, "[OVERALL], Throughput(ops/sec), {:?}", phase.throughput_ops_s)?;
+    for kind in measured {
+        if let Some(latency) = &kind.latency {
+            latency_lines(out, &kind.name, latency)?;
+            writeln!(out, "[{}], Return=OK, {}", kind.name, kind.ok)?;
+        }
+        for (status, count) in &kind.failed {
+            writeln!(out, "[{}], Return={status}, {count}", kind.name)?;
+        }
+        if let Some(intended) = &kind.intended {
+            latency_lines(out, &format!("Intended-{}", kind.name), intended)?;
+        }
+    }
+    Ok(())
+}
+
+fn latency_lines(out: &mut impl Write, name: &str, latency: &LatencySummary) -> io::Result<()> {
+    writeln!(out, "[{name}], Operations, {}", latency.count)?;
+    let lines = [
+        ("AverageLatency(us)", latency.mean),
+        ("MinLatency(us)", latency.min),
+        ("MaxLatency(us)", latency.max),
+        ("50thPercentileLatency(us)", latency.p50),
+        ("95thPercentileLatency(us)", latency.p95),
+        ("99thPercentileLatency(us)", latency.p99),
+        ("99.9PercentileLatency(us)", latency.p999),
+    ];
+    for (label, us) in lines {
+        writeln!(out, "[{name}], {label}, {:?}", (us * 1000.0).round() / 1000.0)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::{Failure, Latencies};
+    use crate::ycsb::OperationKind::{Read, Update};
+    use std::time::Duration;
+
+    #[test]
+    fn lines_are_those_of_ycsb() {
+        let mut latencies = Latencies::new();
+        let us = Duration::from_micros(1);
+        latencies.record(Read, us, Some(2 * us));
+        latencies.record(Read, us, Some(2 * us));
+        latencies.record_failure(Update, Failure::NotFound);
+        let mut out = Vec::new();
+        write_lines(&mut out, &Phase::new(2, 2.0), &latencies.measured()).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "\
+[OVERALL], RunTime(ms), 2000
+[OVERALL], Throughput(ops/sec), 1.0
+[READ], Operations, 2
+[READ], AverageLatency(us), 1.0
+[READ], MinLatency(us), 1.0
+[READ], MaxLatency(us), 1.0
+[READ], 50thPercentileLatency(us), 1.0
+[READ], 95thPercentileLatency(us), 1.0
+[READ], 99thPercentileLatency(us), 1.0
+[READ], 99.9PercentileLatency(us), 1.0
+[READ], Return=OK, 2
+[Intended-READ], Operations, 2
+";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("[UPDATE], Return=NOT_FOUND, 1\n"));
+        assert!(!text.contains("[UPDATE], Operations"));
+    }
+}

@@ -1,0 +1,324 @@
+//! The document that a program leaves behind, and how it is written without ever being there in
+//! part.
+
+use crate::WorkloadError;
+use crate::histogram::{LatencySummary, Measured};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The number of the document's present form.
+pub const SCHEMA: u32 = 1;
+
+/// How a check of the run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckOutcome {
+    /// It found nothing wrong.
+    Ok,
+    /// It found something wrong.
+    Failed,
+}
+
+/// A part of the run that has a throughput of its own.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Phase {
+    /// Seconds.
+    pub elapsed_s: f64,
+    /// Operations.
+    pub ops: u64,
+    /// Operations per second.
+    pub throughput_ops_s: f64,
+}
+
+impl Phase {
+    /// `ops` operations in `elapsed_s` seconds.
+    pub fn new(ops: u64, elapsed_s: f64) -> Phase {
+        let throughput = if elapsed_s > 0.0 { ops as f64 / elapsed_s } else { 0.0 };
+        Phase { elapsed_s, ops, throughput_ops_s: throughput }
+    }
+}
+
+/// What one node has to say.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Node {
+    /// `compute` or `memory`.
+    pub role: String,
+    /// Its id.
+    pub id: u64,
+    /// What it counted.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// One run of one program: what it was asked, what it measured, whether it was right.
+///
+/// Numbers are finite. Keys that do not apply to a program are absent, not null.
+///
+/// ```
+/// use latchwork_workload::result::{CheckOutcome, ResultDocument};
+///
+/// let mut document = ResultDocument::new("ycsb", "0.1.0", "unknown");
+/// document.checks.insert("records".to_owned(), CheckOutcome::Ok);
+/// let json: serde_json::Value = serde_json::from_str(&document.to_json()).unwrap();
+/// assert_eq!(json["schema"], 1);
+/// assert_eq!(json["checks"]["records"], "ok");
+/// ```
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ResultDocument {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The program.
+    pub app: String,
+    /// Its version.
+    pub version: String,
+    /// The commit that it was built from, or `unknown`.
+    pub git: String,
+    /// Everything that it was asked to do, defaults included.
+    pub config: BTreeMap<String, Value>,
+    /// How the data came to be there, where that was part of the run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load: Option<Phase>,
+    /// Seconds that were measured.
+    pub elapsed_s: f64,
+    /// Operations in them.
+    pub ops: u64,
+    /// Operations per second.
+    pub throughput_ops_s: f64,
+    /// Transactions that were aborted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aborts: Option<u64>,
+    /// Operations that failed, by kind and status, as `READ/NOT_FOUND`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub failures: BTreeMap<String, u64>,
+    /// Latencies by kind of operation; from intended starts under `Intended-` and the kind.
+    pub latency_us: BTreeMap<String, LatencySummary>,
+    /// What all nodes together counted.
+    pub counters: BTreeMap<String, u64>,
+    /// The checks by name.
+    pub checks: BTreeMap<String, CheckOutcome>,
+    /// The nodes one by one.
+    pub nodes: Vec<Node>,
+}
+
+impl ResultDocument {
+    /// A document without any measurement.
+    pub fn new(app: &str, version: &str, git: &str) -> ResultDocument {
+        ResultDocument {
+            schema: SCHEMA,
+            app: app.to_owned(),
+            version: version.to_owned(),
+            git: git.to_owned(),
+            config: BTreeMap::new(),
+            load: None,
+            elapsed_s: 0.0,
+            ops: 0,
+            throughput_ops_s: 0.0,
+            aborts: None,
+            failures: BTreeMap::new(),
+            latency_us: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            checks: BTreeMap::new(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Takes over the measured phase.
+    pub fn set_measured(&mut self, phase: &Phase, measured: &[Measured]) {
+        self.elapsed_s = phase.elapsed_s;
+        self.ops = phase.ops;
+        self.throughput_ops_s = phase.throughput_ops_s;
+        for kind in measured {
+            if let Some(latency) = kind.latency {
+                self.latency_us.insert(kind.name.clone(), latency);
+            }
+            if let Some(intended) = kind.intended {
+                self.latency_us.insert(format!("Intended-{}", kind.name), intended);
+            }
+            for (status, count) in &kind.failed {
+                self.failures.insert(format!("{}/{status}", kind.name), *count);
+            }
+        }
+    }
+
+    /// Whether every check was good.
+    pub fn all_checks_ok(&self) -> bool {
+        self.checks.values().all(|outcome| *outcome == CheckOutcome::Ok)
+    }
+
+    /// The document as JSON for people and programs, with a newline at its end.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("keys are strings and writing to memory does not fail");
+        text.push('\n');
+        text
+    }
+}
+
+/// Where a result document goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// Standard output.
+    Stdout,
+    /// A file, which is replaced in one step.
+    File(PathBuf),
+}
+
+impl Destination {
+    /// `-` is standard output, anything else a path.
+    pub fn parse(text: &str) -> Destination {
+        match text {
+            "-" => Destination::Stdout,
+            path => Destination::File(PathBuf::from(path)),
+        }
+    }
+
+    /// Whether a document could be put here, so that a long run does not end in a typing error.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the directory is not there, or the path is one itself.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let Destination::File(path) = self else { return Ok(()) };
+        let refuse = |kind, text| Err(unwritable(path, io::Error::new(kind, text)));
+        if path.file_name().is_none() || path.is_dir() {
+            return refuse(io::ErrorKind::IsADirectory, "it is a directory; name a file or -");
+        }
+        if !directory_of(path).is_dir() {
+            return refuse(io::ErrorKind::NotFound, "its directory does not exist");
+        }
+        Ok(())
+    }
+
+    /// Puts the document there: as a whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the operating system refuses; an older document is then still there, untouched.
+    pub fn write(&self, document: &ResultDocument) -> Result<(), WorkloadError> {
+        let text = document.to_json();
+        match self {
+            Destination::Stdout => {
+                let mut out = io::stdout().lock();
+                let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                written.map_err(|cause| unwritable(Path::new("-"), cause))
+            }
+            Destination::File(path) => {
+                replace(path, text.as_bytes()).map_err(|cause| unwritable(path, cause))
+            }
+        }
+    }
+}
+
+fn unwritable(path: &Path, cause: io::Error) -> WorkloadError {
+    WorkloadError::Unwritable { path: path.to_owned(), cause }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes beside the file first and then takes its name, so that whoever looks sees the old
+/// document or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut beside = std::ffi::OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}.partial", std::process::id()));
+    let beside = directory_of(path).join(beside);
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        // What stands there is of no use; the error that counts is the first one.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::{Failure, Latencies};
+    use crate::ycsb::OperationKind;
+    use std::time::Duration;
+
+    fn directory(test: &str) -> PathBuf {
+        let name = format!("latchwork-result-{}-{test}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    fn document() -> ResultDocument {
+        let mut latencies = Latencies::new();
+        let us = Duration::from_micros(1);
+        latencies.record(OperationKind::Read, us, Some(2 * us));
+        latencies.record_failure(OperationKind::Update, Failure::NotFound);
+        let mut document = ResultDocument::new("ycsb", "0.1.0", "abc");
+        document.set_measured(&Phase::new(1, 0.5), &latencies.measured());
+        document.config.insert("seed".to_owned(), 42.into());
+        document.checks.insert("records".to_owned(), CheckOutcome::Failed);
+        document
+    }
+
+    #[test]
+    fn a_document_survives_being_written_and_read() {
+        let document = document();
+        let read: ResultDocument = serde_json::from_str(&document.to_json()).unwrap();
+        assert_eq!(read, document);
+        assert!(!read.all_checks_ok());
+        let json: Value = serde_json::from_str(&document.to_json()).unwrap();
+        assert_eq!(json["throughput_ops_s"], 2.0);
+        assert_eq!(json["latency_us"]["READ"]["count"], 1);
+        assert_eq!(json["latency_us"]["Intended-READ"]["p50"], 2.0);
+        assert_eq!(json["failures"]["UPDATE/NOT_FOUND"], 1);
+        assert!(json.get("aborts").is_none());
+    }
+
+    #[test]
+    fn a_phase_without_time_has_no_infinite_throughput() {
+        assert_eq!(Phase::new(5, 0.0).throughput_ops_s, 0.0);
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_else_is_left() {
+        let directory = directory("replace");
+        let destination = Destination::File(directory.join("r.json"));
+        destination.check().unwrap();
+        for round in 0..2 {
+            let mut document = document();
+            document.ops = round;
+            destination.write(&document).unwrap();
+            let text = std::fs::read_to_string(directory.join("r.json")).unwrap();
+            assert_eq!(serde_json::from_str::<ResultDocument>(&text).unwrap(), document);
+        }
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_is_known_before_the_run() {
+        let directory = directory("check");
+        let lost = Destination::File(directory.join("lost").join("r.json"));
+        assert!(lost.check().unwrap_err().to_string().contains("its directory does not exist"));
+        assert!(lost.write(&document()).is_err());
+        let inside = Destination::File(directory.clone());
+        assert!(inside.check().unwrap_err().to_string().contains("it is a directory"));
+        assert!(inside.write(&document()).is_err());
+        assert_eq!(
+            std::fs::read_dir(&directory).unwrap().count(),
+            0,
+            "nothing half-written is left"
+        );
+        assert_eq!(Destination::parse("-"), Destination::Stdout);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,230 @@
+//! What stands in a field: bytes that follow from the record's key, the field and a version, so
+//! that whoever reads them can tell whose they are, which write left them, and whether they are
+//! whole.
+//!
+//! ```text
+//!   field   | version, little endian | words of a generator seeded by key, field and version |
+//!             min(8, length / 2) bytes                   the rest
+//! ```
+//!
+//! A field that mixes bytes of two writes fails, since the words follow from the version in front
+//! of them; so does a field of another record, or another field of this one. Fields shorter than 16
+//! bytes keep the low bytes of the version only; a field of one byte keeps none.
+
+use crate::hash::{GOLDEN, hash_bytes, mix};
+use std::fmt;
+
+/// Bytes that a version takes at the head of a field of at least 16 bytes.
+pub const VERSION_LEN: usize = 8;
+
+const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// Which write left a field as it is. Loaded and inserted records have [`Version::LOADED`].
+///
+/// Writers take versions from a [`Versions`] of their own, so each write of a run can be told from
+/// every other. A read-modify-write writes [`Version::next`] of what it read instead: where nothing
+/// else writes, the versions of all fields then add up to the number of fields written, and a lost
+/// update is missing in the sum.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Version(u64);
+
+impl Version {
+    /// The version of a field that was never written after its record came into being.
+    pub const LOADED: Version = Version(0);
+
+    /// The version with this number.
+    pub const fn new(number: u64) -> Version {
+        Version(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// What a read-modify-write leaves where it found this version.
+    pub const fn next(self) -> Version {
+        Version(self.0.wrapping_add(1))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A worker's supply of versions, different from those of all other workers of the run.
+///
+/// ```text
+///   63       48 47                16 15       0
+///   | worker + 1 | number of write  |    0     |   read-modify-writes count in the low bits
+/// ```
+#[derive(Debug)]
+pub struct Versions {
+    next: u64,
+}
+
+impl Versions {
+    /// The supply of the worker with this number among all workers of all compute nodes.
+    pub fn of_worker(worker: u16) -> Versions {
+        Versions { next: (u64::from(worker) + 1) << 48 }
+    }
+
+    /// A version that no other write of the run has, for the first four billion writes of the
+    /// worker.
+    #[inline]
+    pub fn take(&mut self) -> Version {
+        let version = Version(self.next);
+        self.next = self.next.wrapping_add(1 << 16);
+        version
+    }
+}
+
+/// What the contents of a record's fields are made from: a hash of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ContentKey(u64);
+
+impl ContentKey {
+    /// Of the record with this key, as it stands in the store.
+    #[inline]
+    pub fn new(key: &[u8]) -> ContentKey {
+        ContentKey(hash_bytes(key))
+    }
+
+    /// The hash.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// The number of a field in its record, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FieldIndex(pub u16);
+
+impl fmt::Display for FieldIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Bytes of version in a field of `len` bytes.
+pub(super) fn version_len(len: usize) -> usize {
+    VERSION_LEN.min(len / 2)
+}
+
+/// The seed of one field under one version.
+#[inline]
+pub(super) fn seed(key: ContentKey, field: FieldIndex, version: Version) -> u64 {
+    mix(key.0 ^ mix(version.0.wrapping_add(u64::from(field.0).wrapping_mul(GOLDEN))))
+}
+
+/// The part of a version that a field of `len` bytes can keep.
+fn kept(version: Version, len: usize) -> Version {
+    match version_len(len) {
+        VERSION_LEN => version,
+        short => Version(version.0 & ((1 << (8 * short)) - 1)),
+    }
+}
+
+/// The version at the head of a field.
+#[inline]
+pub(super) fn version_of(field: &[u8]) -> Version {
+    let mut bytes = [0; VERSION_LEN];
+    let len = version_len(field.len());
+    bytes[..len].copy_from_slice(&field[..len]);
+    Version(u64::from_le_bytes(bytes))
+}
+
+#[inline]
+fn word(seed: u64, index: usize) -> [u8; 8] {
+    // One multiplication: enough that words differ wherever seeds or indices do, and low bytes too.
+    let x = seed.wrapping_add((index as u64 + 1).wrapping_mul(GOLDEN)).wrapping_mul(WORD_FACTOR);
+    (x ^ (x >> 32)).to_le_bytes()
+}
+
+/// Fills a field.
+#[inline]
+pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: Version) {
+    let version = kept(version, out.len());
+    let seed = seed(key, field, version);
+    let (head, body) = out.split_at_mut(version_len(out.len()));
+    head.copy_from_slice(&version.0.to_le_bytes()[..head.len()]);
+    let (words, tail) = body.as_chunks_mut::<8>();
+    let count = words.len();
+    for (index, place) in words.iter_mut().enumerate() {
+        *place = word(seed, index);
+    }
+    tail.copy_from_slice(&word(seed, count)[..tail.len()]);
+}
+
+/// The version of a field whose bytes are what one write left there, else nothing.
+#[inline]
+pub(super) fn check(bytes: &[u8], key: ContentKey, field: FieldIndex) -> Option<Version> {
+    let version = version_of(bytes);
+    let seed = seed(key, field, version);
+    let (words, tail) = bytes[version_len(bytes.len())..].as_chunks::<8>();
+    let mut differs = false;
+    for (index, found) in words.iter().enumerate() {
+        differs |= *found != word(seed, index);
+    }
+    differs |= tail != &word(seed, words.len())[..tail.len()];
+    (!differs).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: ContentKey = ContentKey(99);
+    const FIELD: FieldIndex = FieldIndex(3);
+
+    fn field(len: usize, version: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        fill(&mut bytes, KEY, FIELD, Version(version));
+        bytes
+    }
+
+    #[test]
+    fn every_length_verifies_and_gives_its_version_back() {
+        for len in 0..40 {
+            let version = check(&field(len, 0x1234_5678_9abc_def0), KEY, FIELD).unwrap();
+            let kept_bytes = version_len(len) as u32;
+            let mask = 1u64.checked_shl(8 * kept_bytes).map_or(u64::MAX, |bit| bit - 1);
+            assert_eq!(version.0, 0x1234_5678_9abc_def0 & mask, "{len}");
+        }
+    }
+
+    #[test]
+    fn foreign_contents_are_detected() {
+        let bytes = field(100, 7);
+        assert!(check(&bytes, KEY, FIELD).is_some());
+        assert!(check(&bytes, ContentKey(98), FIELD).is_none());
+        assert!(check(&bytes, KEY, FieldIndex(4)).is_none());
+        assert!(
+            check(&bytes[..99], KEY, FIELD).is_some(),
+            "a prefix is whole; lengths are the record's affair"
+        );
+    }
+
+    #[test]
+    fn a_field_torn_at_any_byte_is_detected() {
+        let (old, new) = (field(100, 7), field(100, 0x700));
+        for at in 1..100 {
+            let torn = [&new[..at], &old[at..]].concat();
+            let whole = torn == old || torn == new;
+            assert_eq!(check(&torn, KEY, FIELD).is_some(), whole, "torn at {at}");
+        }
+    }
+
+    #[test]
+    fn workers_never_take_the_same_version() {
+        let (mut first, mut second) = (Versions::of_worker(0), Versions::of_worker(1));
+        let taken = [first.take(), first.take(), second.take(), second.take(), Version::LOADED];
+        for (i, version) in taken.iter().enumerate() {
+            assert!(!taken[..i].contains(version));
+        }
+        let increments = (0..1000).fold(taken[0], |version, _| version.next());
+        assert!(increments < taken[1], "increments stay below the worker's next version");
+    }
+}

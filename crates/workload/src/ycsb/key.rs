@@ -1,0 +1,155 @@
+//! Keys: the names of records.
+
+use crate::hash::ycsb_hash;
+use std::fmt;
+
+/// The longest key of any format, in bytes.
+pub const KEY_LEN_MAX: usize = 512;
+
+/// The most digits that a key can be padded to.
+pub const ZERO_PADDING_MAX: usize = KEY_LEN_MAX - PREFIX.len();
+
+const PREFIX: &[u8; 4] = b"user";
+
+/// The longest that a 64-bit number is in decimal digits.
+const DIGITS_MAX: usize = 20;
+
+/// The number of a record in the order of insertion, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RecordNumber(pub u64);
+
+impl fmt::Display for RecordNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// In which order of keys records are inserted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InsertOrder {
+    /// Keys are hashes of record numbers, so neighbours in time are strangers in the key order.
+    #[default]
+    Hashed,
+    /// Keys are record numbers. Only with enough zero padding does the order of keys follow them.
+    Ordered,
+}
+
+/// How a record number becomes a key: `user` and digits, as YCSB writes it.
+///
+/// ```
+/// use latchwork_workload::ycsb::{InsertOrder, KeyBuffer, KeyFormat, RecordNumber};
+///
+/// let mut buffer = KeyBuffer::new();
+/// let hashed = KeyFormat { order: InsertOrder::Hashed, zero_padding: 1 };
+/// assert_eq!(hashed.write(RecordNumber(0), &mut buffer), b"user6284781860667377211");
+/// let ordered = KeyFormat { order: InsertOrder::Ordered, zero_padding: 8 };
+/// assert_eq!(ordered.write(RecordNumber(5), &mut buffer), b"user00000005");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyFormat {
+    /// Hashes or plain numbers.
+    pub order: InsertOrder,
+    /// Numbers are padded with zeros to this many digits; at most [`ZERO_PADDING_MAX`] count.
+    pub zero_padding: usize,
+}
+
+impl KeyFormat {
+    /// Writes the key of a record into the buffer and gives it. Does not allocate.
+    #[inline]
+    pub fn write<'a>(&self, record: RecordNumber, buffer: &'a mut KeyBuffer) -> &'a [u8] {
+        let mut number = match self.order {
+            InsertOrder::Hashed => ycsb_hash(record.0),
+            InsertOrder::Ordered => record.0,
+        };
+        let mut digits = [b'0'; DIGITS_MAX];
+        let mut first = DIGITS_MAX;
+        // Two digits a step: half the long divisions.
+        while number >= 10 {
+            let pair = (number % 100) as u8;
+            number /= 100;
+            first -= 2;
+            digits[first] = b'0' + pair / 10;
+            digits[first + 1] = b'0' + pair % 10;
+        }
+        if number > 0 || first == DIGITS_MAX {
+            first -= 1;
+            digits[first] = b'0' + number as u8;
+        }
+        let digits = &digits[first..];
+        let padded = self.zero_padding.min(ZERO_PADDING_MAX).max(digits.len());
+        let len = PREFIX.len() + padded;
+        let key = &mut buffer.bytes[..len];
+        let (prefix, rest) = key.split_at_mut(PREFIX.len());
+        let (padding, number) = rest.split_at_mut(padded - digits.len());
+        prefix.copy_from_slice(PREFIX);
+        padding.fill(b'0');
+        number.copy_from_slice(digits);
+        key
+    }
+
+    /// The longest key that this format writes, in bytes.
+    pub fn len_max(&self) -> usize {
+        PREFIX.len() + self.zero_padding.clamp(DIGITS_MAX, ZERO_PADDING_MAX)
+    }
+}
+
+/// Room for the longest key, to be used again and again.
+#[derive(Clone, Debug)]
+pub struct KeyBuffer {
+    bytes: [u8; KEY_LEN_MAX],
+}
+
+impl KeyBuffer {
+    /// An empty buffer.
+    pub fn new() -> KeyBuffer {
+        KeyBuffer { bytes: [0; KEY_LEN_MAX] }
+    }
+}
+
+impl Default for KeyBuffer {
+    fn default() -> KeyBuffer {
+        KeyBuffer::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(order: InsertOrder, zero_padding: usize, number: u64) -> String {
+        let mut buffer = KeyBuffer::new();
+        let format = KeyFormat { order, zero_padding };
+        let key = format.write(RecordNumber(number), &mut buffer);
+        assert!(key.len() <= format.len_max());
+        String::from_utf8(key.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn keys_are_those_that_ycsb_writes() {
+        assert_eq!(key(InsertOrder::Hashed, 1, 1), "user8517097267634966620");
+        assert_eq!(key(InsertOrder::Ordered, 1, 0), "user0");
+        assert_eq!(key(InsertOrder::Ordered, 1, 1234), "user1234");
+        assert_eq!(key(InsertOrder::Ordered, 0, 7), "user7");
+        for number in [9, 10, 11, 99, 100, 101, 909, 1000, 10_000_000_000] {
+            assert_eq!(key(InsertOrder::Ordered, 0, number), format!("user{number}"));
+        }
+        assert_eq!(key(InsertOrder::Ordered, 6, 1234), "user001234");
+        assert_eq!(key(InsertOrder::Ordered, 3, u64::MAX), "user18446744073709551615");
+    }
+
+    #[test]
+    fn the_widest_padding_fills_the_longest_key() {
+        let widest = key(InsertOrder::Ordered, usize::MAX, 9);
+        assert_eq!(widest.len(), KEY_LEN_MAX);
+        assert!(widest.starts_with("user00") && widest.ends_with("0009"));
+    }
+
+    #[test]
+    fn a_buffer_keeps_nothing_of_an_earlier_key() {
+        let mut buffer = KeyBuffer::new();
+        let format = |zero_padding| KeyFormat { order: InsertOrder::Ordered, zero_padding };
+        format(12).write(RecordNumber(999_999_999_999), &mut buffer);
+        assert_eq!(format(1).write(RecordNumber(3), &mut buffer), b"user3");
+        assert_eq!(format(5).write(RecordNumber(3), &mut buffer), b"user00003");
+    }
+}

@@ -1,0 +1,93 @@
+//! The keys of YCSB's core workload: those that mean something here, and those that are accepted
+//! and change nothing.
+
+/// Keys with a meaning here, sorted.
+pub(super) const KNOWN: &[&str] = &[
+    "dataintegrity",
+    "exponential.frac",
+    "exponential.percentile",
+    "fieldcount",
+    "fieldlength",
+    "fieldlengthdistribution",
+    "fieldnameprefix",
+    "hotspotdatafraction",
+    "hotspotopnfraction",
+    "insertcount",
+    "insertorder",
+    "insertproportion",
+    "insertstart",
+    "maxexecutiontime",
+    "maxscanlength",
+    "minfieldlength",
+    "minscanlength",
+    "operationcount",
+    "readallfields",
+    "readmodifywriteproportion",
+    "readproportion",
+    "recordcount",
+    "requestdistribution",
+    "scanlengthdistribution",
+    "scanproportion",
+    "table",
+    "target",
+    "threadcount",
+    "updateproportion",
+    "workload",
+    "writeallfields",
+    "zeropadding",
+    "zipfianconstant",
+];
+
+/// Keys of YCSB's client, of its measurements and of single database bindings, sorted. They say how
+/// YCSB reports or connects, so a file that has them runs here too; each is reported once as
+/// ignored.
+pub(super) const IGNORED: &[&str] = &[
+    "columnfamily",
+    "core_workload_insertion_keep_going_on_error",
+    "core_workload_insertion_retry_interval",
+    "core_workload_insertion_retry_limit",
+    "db",
+    "discardscannedrecord",
+    "dotransactions",
+    "exporter",
+    "exportfile",
+    "hdrhistogram.fileoutput",
+    "hdrhistogram.output.path",
+    "hdrhistogram.percentiles",
+    "histogram.buckets",
+    "label",
+    "latencytrackederrors",
+    "maxscanrate",
+    "measurement.histogram.verbose",
+    "measurement.interval",
+    "measurement.raw.no_summary",
+    "measurement.raw.output_file",
+    "measurement.trackjvm",
+    "measurementtype",
+    "readallfieldsbyname",
+    "reportlatencyforeacherror",
+    "scanoptimelimit",
+    "spin.sleep",
+    "status",
+    "status.interval",
+    "timeseries.granularity",
+];
+
+/// Keys that begin so are ignored as well: YCSB hands them to its tracing library.
+pub(super) const IGNORED_PREFIX: &str = "htrace.";
+
+/// The names of the class that this crate stands in for.
+pub(super) const CLASSES: &[&str] =
+    &["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "core"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_lists_are_sorted_and_disjoint() {
+        assert!(KNOWN.is_sorted());
+        assert!(IGNORED.is_sorted());
+        assert!(KNOWN.iter().all(|key| !IGNORED.contains(key)));
+    }
+}

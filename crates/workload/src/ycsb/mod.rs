@@ -1,0 +1,38 @@
+//! YCSB's core workload: records, keys, contents, and the operations of each worker.
+//!
+//! ```text
+//!   property files, -p key=value                     RecordNumber 17
+//!            |                                             | KeyFormat
+//!            v                                             v
+//! CoreWorkload --- OperationStream --> Operation    "user6093..." -- ContentKey --> RecordLayout
+//! |           (one per worker)       ^                                         encode, verify
+//!            +---------- InsertCounter ---------+
+//!                        (shared)
+//! ```
+//!
+//! Keys, defaults and distributions are those of YCSB, so that its files run unchanged. Departures,
+//! each with its reason where it is made: contents carry versions, so that every read can be
+//! checked; sequential requests are dealt out to workers without a shared counter; the room that a
+//! scrambled zipfian keeps for inserts is bounded by the number of records.
+
+mod builtin;
+mod content;
+mod inserts;
+mod key;
+mod known;
+mod operation;
+mod reader;
+mod record;
+mod settings;
+mod stream;
+
+pub use builtin::Builtin;
+pub use content::{ContentKey, FieldIndex, VERSION_LEN, Version, Versions};
+pub use inserts::InsertCounter;
+pub use key::{InsertOrder, KEY_LEN_MAX, KeyBuffer, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
+pub use operation::{Fields, Operation, OperationKind};
+pub use record::{BadRecord, FieldLength, RECORD_LEN_MAX, RecordLayout};
+pub use settings::{
+    ClientSettings, CoreWorkload, Mix, RequestDistribution, ScanLength, ScanLengthDistribution,
+};
+pub use stream::{OperationStream, WorkerIndex};

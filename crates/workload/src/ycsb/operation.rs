@@ -1,0 +1,94 @@
+//! What a worker asks of the store.
+
+use super::content::FieldIndex;
+use super::key::RecordNumber;
+use crate::histogram::Kind;
+
+/// The fields that an operation touches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fields {
+    /// Every field of the record.
+    All,
+    /// One field.
+    One(FieldIndex),
+}
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read fields of a record.
+    Read {
+        /// Which record.
+        record: RecordNumber,
+        /// Which of its fields.
+        fields: Fields,
+    },
+    /// Write fields of a record without looking at them.
+    Update {
+        /// Which record.
+        record: RecordNumber,
+        /// Which of its fields.
+        fields: Fields,
+    },
+    /// Insert a record. Its number was claimed from the [`InsertCounter`](super::InsertCounter),
+    /// which must be told when the insert is over.
+    Insert {
+        /// The new record.
+        record: RecordNumber,
+    },
+    /// Read fields of records in the order of keys.
+    Scan {
+        /// The record at whose key the scan begins.
+        first: RecordNumber,
+        /// How many records to read, as far as there are so many.
+        records: u32,
+        /// Which of their fields.
+        fields: Fields,
+    },
+    /// Read fields of a record and write fields of it, as one atomic step.
+    ReadModifyWrite {
+        /// Which record.
+        record: RecordNumber,
+        /// The fields to read.
+        read: Fields,
+        /// The fields to write.
+        write: Fields,
+    },
+}
+
+impl Operation {
+    /// The kind under which it is measured.
+    pub fn kind(&self) -> OperationKind {
+        match self {
+            Operation::Read { .. } => OperationKind::Read,
+            Operation::Update { .. } => OperationKind::Update,
+            Operation::Insert { .. } => OperationKind::Insert,
+            Operation::Scan { .. } => OperationKind::Scan,
+            Operation::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
+        }
+    }
+}
+
+/// The kinds of operations, which are measured apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum OperationKind {
+    /// `READ`.
+    Read,
+    /// `UPDATE`.
+    Update,
+    /// `INSERT`.
+    Insert,
+    /// `SCAN`.
+    Scan,
+    /// `READ-MODIFY-WRITE`.
+    ReadModifyWrite,
+}
+
+impl Kind for OperationKind {
+    const NAMES: &'static [&'static str] =
+        &["READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE"];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}

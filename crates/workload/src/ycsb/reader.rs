@@ -1,0 +1,144 @@
+//! Typed values out of properties, with errors that say where the value stands and what would do.
+
+use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
+use crate::WorkloadError;
+use crate::properties::{Properties, Property, near_matches};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Reads one workload's values.
+pub(super) struct Reader<'a> {
+    properties: &'a Properties,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader, and a warning for each key that is accepted without effect. Fails at an unknown
+    /// key.
+    pub(super) fn new(
+        properties: &'a Properties,
+    ) -> Result<(Reader<'a>, Vec<String>), WorkloadError> {
+        let mut warnings: Vec<String> = Vec::new();
+        for Property { key, at, .. } in properties.iter() {
+            if KNOWN.contains(&key.as_str()) {
+                continue;
+            }
+            if !IGNORED.contains(&key.as_str()) && !key.starts_with(IGNORED_PREFIX) {
+                let near = near_matches(key, KNOWN);
+                return Err(WorkloadError::UnknownKey { at: at.clone(), key: key.clone(), near });
+            }
+            let warning =
+                format!("{at}: `{key}` is a setting of YCSB's client and changes nothing here");
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        Ok((Reader { properties }, warnings))
+    }
+
+    fn property(&self, key: &'static str) -> Option<&'a Property> {
+        debug_assert!(KNOWN.contains(&key));
+        self.properties.get(key)
+    }
+
+    /// Whether the key was given at all.
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        self.property(key).is_some()
+    }
+
+    /// The value as text, with white space around it removed.
+    pub(super) fn text(&self, key: &'static str) -> Option<&'a str> {
+        self.property(key).map(|property| property.value.trim())
+    }
+
+    /// The error for the value of a key that was given.
+    pub(super) fn refuse(&self, key: &'static str, expected: impl Into<String>) -> WorkloadError {
+        match self.property(key) {
+            Some(property) => WorkloadError::BadValue {
+                at: property.at.clone(),
+                key,
+                value: property.value.trim().to_owned(),
+                expected: expected.into(),
+            },
+            None => WorkloadError::Conflict(format!("`{key}` is missing: {}", expected.into())),
+        }
+    }
+
+    fn parse<T: FromStr>(
+        &self,
+        key: &'static str,
+        good: impl FnOnce(&T) -> bool,
+        expected: impl FnOnce() -> String,
+    ) -> Result<Option<T>, WorkloadError> {
+        match self.text(key).map(T::from_str) {
+            None => Ok(None),
+            Some(Ok(value)) if good(&value) => Ok(Some(value)),
+            Some(_) => Err(self.refuse(key, expected())),
+        }
+    }
+
+    /// A whole number in `range`, if given.
+    pub(super) fn number<T>(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Result<Option<T>, WorkloadError>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        let expected =
+            || format!("must be a whole number from {} to {}", range.start(), range.end());
+        self.parse(key, |value| range.contains(value), expected)
+    }
+
+    /// A number of at least zero, if given.
+    pub(super) fn weight(&self, key: &'static str) -> Result<Option<f64>, WorkloadError> {
+        let good = |value: &f64| *value >= 0.0 && value.is_finite();
+        self.parse(key, good, || "must be a number of at least 0".to_owned())
+    }
+
+    /// A number strictly inside `above..below`, or `default`.
+    pub(super) fn between(
+        &self,
+        key: &'static str,
+        default: f64,
+        above: f64,
+        below: f64,
+    ) -> Result<f64, WorkloadError> {
+        let good = |value: &f64| *value > above && *value < below;
+        let expected = || format!("must be a number above {above} and below {below}");
+        Ok(self.parse(key, good, expected)?.unwrap_or(default))
+    }
+
+    /// A fraction from 0 to 1, or `default`.
+    pub(super) fn fraction(&self, key: &'static str, default: f64) -> Result<f64, WorkloadError> {
+        let good = |value: &f64| (0.0..=1.0).contains(value);
+        Ok(self.parse(key, good, || "must be a number from 0 to 1".to_owned())?.unwrap_or(default))
+    }
+
+    /// `true` or `false`, or `default`.
+    pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool, WorkloadError> {
+        match self.text(key).map(str::to_ascii_lowercase).as_deref() {
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(self.refuse(key, "must be true or false")),
+        }
+    }
+
+    /// One of `choices`, if given.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, WorkloadError> {
+        let Some(written) = self.text(key) else { return Ok(None) };
+        match choices.iter().find(|(name, _)| *name == written) {
+            Some((_, choice)) => Ok(Some(*choice)),
+            None => {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                Err(self.refuse(key, format!("must be one of {}", names.join(", "))))
+            }
+        }
+    }
+}

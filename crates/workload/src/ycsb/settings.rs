@@ -1,0 +1,369 @@
+//! A workload as its properties describe it.
+
+use super::key::{InsertOrder, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
+use super::known::CLASSES;
+use super::reader::Reader;
+use super::record::{FieldLength, RecordLayout};
+use crate::WorkloadError;
+use crate::distribution::{YCSB_THETA, Zipfian};
+use crate::properties::Properties;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Records where no property says how many.
+const RECORDS_DEFAULT: u64 = 1_000_000;
+
+/// The most records of a workload.
+const RECORDS_MAX: u64 = 1 << 48;
+
+/// Shares of the operations. They are taken in proportion to their sum.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Mix {
+    /// Of reads.
+    pub read: f64,
+    /// Of updates.
+    pub update: f64,
+    /// Of inserts.
+    pub insert: f64,
+    /// Of scans.
+    pub scan: f64,
+    /// Of read-modify-writes.
+    pub read_modify_write: f64,
+}
+
+impl Mix {
+    /// The shares in the order of [`OperationKind`](super::OperationKind).
+    pub fn weights(&self) -> [f64; 5] {
+        [self.read, self.update, self.insert, self.scan, self.read_modify_write]
+    }
+
+    /// The sum of the shares.
+    pub fn sum(&self) -> f64 {
+        self.weights().iter().sum()
+    }
+}
+
+/// Which records operations ask for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RequestDistribution {
+    /// Every loaded record alike.
+    Uniform,
+    /// A zipfian over the records in the order of insertion: `requestdistribution=zipfian-records`.
+    ZipfianRecords {
+        /// The skew.
+        theta: f64,
+    },
+    /// What YCSB calls `zipfian`: a zipfian over ten billion ranks, hashed onto the records.
+    ScrambledZipfian,
+    /// The newest records most.
+    Latest {
+        /// The skew.
+        theta: f64,
+    },
+    /// A fraction of the records receives a fraction of the requests.
+    Hotspot {
+        /// Fraction of the records.
+        data: f64,
+        /// Fraction of the operations.
+        operations: f64,
+    },
+    /// One record after the other.
+    Sequential,
+    /// The newest records most, falling exponentially.
+    Exponential {
+        /// Percentage of the requests that falls on the newest part.
+        percentile: f64,
+        /// That part, as a fraction of the records.
+        fraction: f64,
+    },
+}
+
+impl RequestDistribution {
+    /// What it is, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RequestDistribution::Uniform => "uniform",
+            RequestDistribution::ZipfianRecords { .. } => "zipfian-records",
+            RequestDistribution::ScrambledZipfian => "scrambled-zipfian",
+            RequestDistribution::Latest { .. } => "latest",
+            RequestDistribution::Hotspot { .. } => "hotspot",
+            RequestDistribution::Sequential => "sequential",
+            RequestDistribution::Exponential { .. } => "exponential",
+        }
+    }
+}
+
+/// How the lengths of scans are distributed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanLengthDistribution {
+    /// Every length alike.
+    Uniform,
+    /// A zipfian that favours short scans.
+    Zipfian,
+}
+
+/// How many records scans ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanLength {
+    /// The fewest.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+    /// What lies between.
+    pub distribution: ScanLengthDistribution,
+}
+
+/// Settings of YCSB's client that stand in workload files. Command-line flags win over them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ClientSettings {
+    /// `threadcount`: workers.
+    pub threads: Option<u32>,
+    /// `target`: operations per second, all workers together.
+    pub target_ops_s: Option<f64>,
+    /// `maxexecutiontime`.
+    pub time_max: Option<Duration>,
+}
+
+/// YCSB's core workload.
+///
+/// ```
+/// use latchwork_workload::{properties::Properties, ycsb::CoreWorkload};
+///
+/// let mut properties = Properties::default();
+/// properties.assign("recordcount=5000")?;
+/// properties.assign("readproportion=1")?;
+/// properties.assign("updateproportion=0")?;
+/// let (workload, warnings) = CoreWorkload::from_properties(&properties)?;
+/// assert_eq!(workload.records, 0..5000);
+/// assert_eq!(workload.layout.len_max(), 1000);
+/// assert!(warnings.is_empty());
+///
+/// properties.assign("readproportoin=1")?;
+/// let error = CoreWorkload::from_properties(&properties).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "-p: unknown workload key `readproportoin`; did you mean `readproportion`?"
+/// );
+/// # Ok::<(), latchwork_workload::WorkloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CoreWorkload {
+    /// The table's name.
+    pub table: String,
+    /// Numbers of the records that are loaded; inserted ones follow.
+    pub records: Range<u64>,
+    /// Operations of a run, where the workload limits them.
+    pub operations: Option<u64>,
+    /// Fields of a record.
+    pub layout: RecordLayout,
+    /// Fields are called this and their number.
+    pub field_name_prefix: String,
+    /// How records are named.
+    pub keys: KeyFormat,
+    /// Shares of the operations.
+    pub mix: Mix,
+    /// Which records they ask for.
+    pub requests: RequestDistribution,
+    /// How long scans are.
+    pub scan_length: ScanLength,
+    /// Reads ask for all fields, not for one.
+    pub read_all_fields: bool,
+    /// Updates write all fields, not one.
+    pub write_all_fields: bool,
+    /// Every record that is read is checked.
+    pub data_integrity: bool,
+    /// What the files say about YCSB's client.
+    pub client: ClientSettings,
+}
+
+impl CoreWorkload {
+    /// The workload that properties describe, with YCSB's defaults for what they leave out (a
+    /// million records where `recordcount` is missing), and warnings about keys that change
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails at an unknown key, at a value that its key cannot have, and at values that are
+    /// impossible together. The text is one line that names key and place.
+    pub fn from_properties(
+        properties: &Properties,
+    ) -> Result<(CoreWorkload, Vec<String>), WorkloadError> {
+        let (reader, mut warnings) = Reader::new(properties)?;
+        if reader.text("workload").is_some_and(|class| !CLASSES.contains(&class)) {
+            return Err(reader.refuse("workload", format!("must be {}", CLASSES[0])));
+        }
+        let workload = CoreWorkload {
+            table: reader.text("table").unwrap_or("usertable").to_owned(),
+            records: records(&reader)?,
+            operations: reader.number("operationcount", 0..=u64::MAX)?.filter(|count| *count > 0),
+            layout: layout(&reader)?,
+            field_name_prefix: reader.text("fieldnameprefix").unwrap_or("field").to_owned(),
+            keys: keys(&reader)?,
+            mix: mix(&reader, &mut warnings)?,
+            requests: requests(&reader)?,
+            scan_length: scan_length(&reader)?,
+            read_all_fields: reader.flag("readallfields", true)?,
+            write_all_fields: reader.flag("writeallfields", false)?,
+            data_integrity: reader.flag("dataintegrity", false)?,
+            client: client(&reader)?,
+        };
+        Ok((workload, warnings))
+    }
+
+    /// The number of records that are loaded.
+    pub fn record_count(&self) -> u64 {
+        self.records.end - self.records.start
+    }
+
+    /// The number of the first record that a run inserts.
+    pub fn first_insert(&self) -> RecordNumber {
+        RecordNumber(self.records.end)
+    }
+
+    /// The records that one of `workers` workers loads. The shares of all cover every record once.
+    pub fn load_share(&self, worker: u64, workers: u64) -> Range<u64> {
+        let count = u128::from(self.record_count());
+        let bound = |w: u64| {
+            let share = count * u128::from(w.min(workers)) / u128::from(workers.max(1));
+            self.records.start + share as u64
+        };
+        bound(worker)..bound(worker + 1)
+    }
+}
+
+fn records(reader: &Reader<'_>) -> Result<Range<u64>, WorkloadError> {
+    let end = reader.number("recordcount", 1..=RECORDS_MAX)?.unwrap_or(RECORDS_DEFAULT);
+    let start = reader.number("insertstart", 0..=RECORDS_MAX)?.unwrap_or(0);
+    if start >= end {
+        return Err(reader.refuse("insertstart", format!("must be below recordcount={end}")));
+    }
+    let count = reader.number("insertcount", 1..=RECORDS_MAX)?.unwrap_or(end - start);
+    if start + count != end {
+        return Err(WorkloadError::Conflict(format!(
+            "insertstart={start} and insertcount={count} do not end at recordcount={end}: \
+             one program loads all records; leave insertcount out"
+        )));
+    }
+    Ok(start..end)
+}
+
+fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Shape {
+        Constant,
+        Uniform,
+        Zipfian,
+    }
+    let fields = reader.number("fieldcount", 1..=u16::MAX)?.unwrap_or(10);
+    let max = reader.number("fieldlength", 1..=u16::MAX)?.unwrap_or(100);
+    let min = reader.number("minfieldlength", 1..=u16::MAX)?.unwrap_or(1);
+    let shapes =
+        [("constant", Shape::Constant), ("uniform", Shape::Uniform), ("zipfian", Shape::Zipfian)];
+    let shape = reader.choice("fieldlengthdistribution", &shapes)?.unwrap_or(Shape::Constant);
+    if shape != Shape::Constant && min > max {
+        return Err(reader.refuse("minfieldlength", format!("must be at most fieldlength={max}")));
+    }
+    let length = match shape {
+        Shape::Constant => FieldLength::Constant(max),
+        Shape::Uniform => FieldLength::Uniform { min, max },
+        Shape::Zipfian => {
+            let longer = Zipfian::new(u64::from(max - min) + 1, YCSB_THETA)?;
+            FieldLength::Zipfian { min, longer }
+        }
+    };
+    RecordLayout::new(fields, length)
+}
+
+fn keys(reader: &Reader<'_>) -> Result<KeyFormat, WorkloadError> {
+    let orders = [("hashed", InsertOrder::Hashed), ("ordered", InsertOrder::Ordered)];
+    Ok(KeyFormat {
+        order: reader.choice("insertorder", &orders)?.unwrap_or_default(),
+        zero_padding: reader.number("zeropadding", 0..=ZERO_PADDING_MAX)?.unwrap_or(1),
+    })
+}
+
+fn mix(reader: &Reader<'_>, warnings: &mut Vec<String>) -> Result<Mix, WorkloadError> {
+    let mix = Mix {
+        read: reader.weight("readproportion")?.unwrap_or(0.95),
+        update: reader.weight("updateproportion")?.unwrap_or(0.05),
+        insert: reader.weight("insertproportion")?.unwrap_or(0.0),
+        scan: reader.weight("scanproportion")?.unwrap_or(0.0),
+        read_modify_write: reader.weight("readmodifywriteproportion")?.unwrap_or(0.0),
+    };
+    let sum = mix.sum();
+    if !(sum > 0.0 && sum.is_finite()) {
+        return Err(WorkloadError::Conflict(
+            "the proportions of reads, updates, inserts, scans and read-modify-writes are all 0; \
+             set at least one, for example readproportion=1"
+                .to_owned(),
+        ));
+    }
+    if (sum - 1.0).abs() > 1e-6 {
+        warnings.push(format!(
+            "the proportions of the operations add up to {sum}; each is taken as a share of that"
+        ));
+    }
+    Ok(mix)
+}
+
+fn requests(reader: &Reader<'_>) -> Result<RequestDistribution, WorkloadError> {
+    let theta = reader.between("zipfianconstant", YCSB_THETA, 0.0, 1.0)?;
+    let hotspot = RequestDistribution::Hotspot {
+        data: reader.fraction("hotspotdatafraction", 0.2)?,
+        operations: reader.fraction("hotspotopnfraction", 0.8)?,
+    };
+    let exponential = RequestDistribution::Exponential {
+        percentile: reader.between("exponential.percentile", 95.0, 0.0, 100.0)?,
+        fraction: reader.between("exponential.frac", 0.857_142_857_1, 0.0, 1000.0)?,
+    };
+    let choices = [
+        ("uniform", RequestDistribution::Uniform),
+        ("zipfian", RequestDistribution::ScrambledZipfian),
+        ("scrambled-zipfian", RequestDistribution::ScrambledZipfian),
+        ("zipfian-records", RequestDistribution::ZipfianRecords { theta }),
+        ("latest", RequestDistribution::Latest { theta }),
+        ("hotspot", hotspot),
+        ("sequential", RequestDistribution::Sequential),
+        ("exponential", exponential),
+    ];
+    let requests =
+        reader.choice("requestdistribution", &choices)?.unwrap_or(RequestDistribution::Uniform);
+    if requests == RequestDistribution::ScrambledZipfian && theta != YCSB_THETA {
+        return Err(reader.refuse(
+            "zipfianconstant",
+            format!(
+                "YCSB's scrambled zipfian is made for {YCSB_THETA} only; \
+                 other skews need requestdistribution=zipfian-records"
+            ),
+        ));
+    }
+    Ok(requests)
+}
+
+fn scan_length(reader: &Reader<'_>) -> Result<ScanLength, WorkloadError> {
+    let distributions = [
+        ("uniform", ScanLengthDistribution::Uniform),
+        ("zipfian", ScanLengthDistribution::Zipfian),
+    ];
+    let max = reader.number("maxscanlength", 1..=u32::MAX)?.unwrap_or(1000);
+    let min = reader.number("minscanlength", 1..=u32::MAX)?.unwrap_or(1);
+    if min > max {
+        let key = if reader.has("minscanlength") { "minscanlength" } else { "maxscanlength" };
+        return Err(reader.refuse(key, format!("scans from {min} to {max} records cannot be")));
+    }
+    let distribution = reader.choice("scanlengthdistribution", &distributions)?;
+    Ok(ScanLength {
+        min,
+        max,
+        distribution: distribution.unwrap_or(ScanLengthDistribution::Uniform),
+    })
+}
+
+fn client(reader: &Reader<'_>) -> Result<ClientSettings, WorkloadError> {
+    let seconds = reader.number("maxexecutiontime", 0..=u64::from(u32::MAX))?;
+    Ok(ClientSettings {
+        threads: reader.number("threadcount", 1..=u32::MAX)?,
+        target_ops_s: reader.weight("target")?.filter(|target| *target > 0.0),
+        time_max: seconds.filter(|s| *s > 0).map(Duration::from_secs),
+    })
+}

@@ -1,0 +1,167 @@
+//! Property files of YCSB run unchanged, our own say the same, and what is wrong in a file is
+//! named.
+
+use latchwork_workload::properties::Properties;
+use latchwork_workload::ycsb::{
+    Builtin, CoreWorkload, InsertOrder, Mix, RequestDistribution, ScanLengthDistribution,
+};
+use std::time::Duration;
+
+fn parse(text: &str) -> Result<(CoreWorkload, Vec<String>), String> {
+    let mut properties = Properties::default();
+    properties.parse(text, "w").map_err(|error| error.to_string())?;
+    CoreWorkload::from_properties(&properties).map_err(|error| error.to_string())
+}
+
+fn refused(text: &str) -> String {
+    let error = parse(text).map(|_| ()).unwrap_err();
+    assert!(!error.contains('\n'), "one line: {error}");
+    error
+}
+
+fn mix(weights: [f64; 5]) -> Mix {
+    let [read, update, insert, scan, read_modify_write] = weights;
+    Mix { read, update, insert, scan, read_modify_write }
+}
+
+#[test]
+fn builtin_workloads_are_those_of_ycsb() {
+    let expected = [
+        (Builtin::A, [0.5, 0.5, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::B, [0.95, 0.05, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::C, [1.0, 0.0, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::D, [0.95, 0.0, 0.05, 0.0, 0.0], "latest"),
+        (Builtin::E, [0.0, 0.0, 0.05, 0.95, 0.0], "scrambled-zipfian"),
+        (Builtin::F, [0.5, 0.0, 0.0, 0.0, 0.5], "scrambled-zipfian"),
+    ];
+    for (builtin, weights, requests) in expected {
+        let (workload, warnings) = parse(builtin.text()).unwrap();
+        assert_eq!(workload.mix, mix(weights), "{builtin}");
+        assert_eq!(workload.requests.name(), requests, "{builtin}");
+        assert_eq!(workload.records, 0..1_000_000);
+        assert_eq!(workload.operations, None);
+        assert_eq!(warnings, Vec::<String>::new());
+    }
+    assert_eq!(Builtin::E.workload().unwrap().scan_length.max, 100);
+}
+
+/// The assignments of YCSB's file for workload E, with the comments left out.
+const YCSB_E: &str = "
+recordcount=1000
+operationcount=1000
+workload=site.ycsb.workloads.CoreWorkload
+
+readallfields=true
+
+readproportion=0
+updateproportion=0
+scanproportion=0.95
+insertproportion=0.05
+
+requestdistribution=zipfian
+
+maxscanlength=100
+
+scanlengthdistribution=uniform
+
+";
+
+#[test]
+fn a_file_of_ycsb_is_accepted_as_it_is() {
+    let (workload, warnings) = parse(YCSB_E).unwrap();
+    assert_eq!(workload.records, 0..1000);
+    assert_eq!(workload.operations, Some(1000));
+    assert_eq!(workload.mix, mix([0.0, 0.0, 0.05, 0.95, 0.0]));
+    assert_eq!(workload.requests, RequestDistribution::ScrambledZipfian);
+    assert!(warnings.is_empty());
+}
+
+#[test]
+fn defaults_are_those_of_ycsb() {
+    let (workload, _) = parse("").unwrap();
+    assert_eq!(workload.table, "usertable");
+    assert_eq!(workload.layout.fields(), 10);
+    assert_eq!(workload.layout.constant_field_len(), Some(100));
+    assert_eq!(workload.mix, mix([0.95, 0.05, 0.0, 0.0, 0.0]));
+    assert_eq!(workload.requests, RequestDistribution::Uniform);
+    assert_eq!((workload.scan_length.min, workload.scan_length.max), (1, 1000));
+    assert_eq!(workload.scan_length.distribution, ScanLengthDistribution::Uniform);
+    assert_eq!(workload.keys.order, InsertOrder::Hashed);
+    assert!(workload.read_all_fields && !workload.write_all_fields && !workload.data_integrity);
+}
+
+#[test]
+fn settings_of_ycsbs_client_are_understood_or_reported_as_ignored() {
+    let text = "threadcount=8\ntarget=5000\nmaxexecutiontime=30\nmeasurementtype=raw\nhtrace.x=1\n";
+    let (workload, warnings) = parse(text).unwrap();
+    assert_eq!(workload.client.threads, Some(8));
+    assert_eq!(workload.client.target_ops_s, Some(5000.0));
+    assert_eq!(workload.client.time_max, Some(Duration::from_secs(30)));
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].starts_with("w:4: `measurementtype`"), "{}", warnings[0]);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_what_was_meant() {
+    assert_eq!(
+        refused("recordcount=10\n\nreadproportoin=1\n"),
+        "w:3: unknown workload key `readproportoin`; did you mean `readproportion`?"
+    );
+    assert!(refused("colour=red").starts_with("w:1: unknown workload key `colour`"));
+}
+
+#[test]
+fn impossible_values_are_refused_with_what_would_do() {
+    for (text, expected) in [
+        ("recordcount=0", "must be a whole number from 1"),
+        ("recordcount=-5", "must be a whole number from 1"),
+        ("recordcount=many", "must be a whole number from 1"),
+        ("fieldcount=0", "must be a whole number from 1 to 65535"),
+        ("fieldlength=0", "must be a whole number from 1 to 65535"),
+        ("readproportion=-0.5", "must be a number of at least 0"),
+        ("readproportion=NaN", "must be a number of at least 0"),
+        ("requestdistribution=zipf", "must be one of uniform, zipfian"),
+        ("scanlengthdistribution=constant", "must be one of uniform, zipfian"),
+        ("fieldlengthdistribution=histogram", "must be one of constant, uniform, zipfian"),
+        ("insertorder=random", "must be one of hashed, ordered"),
+        ("dataintegrity=yes", "must be true or false"),
+        ("hotspotdatafraction=1.5", "must be a number from 0 to 1"),
+        ("zipfianconstant=1", "must be a number above 0 and below 1"),
+        ("zeropadding=600", "must be a whole number from 0 to 508"),
+        (
+            "workload=site.ycsb.workloads.TimeSeriesWorkload",
+            "must be site.ycsb.workloads.CoreWorkload",
+        ),
+        ("minscanlength=20\nmaxscanlength=10", "scans from 20 to 10 records cannot be"),
+        ("fieldlengthdistribution=uniform\nminfieldlength=200", "must be at most fieldlength=100"),
+        ("insertstart=10\nrecordcount=10", "must be below recordcount=10"),
+        ("insertcount=5\nrecordcount=10", "leave insertcount out"),
+        ("fieldcount=1000\nfieldlength=100", "lower fieldcount or fieldlength"),
+        ("readproportion=0\nupdateproportion=0", "are all 0"),
+        ("requestdistribution=zipfian\nzipfianconstant=0.5", "requestdistribution=zipfian-records"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn proportions_that_do_not_add_up_are_shares_and_reported() {
+    let (workload, warnings) = parse("readproportion=1\nupdateproportion=1").unwrap();
+    assert_eq!(workload.mix.sum(), 2.0);
+    assert!(warnings[0].contains("add up to 2"), "{}", warnings[0]);
+}
+
+#[test]
+fn shares_of_the_load_cover_every_record_once() {
+    let (workload, _) = parse("recordcount=1007\ninsertstart=7").unwrap();
+    for workers in [1, 3, 7, 999, 1000, 1001, 5000] {
+        let mut next = 7;
+        for worker in 0..workers {
+            let share = workload.load_share(worker, workers);
+            assert_eq!(share.start, next);
+            next = share.end;
+        }
+        assert_eq!(next, 1007);
+    }
+}
