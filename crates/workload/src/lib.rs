@@ -27,9 +27,8 @@
 //! ```
 //! use latchwork_workload::properties::Properties;
 //! use latchwork_workload::ycsb::{
-//! Builtin, ContentKey, CoreWorkload, InsertCounter, KeyBuffer, Operation, OperationStream,
-//! Version,
-//!     WorkerIndex,
+//!     Builtin, ContentKey, CoreWorkload, InsertCounter, KeyBuffer, Operation, OperationStream,
+//!     RecordNumber, Version, WorkerIndex,
 //! };
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
@@ -43,7 +42,7 @@
 //! let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
 //! let mut key = KeyBuffer::new();
 //! for number in workload.load_share(0, 1) {
-//!     let key = workload.keys.write(latchwork_workload::ycsb::RecordNumber(number), &mut key);
+//!     let key = workload.keys.write(RecordNumber(number), &mut key);
 //!     let mut record = Vec::new();
 //!     workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut record);
 //!     store.insert(key.to_vec(), record);

@@ -2,10 +2,8 @@
 //!
 //! ```text
 //!   Uniform           every item alike
-//! Zipfian           item k is drawn about (k+1)^-theta as often as item 0; exact first two items,
-//! Gray's formula beyond
-//! ScrambledZipfian  YCSB's "zipfian": a zipfian over ten billion ranks, hashed, then folded onto
-//! the items
+//!   Zipfian           item k about (k+1)^-theta as often as item 0, by Gray's formula
+//!   ScrambledZipfian  YCSB's "zipfian": ten billion zipfian ranks, hashed and folded onto the items
 //!   Latest            a zipfian over ages: the newest item is the most popular
 //!   Exponential       ages again, with exponentially falling popularity
 //!   Hotspot           a fraction of the items receives a fraction of the draws

@@ -2,14 +2,12 @@
 //! the order of time, as in Lowe's "Testing for linearizability" (2017).
 //!
 //! ```text
-//! time       what happens            states that could be true, with the open calls that took
-//! effect
-//! -----      -------------------
-//! ---------------------------------------------------------------
-//!   1          write 1 invoked         {0: -}
-//!   2          write 2 invoked         {0: -}
-//!   3          write 1 returns         {1: -} {2 then 1: write 2}  ->  {1: -} {1: write 2}
-//!   4          read returns 2          ...
+//!   what happens         explanations: {state, open calls that took effect}
+//!   ----------------     --------------------------------------------------
+//!   write 1 invoked      {0, -}
+//!   write 2 invoked      {0, -}
+//!   write 1 returns      {1, -}   {1, write 2}     write 2 not yet, or before write 1
+//!   read returns 2       {2, write 2}              so write 2 came later
 //! ```
 //!
 //! A call must have taken effect by the time it returns, and not before it is invoked. When the set

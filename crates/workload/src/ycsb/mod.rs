@@ -1,13 +1,17 @@
 //! YCSB's core workload: records, keys, contents, and the operations of each worker.
 //!
 //! ```text
-//!   property files, -p key=value                     RecordNumber 17
-//!            |                                             | KeyFormat
-//!            v                                             v
-//! CoreWorkload --- OperationStream --> Operation    "user6093..." -- ContentKey --> RecordLayout
-//! |           (one per worker)       ^                                         encode, verify
-//!            +---------- InsertCounter ---------+
-//!                        (shared)
+//!   property files, -p key=value             RecordNumber 17
+//!            |                                     | KeyFormat
+//!            v                                     v
+//!      CoreWorkload                             "user6093..."
+//!            |                                     | ContentKey
+//!            v                                     v
+//!     OperationStream --> Operation           RecordLayout: encode, verify
+//!     (one per worker)
+//!            ^
+//!            |
+//!      InsertCounter (shared)
 //! ```
 //!
 //! Keys, defaults and distributions are those of YCSB, so that its files run unchanged. Departures,
