@@ -56,6 +56,19 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
+    /// A network in which delays differ by a factor of a hundred, so that what is rarely overtaken
+    /// elsewhere is overtaken all the time: for looking for races, not for measuring.
+    pub fn rough() -> Self {
+        SimConfig {
+            one_way: Duration::from_nanos(100)..=Duration::from_micros(5),
+            tail_one_in: 6,
+            tail: Duration::from_micros(40),
+            spread: Duration::from_micros(2),
+            pieces_max: 4,
+            ..SimConfig::default()
+        }
+    }
+
     /// The limits, as far as they make sense.
     pub(crate) fn sane(mut self) -> Self {
         self.pieces_max = self.pieces_max.clamp(1, PIECES_MAX);

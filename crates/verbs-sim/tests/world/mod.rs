@@ -24,14 +24,7 @@ pub(crate) struct World {
 const EVENTS_MAX: u64 = 10_000_000;
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
-        // Every other world uses fewer freedoms; they must not be needed for anything.
-        let reorder_batches = seed % 4 != 1;
-        let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
-        World::with(seed, SimConfig { reorder_batches, pieces_max, ..SimConfig::default() })
-    }
-
-    pub(crate) fn with(seed: u64, config: SimConfig) -> Self {
+    pub(crate) fn new(seed: u64, config: SimConfig) -> Self {
         let kernel = Kernel::new(seed);
         let config = SimConfig { inbox_capacity: INBOX_CAPACITY, ..config };
         let fabric = Fabric::new(&kernel, config);

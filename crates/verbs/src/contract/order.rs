@@ -50,12 +50,11 @@ pub fn write_comes_before_write(harness: &impl Harness) {
     let reader = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
         while seen < rounds {
-            // Two batches, the second posted after the first has completed.
-            let look = Request::Read { remote: ANNOUNCE as u64, local: local(0, 8) };
-            worker.call(MEMORY, &[look]).await;
-            seen = region.words().u64(0);
+            // An exchange that never happens looks at the word before the READ begins.
+            let (remote, expected) = (ANNOUNCE as u64, u64::MAX);
+            let look = Request::CompareSwap { remote, expected, desired: expected };
             let read = Request::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
-            worker.call(MEMORY, &[read]).await;
+            seen = worker.call(MEMORY, &[look, read]).await[0];
             assert_at_least(&region, seen);
         }
     });

@@ -23,10 +23,7 @@ pub struct Script {
 
 impl Script {
     /// A script from an async function of its worker.
-    pub(super) fn new<F>(
-        node: ComputeNodeId,
-        body: impl FnOnce(Worker) -> F + Send + 'static,
-    ) -> Self
+    pub fn new<F>(node: ComputeNodeId, body: impl FnOnce(Worker) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
     {
@@ -98,17 +95,20 @@ impl Inner {
 
 impl Worker {
     /// Cuts a compute node off.
-    pub(super) fn disconnect(&self, node: ComputeNodeId) {
+    pub fn disconnect(&self, node: ComputeNodeId) {
         (self.0.disconnect)(node);
     }
 
     /// The worker's node.
-    pub(super) fn node(&self) -> ComputeNodeId {
+    pub fn node(&self) -> ComputeNodeId {
         self.0.node
     }
 
     /// Posts a batch; its token.
-    pub(super) fn post(&self, target: Target, requests: &[Request]) -> Result<u64, VerbError> {
+    ///
+    /// # Errors
+    /// What is wrong with the batch.
+    pub fn post(&self, target: Target, requests: &[Request]) -> Result<u64, VerbError> {
         let token = self.0.next_token.get();
         self.0.next_token.set(token + 1);
         self.0.endpoint.borrow_mut().post(target, token, requests)?;
@@ -116,7 +116,10 @@ impl Worker {
     }
 
     /// The result of a batch, when it has completed.
-    pub(super) async fn wait(&self, token: u64) -> Result<Outcome, VerbError> {
+    ///
+    /// # Errors
+    /// What became wrong with its target.
+    pub async fn wait(&self, token: u64) -> Result<Outcome, VerbError> {
         poll_fn(|_| match self.0.results.borrow_mut().remove(&token) {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,
@@ -125,13 +128,16 @@ impl Worker {
     }
 
     /// Posts a batch that is right, and waits for what its atomics return.
-    pub(super) async fn call(&self, target: Target, requests: &[Request]) -> [u64; 2] {
+    ///
+    /// # Panics
+    /// When the batch is refused or fails.
+    pub async fn call(&self, target: Target, requests: &[Request]) -> [u64; 2] {
         let token = self.post(target, requests).expect("a batch that is right");
         self.wait(token).await.expect("a target that is connected").old
     }
 
     /// Lets one step pass.
-    pub(super) async fn pause(&self) {
+    pub async fn pause(&self) {
         let mut first = true;
         poll_fn(|_| match std::mem::replace(&mut first, false) {
             true => Poll::Pending,
@@ -141,12 +147,12 @@ impl Worker {
     }
 
     /// Gives the messages that are there to `sink`.
-    pub(super) fn receive(&self, mut sink: impl FnMut(Message)) -> bool {
+    pub fn receive(&self, mut sink: impl FnMut(Message)) -> bool {
         self.0.inbox.receive(&mut sink)
     }
 
     /// A message from this worker's node, with `value` in its first and last word.
-    pub(super) fn message(&self, value: u64) -> Request {
+    pub fn message(&self, value: u64) -> Request {
         let mut body = [0; Message::WORDS];
         body[0] = value;
         body[Message::WORDS - 1] = !value;
@@ -154,12 +160,12 @@ impl Worker {
     }
 
     /// Batches in flight.
-    pub(super) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.0.endpoint.borrow().in_flight()
     }
 
     /// Results that nobody has waited for.
-    pub(super) fn results(&self) -> usize {
+    pub fn results(&self) -> usize {
         self.0.results.borrow().len()
     }
 }
