@@ -52,11 +52,6 @@ impl Scratch {
     pub(crate) fn adopt(&self, index: SlotIndex) -> Slot<'_> {
         Slot { index, scratch: self }
     }
-
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
-        self.state.borrow().free.len()
-    }
 }
 
 /// A slot that no verb uses; free again when dropped.
