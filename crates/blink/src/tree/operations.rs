@@ -160,6 +160,32 @@ impl<M: CoherentMemory> Tree<M> {
         .ok_or(TreeError::NotFound)
     }
 
+    /// Replaces a value by what `change` makes of it, atomically; its length may change. `change`
+    /// sees the old value under the page's write guard and leaves the new one in the buffer, which is
+    /// empty. When the page must be split first it runs again, so it must have no effect but that.
+    ///
+    /// # Errors
+    /// As [`update`](Tree::update).
+    pub async fn replace_with<R>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Value<'_>, &mut Vec<u8>) -> R,
+    ) -> Result<R, TreeError> {
+        let mut value = Vec::new();
+        self.write(key, &mut |page| {
+            let Ok(slot) = page.search(key) else {
+                return Ok((Err(TreeError::NotFound), Dirty::default()));
+            };
+            value.clear();
+            let result = change(page.value(slot), &mut value);
+            match self.limits.check_value(&value) {
+                Ok(()) => Ok((Ok(result), page.set_value(slot, &value)?)),
+                Err(error) => Ok((Err(error), Dirty::default())),
+            }
+        })
+        .await?
+    }
+
     /// Removes a key. Returns whether it was there.
     ///
     /// Pages are never merged (Lehman and Yao): a leaf that becomes empty stays in its place, is passed
