@@ -97,7 +97,7 @@ impl Page<'_> {
         let size = entry_size(entry.suffix_len(), value.len());
         let mut header = self.header;
         let offset = if size <= entry.size() {
-            header.garbage += (entry.size() - size) as u16;
+            add_garbage(&mut header, entry.size() - size);
             entry.offset()
         } else if size <= header.gap() {
             release(&mut header, entry);
@@ -188,13 +188,17 @@ fn slot_at(slot: usize) -> usize {
     HEADER + SLOT * slot
 }
 
+fn add_garbage(header: &mut Header, bytes: usize) {
+    // More than a page of garbage only adds up in a damaged one.
+    header.garbage = header.garbage.saturating_add(bytes as u16);
+}
+
 /// Gives an entry's heap bytes back.
 fn release(header: &mut Header, entry: Entry) {
-    let size = entry.size() as u16;
     if entry.offset == header.heap {
-        header.heap += size;
+        header.heap += entry.size() as u16;
     } else {
-        header.garbage += size;
+        add_garbage(header, entry.size());
     }
 }
 

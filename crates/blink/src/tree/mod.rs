@@ -12,6 +12,7 @@ mod write;
 pub use validate::TreeStatistics;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use latchwork_coherence::CoherentMemory;
@@ -25,7 +26,6 @@ use descend::Stop;
 ///
 /// The tree is known by the address of its root page, which never changes. Handles are cheap to
 /// clone and, like the memory handle inside, stay on their worker's thread.
-#[derive(Debug)]
 pub struct Tree<M: CoherentMemory> {
     memory: M,
     root: GlobalAddr,
@@ -39,6 +39,13 @@ pub struct Tree<M: CoherentMemory> {
 impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
         Tree { memory: self.memory.clone(), spares: self.spares.clone(), ..*self }
+    }
+}
+
+impl<M: CoherentMemory> fmt::Debug for Tree<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tree { root, config, .. } = self;
+        f.debug_struct("Tree").field("root", root).field("config", config).finish_non_exhaustive()
     }
 }
 

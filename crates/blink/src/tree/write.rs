@@ -36,7 +36,7 @@ pub(super) enum Progress<R> {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Applies `change` to the leaf where `key` belongs.
+    /// Applies `change` to the leaf where `key` belongs. On an error nothing was changed.
     pub(super) async fn write<R>(
         &self,
         key: &[u8],
@@ -52,11 +52,8 @@ impl<M: CoherentMemory> Tree<M> {
                 Progress::Split(None) | Progress::Spares(_) => {}
             }
         };
-        // A right link on the way: its splitter may have been cancelled before it told the parent.
-        if let Some(missing) = cursor.at.missing.take()
-            && !self.is_posted(&missing).await?
-        {
-            self.post(missing).await?;
+        if let Some(missing) = cursor.at.missing.take() {
+            self.repair(missing).await;
         }
         drop(operation);
         self.memory.handle().coop().await;
@@ -173,6 +170,15 @@ impl<M: CoherentMemory> Tree<M> {
                 let child = post.child.bits().to_le_bytes();
                 page.insert(slot, &post.separator, &child).map(|dirty| ((), dirty))
             }
+        }
+    }
+
+    /// Tells the level above of a page that only a right link led to: its splitter may have been
+    /// cancelled. A failure fails no one: the operation on whose way the link was is done, and the
+    /// next one that meets it tries again.
+    async fn repair(&self, missing: Post) {
+        if let Ok(false) = self.is_posted(&missing).await {
+            let _ = self.post(missing).await;
         }
     }
 

@@ -77,6 +77,11 @@ impl Node {
         LocalMemory { shared: self.0.clone(), handle }
     }
 
+    /// The lines that were ever allocated.
+    pub(crate) fn addresses(&self) -> Vec<GlobalAddr> {
+        self.0.pool.lock().lines.keys().copied().collect()
+    }
+
     /// Lines allocated and not freed.
     pub(crate) fn live_lines(&self) -> usize {
         self.0.pool.lock().live.len()

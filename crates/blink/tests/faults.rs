@@ -1,0 +1,170 @@
+//! What users get wrong, and what damaged pages do: clear errors, no panic, no endless loop.
+
+mod common;
+
+use std::ops::{Bound, ControlFlow};
+
+use common::{LocalMemory, Node, Settings, executor};
+use latchwork_blink::{Tree, TreeConfig, TreeError};
+use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+use proptest::prelude::*;
+
+const FAN_OUT_4: TreeConfig = TreeConfig { max_entries_leaf: Some(4), max_entries_inner: Some(4) };
+
+fn run(settings: Settings, test: impl AsyncFnOnce(Node, LocalMemory)) {
+    let mut executor = executor(3);
+    let node = Node::new(settings);
+    let memory = node.worker(executor.handle());
+    executor.block_on(test(node, memory));
+}
+
+#[test]
+fn keys_and_values_out_of_bounds_are_refused_and_those_at_the_bounds_are_not() {
+    run(Settings::CALM, async |_, memory| {
+        let tree = Tree::create(memory, TreeConfig::default()).await.unwrap();
+        let limits = tree.limits();
+        assert!(matches!(tree.insert(b"", b"").await, Err(TreeError::KeyEmpty)));
+        assert!(matches!(tree.get(b"").await, Err(TreeError::KeyEmpty)));
+        let long_key = vec![1; limits.key_max + 1];
+        let error = tree.upsert(&long_key, b"").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a key of 41 bytes is too long: with this line size at most 40 bytes fit"
+        );
+        let long_value = vec![1; limits.value_max + 1];
+        let error = tree.insert(b"key", &long_value).await.unwrap_err();
+        assert!(matches!(error, TreeError::ValueTooLong { len: 129, max: 128 }), "{error}");
+
+        for k in 0..100_u8 {
+            let mut key = vec![7; limits.key_max];
+            key[usize::from(k % 40)] = k;
+            tree.upsert(&key, &vec![k; limits.value_max]).await.unwrap();
+        }
+        assert_eq!(tree.validate().await.unwrap().entries, 100);
+    });
+}
+
+#[test]
+fn a_bulk_load_that_fails_leaves_the_tree_as_it_was() {
+    run(Settings::CALM, async |node, memory| {
+        let tree = Tree::create(memory, FAN_OUT_4).await.unwrap();
+        let keys = || (0..50_u64).map(|k| k.to_be_bytes().to_vec());
+        let unsorted = keys().chain([vec![0]]).map(|key| (key, b"value"));
+        let error = tree.bulk_load(unsorted, 1.0).await.unwrap_err();
+        assert!(matches!(error, TreeError::Unsorted { index: 50 }), "{error}");
+        let too_long = keys().chain([vec![9; 41]]).map(|key| (key, b"value"));
+        assert!(matches!(tree.bulk_load(too_long, 1.0).await, Err(TreeError::KeyTooLong { .. })));
+        let fill = tree.bulk_load([(b"key", b"value")], 1.5).await;
+        assert!(matches!(fill, Err(TreeError::FillFactor(_))));
+        assert_eq!(tree.validate().await.unwrap().entries, 0);
+        assert_eq!(node.live_lines(), 1, "the pages written so far are freed");
+
+        tree.insert(b"key", b"value").await.unwrap();
+        let late = keys().map(|key| (key, b"value"));
+        assert!(matches!(tree.bulk_load(late, 1.0).await, Err(TreeError::NotEmpty)));
+    });
+}
+
+#[test]
+fn what_is_no_tree_cannot_be_opened() {
+    run(Settings::CALM, async |_, memory| {
+        let line = memory.allocate().await.unwrap();
+        let error = Tree::open(memory.clone(), line, FAN_OUT_4).await.unwrap_err();
+        assert!(matches!(error, TreeError::Corrupt { page, .. } if page == line), "{error}");
+        let nowhere = GlobalAddr::new(MemoryNodeId(7), 0);
+        let error = Tree::open(memory, nowhere, FAN_OUT_4).await.unwrap_err();
+        assert!(matches!(error, TreeError::Memory(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_get_over_cached_pages_does_not_wait() {
+    run(Settings::CALM, async |_, memory| {
+        let tree = Tree::create(memory, FAN_OUT_4).await.unwrap();
+        for k in 0..200_u64 {
+            tree.insert(&k.to_be_bytes(), &k.to_le_bytes()).await.unwrap();
+        }
+        for k in 0..200_u64 {
+            assert_eq!(tree.try_get(&k.to_be_bytes(), |value| value.u64(0)), Ok(Some(k)));
+        }
+        assert_eq!(tree.try_get(b"none", |value| value.u64(0)), Ok(None));
+    });
+    run(Settings::TINY, async |_, memory| {
+        let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+        for k in 0..200_u64 {
+            tree.insert(&k.to_be_bytes(), &k.to_le_bytes()).await.unwrap();
+        }
+        let missed = (0..200_u64)
+            .filter(|k| tree.try_get(&k.to_be_bytes(), |value| value.u64(0)).is_err())
+            .count();
+        assert!(missed > 100, "four frames cannot hold the tree");
+    });
+}
+
+#[test]
+fn validate_names_the_page_and_what_is_wrong_with_it() {
+    run(Settings::CALM, async |_, memory| {
+        let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+        for k in 0..4_u64 {
+            tree.insert(&k.to_be_bytes(), b"value").await.unwrap();
+        }
+        // Exchanges the heads of the first two slots of the only page.
+        let exchange = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+            let words = guard.words();
+            let (first, second) = (words.u64(32), words.u64(48));
+            words.set_u64(32, second);
+            words.set_u64(48, first);
+            guard.mark_dirty(0..64);
+        };
+        memory.write(tree.root(), exchange).await.unwrap();
+        let error = tree.validate().await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("page {} is corrupt: slot ", tree.root())), "{error}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn scribbled_pages_neither_panic_nor_hang(
+        scribbles in proptest::collection::vec((any::<usize>(), 0..60_usize, any::<u64>(), 0..3), 1..6),
+        tiny in any::<bool>(),
+    ) {
+        let settings = if tiny { Settings::TINY } else { Settings::CALM };
+        run(settings, async |node, memory| {
+            let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+            for k in 0..60_u64 {
+                tree.insert(&(k * 7 % 60).to_be_bytes(), &[1; 16]).await.unwrap();
+            }
+            let lines = node.addresses();
+            for (line, word, value, kind) in scribbles {
+                let scribble = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+                    let old = guard.words().word(word);
+                    let new = match kind {
+                        0 => value,
+                        1 => old ^ (1 << (value % 64)),
+                        _ => lines[value as usize % lines.len()].bits(),
+                    };
+                    guard.words().set_word(word, new);
+                    guard.mark_dirty(8 * word..8 * word + 8);
+                };
+                memory.write(lines[line % lines.len()], scribble).await.unwrap();
+            }
+            let _ = tree.validate().await;
+            let _ = tree.count().await;
+            let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+            let _ = tree.scan_up(Bound::Unbounded, usize::MAX, go_on).await;
+            let _ = tree.scan_down(Bound::Unbounded, usize::MAX, go_on).await;
+            for k in 0..70_u64 {
+                let key = k.to_be_bytes();
+                let _ = tree.get(&key).await;
+                let _ = tree.upsert(&key, &[2; 16]).await;
+                let _ = tree.update(&key, &[3; 60]).await;
+                let _ = tree.modify(&key, |value| value.write(0, &vec![4; value.len()])).await;
+                let _ = tree.insert(&[&key[..], b"more"].concat(), &[5; 30]).await;
+                let _ = tree.remove(&key).await;
+            }
+        });
+    }
+}
