@@ -72,8 +72,9 @@ impl Groups {
 /// A worker's part in its node's epochs. Stays on the worker's thread.
 ///
 /// As a [`Poller`] of the worker's executor it does by itself what [`Epochs`] needs: it ticks while the
-/// worker runs, rests the worker before it parks, and makes the node idle when all workers have rested
-/// for [`idle_after`](crate::PoolSettings::idle_after).
+/// worker runs, rests the worker before it parks or when it had no operation for
+/// [`idle_after`](crate::PoolSettings::idle_after), and makes the node idle when all have rested so
+/// long. A worker that does not sweep any more and was not stopped holds others' lines back.
 pub struct EpochWorker {
     epochs: Arc<Epochs>,
     port: Rc<Port>,
@@ -82,7 +83,11 @@ pub struct EpochWorker {
     groups: Cell<Groups>,
     job: RefCell<Option<Job>>,
     now: Cell<Time>,
-    /// When to try to make the node idle.
+    /// An operation began since the last sweep.
+    entered: Cell<bool>,
+    /// The last sweep that found an operation in progress or begun.
+    busy_at: Cell<Time>,
+    /// When a resting worker tries to make the node idle.
     idle_at: Cell<Option<Time>>,
     last_error: RefCell<Option<PoolError>>,
 }
@@ -114,6 +119,8 @@ impl EpochWorker {
             groups: Cell::new(Groups { bound: [never; 2], count: [0; 2], newer: 0 }),
             job: RefCell::new(None),
             now: Cell::new(now),
+            entered: Cell::new(false),
+            busy_at: Cell::new(now),
             idle_at: Cell::new(None),
             last_error: RefCell::new(None),
         })
@@ -137,6 +144,7 @@ impl EpochWorker {
         }
         groups.count[groups.newer] += 1;
         self.groups.set(groups);
+        self.entered.set(true);
         Some(EpochGuard { worker: self.clone(), group: groups.newer })
     }
 
@@ -180,7 +188,7 @@ impl EpochWorker {
         if self.online.get() && self.groups.get().is_empty() {
             self.seat.set(Seat::RESTING);
             self.online.set(false);
-            self.idle_at.set(Some(self.now.get() + self.epochs.settings().idle_after));
+            self.idle_at.set(Some(self.idle_due()));
         }
         !self.online.get()
     }
@@ -229,6 +237,12 @@ impl EpochWorker {
         }
     }
 
+    /// When the worker will have had no operation for long enough.
+    fn idle_due(&self) -> Time {
+        let busy_at = if self.entered.get() { self.now.get() } else { self.busy_at.get() };
+        busy_at + self.epochs.settings().idle_after
+    }
+
     fn next_job(&self, now: Time) -> Option<Job> {
         let (epochs, port) = (self.epochs.clone(), self.port.clone());
         if self.online.get() && self.epochs.tick_is_due(now) {
@@ -243,7 +257,7 @@ impl EpochWorker {
     }
 
     fn finish(&self, goes_idle: bool, result: Result<bool, PoolError>) {
-        let again = Some(self.now.get() + self.epochs.settings().idle_after);
+        let again = Some(self.now.get() + self.epochs.settings().tick_interval);
         match result {
             // While another worker is online, that one's rest is the next occasion.
             Ok(done) if goes_idle && (done || self.epochs.any_online()) => self.idle_at.set(None),
@@ -262,7 +276,13 @@ impl EpochWorker {
 impl Poller for EpochWorker {
     fn poll(&self, now: Time) -> bool {
         self.now.set(now);
+        if self.entered.take() || !self.groups.get().is_empty() {
+            self.busy_at.set(now);
+        }
         self.refresh();
+        if self.online.get() && now >= self.idle_due() {
+            self.rest();
+        }
         let mut slot = self.job.borrow_mut();
         if slot.is_none() {
             *slot = self.next_job(now);
@@ -283,14 +303,19 @@ impl Poller for EpochWorker {
     fn flush(&self) {}
 
     fn next_deadline(&self) -> Option<Time> {
-        if self.job.borrow().is_some() { None } else { self.idle_at.get() }
+        if self.job.borrow().is_some() {
+            None
+        } else if self.online.get() {
+            // The same whether the worker rests in `may_park` now or not.
+            self.groups.get().is_empty().then(|| self.idle_due())
+        } else {
+            self.idle_at.get()
+        }
     }
 
     fn may_park(&self) -> bool {
-        // A worker that has just begun to rest sweeps once more, so that the executor learns of the
-        // deadline at which the node goes idle.
-        let begins_to_rest = self.online.get() && self.rest();
-        !begins_to_rest
+        self.rest();
+        true
     }
 }
 

@@ -1,0 +1,273 @@
+//! Epochs, scenario by scenario: what holds a freed line back, and what does not.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LIMIT, Node, World};
+use latchwork_memnode::{PoolError, PoolSettings};
+use latchwork_simulation::RunEnd;
+
+const TICK: Duration = Duration::from_micros(50);
+const SETTINGS: PoolSettings = PoolSettings {
+    tick_interval: TICK,
+    idle_after: Duration::from_micros(500),
+    reuse_wait: Duration::from_millis(2),
+    deadline: Duration::from_secs(1),
+};
+/// Long enough for what is free to become ready.
+const SETTLED: Duration = Duration::from_micros(50 * 40);
+
+fn cluster(seed: u64, nodes: u8, workers: usize) -> (World, Vec<Node>) {
+    let world = World::new(seed, &[4], nodes, workers);
+    let pool = world.format();
+    let nodes = (1..=nodes).map(|id| world.register(id, &pool, SETTINGS)).collect();
+    (world, nodes)
+}
+
+#[test]
+fn an_operation_that_began_before_the_free_holds_the_line_back_until_it_ends() {
+    for seed in 0..50 {
+        let (world, nodes) = cluster(seed, 2, 1);
+        let [one, two] = [1, 2].map(|id| world.worker(id));
+        let [first, second] = [nodes[0].clone(), nodes[1].clone()];
+        let workers = [first.worker(&one), second.worker(&two)];
+        let old = world.run(&two, {
+            let (worker, handle) = (workers[1].clone(), two.handle.clone());
+            async move { worker.enter(&handle).await.unwrap() }
+        });
+        world.run(&one, {
+            let (worker, one, first) = (workers[0].clone(), one.clone(), first.clone());
+            async move {
+                let operation = worker.enter(&one.handle).await.unwrap();
+                let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+                first.lines.retire(line).unwrap();
+                drop(operation);
+                // Operations go on here and there.
+                for _ in 0..40 {
+                    let _operation = worker.enter(&one.handle).await.unwrap();
+                    one.handle.sleep(TICK).await;
+                    assert_eq!(first.lines.resting(), 1, "seed {seed}");
+                }
+            }
+        });
+        world.run(&two, async move { drop(old) });
+        world.run(&one, {
+            let (worker, one, first) = (workers[0].clone(), one.clone(), first.clone());
+            async move {
+                for _ in 0..40 {
+                    let _operation = worker.enter(&one.handle).await.unwrap();
+                    one.handle.sleep(TICK).await;
+                }
+                assert_eq!(first.lines.resting(), 0, "seed {seed}");
+            }
+        });
+    }
+}
+
+#[test]
+fn one_long_operation_holds_back_while_others_of_its_worker_come_and_go() {
+    for seed in 0..30 {
+        let (world, nodes) = cluster(seed, 2, 1);
+        let [one, two] = [1, 2].map(|id| world.worker(id));
+        let [first, second] = [nodes[0].clone(), nodes[1].clone()];
+        let [busy, freeing] = [second.worker(&two), first.worker(&one)];
+        let others = two.handle.spawn({
+            let (worker, two) = (busy.clone(), two.clone());
+            async move {
+                let mut long = None;
+                for turn in 0..200 {
+                    let operation = worker.enter(&two.handle).await.unwrap();
+                    two.pause(TICK).await;
+                    if turn == 20 {
+                        long = Some(operation);
+                    }
+                }
+                let until = two.handle.now();
+                drop(long);
+                until
+            }
+        });
+        let freed = one.handle.spawn({
+            let one = one.clone();
+            async move {
+                one.handle.sleep(TICK * 30).await;
+                let operation = freeing.enter(&one.handle).await.unwrap();
+                let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+                first.lines.retire(line).unwrap();
+                drop(operation);
+                while first.lines.resting() > 0 {
+                    let _operation = freeing.enter(&one.handle).await.unwrap();
+                    one.handle.sleep(TICK / 4).await;
+                }
+                one.handle.now()
+            }
+        });
+        let times = world.run_all(vec![others, freed]);
+        assert!(times[1] > times[0], "seed {seed}: ready {:?}, ended {:?}", times[1], times[0]);
+        assert!(times[1] < times[0] + SETTLED, "and soon after");
+    }
+}
+
+#[test]
+fn operations_that_began_after_the_free_hold_nothing_back() {
+    for seed in 0..30 {
+        let (world, nodes) = cluster(seed, 2, 1);
+        let [one, two] = [1, 2].map(|id| world.worker(id));
+        let [first, second] = [nodes[0].clone(), nodes[1].clone()];
+        let [freeing, late] = [first.worker(&one), second.worker(&two)];
+        let frees = one.handle.clone().spawn(async move {
+            let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+            first.lines.retire(line).unwrap();
+            let operation = freeing.enter(&one.handle).await.unwrap();
+            one.handle.sleep(TICK * 4).await;
+            assert_eq!(first.lines.resting(), 1, "its own operation began before the stamp");
+            drop(operation);
+            while first.lines.resting() > 0 {
+                let _operation = freeing.enter(&one.handle).await.unwrap();
+                one.handle.sleep(TICK).await;
+            }
+            one.handle.now()
+        });
+        let began = two.handle.clone().spawn(async move {
+            // Behind the stamp, and for ever.
+            two.handle.sleep(TICK * 6).await;
+            let _operation = late.enter(&two.handle).await.unwrap();
+            let began = two.handle.now();
+            two.handle.sleep(SETTLED).await;
+            began
+        });
+        let times = world.run_all(vec![frees, began]);
+        assert!(times[0] < times[1] + SETTLED, "seed {seed}");
+    }
+}
+
+#[test]
+fn idle_nodes_hold_nothing_back() {
+    for seed in 0..30 {
+        let (world, nodes) = cluster(seed, 3, 2);
+        // Node 2 was at work and fell idle; node 3 never was.
+        for (node, id) in [(&nodes[1], 2)] {
+            for worker in &world.workers[id - 1] {
+                let seat = node.worker(worker);
+                let worker = worker.clone();
+                world.run(&worker.clone(), async move {
+                    drop(seat.enter(&worker.handle).await.unwrap());
+                    worker.handle.sleep(SETTLED).await;
+                });
+            }
+            assert!(!node.epochs.is_active());
+        }
+        let (one, first) = (world.worker(1), nodes[0].clone());
+        let seat = first.worker(&one);
+        let lines = first.lines.clone();
+        world.run(&one.clone(), async move {
+            let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+            first.lines.retire(line).unwrap();
+            for _ in 0..10 {
+                let _operation = seat.enter(&one.handle).await.unwrap();
+                one.handle.sleep(TICK).await;
+            }
+        });
+        assert_eq!(lines.resting(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_idle_cluster_comes_to_rest() {
+    let (world, nodes) = cluster(1, 3, 2);
+    let mut tasks = Vec::new();
+    for (node, workers) in nodes.iter().zip(&world.workers) {
+        for worker in workers.iter().cloned() {
+            let (node, seat) = (node.clone(), node.worker(&worker));
+            tasks.push(worker.handle.clone().spawn(async move {
+                for _ in 0..20 {
+                    let _operation = seat.enter(&worker.handle).await.unwrap();
+                    let line = node.lines.allocate(&worker.port, &worker.handle).await.unwrap();
+                    worker.pause(TICK).await;
+                    node.lines.retire(line).unwrap();
+                }
+            }));
+        }
+    }
+    world.run_all(tasks);
+    // No worker has an event left, although lines rest.
+    let end = world.kernel.run_until(world.kernel.now() + LIMIT, || false);
+    assert_eq!(end, RunEnd::Quiet);
+    for node in &nodes {
+        assert!(!node.epochs.is_active());
+        assert!(node.lines.resting() > 0);
+    }
+}
+
+#[test]
+fn a_node_that_left_holds_nothing_back_and_its_id_can_be_taken_again() {
+    let (world, nodes) = cluster(1, 2, 1);
+    let [one, two] = [1, 2].map(|id| world.worker(id));
+    let [first, second] = [nodes[0].clone(), nodes[1].clone()];
+    let pool = first.epochs.pool().clone();
+    let seat = second.worker(&two);
+    world.run(&two.clone(), async move {
+        let again = Node::register;
+        let taken =
+            latchwork_memnode::Epochs::register(&pool, &two.port, two.port.node(), SETTINGS);
+        assert!(matches!(taken.await, Err(PoolError::NodeIdTaken { node: 2 })));
+        let operation = seat.enter(&two.handle).await.unwrap();
+        assert!(!seat.stop(&two.handle), "an operation is in progress");
+        let left = second.epochs.unregister(&two.port).await;
+        assert_eq!(left, Err(PoolError::Busy { node: 2 }));
+        assert!(second.epochs.is_active() && seat.try_enter().is_some());
+        drop(operation);
+        assert!(seat.stop(&two.handle));
+        second.epochs.unregister(&two.port).await.unwrap();
+        assert!(seat.try_enter().is_none());
+        let entered = seat.enter(&two.handle).await.map(drop);
+        assert_eq!(entered, Err(PoolError::NotRegistered { node: 2 }));
+        assert_eq!(second.epochs.set_idle(&two.port).await, Ok(true));
+        let renewed = again(&pool, &two.port, SETTINGS).await;
+        assert_ne!(renewed.epochs.registration(), second.epochs.registration());
+        renewed.epochs.unregister(&two.port).await.unwrap();
+    });
+    let seat = first.worker(&one);
+    world.run(&one.clone(), async move {
+        let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+        first.lines.retire(line).unwrap();
+        for _ in 0..10 {
+            let _operation = seat.enter(&one.handle).await.unwrap();
+            one.handle.sleep(TICK).await;
+        }
+        assert_eq!(first.lines.resting(), 0);
+    });
+}
+
+#[test]
+fn a_slot_that_was_cleared_by_others_is_noticed() {
+    let (world, nodes) = cluster(1, 1, 1);
+    let (one, first) = (world.worker(1), nodes[0].clone());
+    let seat = first.worker(&one);
+    let memory = world.fabric.memory(latchwork_verbs::MemoryNodeId(0)).unwrap();
+    world.run(&one.clone(), async move {
+        memory.words().set_u64(512, 0);
+        let entered = seat.enter(&one.handle).await.map(drop);
+        assert_eq!(entered, Err(PoolError::NotRegistered { node: 1 }));
+    });
+}
+
+/// Bug: a node that fell idle blocks everybody. Mechanism: the future that published IDLE was dropped
+/// before its verb took effect, and the next call took the phase for the slot.
+#[test]
+fn going_idle_can_be_dropped_half_way_and_done_again() {
+    for patience in (0..4_000).step_by(200) {
+        let (world, nodes) = cluster(1, 1, 1);
+        let (one, first) = (world.worker(1), nodes[0].clone());
+        let epochs = first.epochs.clone();
+        world.run(&one.clone(), async move {
+            let (port, handle) = (&one.port, &one.handle);
+            epochs.set_active(port, handle).await.unwrap();
+            let deadline = handle.now() + Duration::from_nanos(patience);
+            let _ = handle.timeout(deadline, epochs.set_idle(port)).await;
+            assert_eq!(epochs.set_idle(port).await, Ok(true));
+        });
+        assert_eq!(world.word(512) << 20, u64::MAX << 20, "published idle");
+    }
+}
