@@ -55,6 +55,8 @@
 mod address;
 #[cfg(feature = "contract")]
 pub mod contract;
+#[allow(unsafe_code)] // one instruction
+mod copy;
 mod endpoint;
 mod error;
 #[allow(unsafe_code)] // allocates

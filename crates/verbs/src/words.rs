@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering as Order};
 
+use crate::copy::copy_words;
+
 /// Bytes in one word.
 pub const WORD: usize = 8;
 
@@ -204,12 +206,13 @@ impl<'a> Words<'a> {
         len.cmp(&other.len())
     }
 
-    /// Copies all words of `from`, which has the same length, in address order.
+    /// Copies all words of `from`, which has the same length, in any order.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    #[inline]
     pub fn copy_from(&self, from: Words<'_>) {
-        assert_eq!(self.len(), from.len(), "copy between views of different lengths");
-        for (to, from) in self.0.iter().zip(from.0) {
-            to.store(from.load(Order::Relaxed), Order::Relaxed);
-        }
+        copy_words(from.0, self.0);
     }
 
     /// Sets every byte of the byte range to zero; the ends are multiples of 8.

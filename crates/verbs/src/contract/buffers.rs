@@ -6,7 +6,7 @@ use crate::request::Request;
 
 /// Both halves of a word always belong together, whoever writes meanwhile.
 pub fn words_are_never_torn(harness: &impl Harness) {
-    const LEN: usize = 256;
+    const LEN: usize = 1024;
     let rounds = harness.rounds();
     let mut scripts = Vec::new();
     for id in 1..=2 {
