@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchwork_coherence::MemoryError;
 use latchwork_fabric::{Fabric, Port};
-use latchwork_runtime::{VirtualWorker, run_all};
+use latchwork_runtime::{JoinHandle, VirtualWorker, run_all};
 use latchwork_selcc::{Counters, Node, Worker};
-use latchwork_simulation::Kernel;
+use latchwork_simulation::{Kernel, RunEnd};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
@@ -116,6 +117,45 @@ impl Simulated {
         F: Fn(Member) -> Fut + 'static,
         Fut: Future<Output = T> + 'static,
     {
+        let (_actors, tasks) = self.spawn(workers, body)?;
+        let ends = run_all(&self.kernel, limit, tasks).map_err(world)?;
+        ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
+    }
+
+    /// As [`run`](Simulated::run), and calls `watch` after every event: for invariants that hold at
+    /// every step.
+    ///
+    /// # Errors
+    /// As [`run`](Simulated::run).
+    pub fn run_watched<T, F, Fut>(
+        &self,
+        limit: Duration,
+        body: F,
+        mut watch: impl FnMut(&Self),
+    ) -> Result<Vec<T>, ClusterError>
+    where
+        T: 'static,
+        F: Fn(Member) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        let (_actors, tasks) = self.spawn(self.config.workers, body)?;
+        let end = self.kernel.run_until(self.kernel.now() + limit, || {
+            watch(self);
+            tasks.iter().all(JoinHandle::is_finished)
+        });
+        if end != RunEnd::Done {
+            return Err(world(end));
+        }
+        let ends = tasks.iter().map(|task| task.take().and_then(Result::ok));
+        ends.map(|end| Ok(end.ok_or(ClusterError::Panicked)??)).collect()
+    }
+
+    fn spawn<T, F, Fut>(&self, workers: usize, body: F) -> Result<Spawned<T>, ClusterError>
+    where
+        T: 'static,
+        F: Fn(Member) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
         let body = Rc::new(body);
         let mut actors = Vec::new();
         let mut tasks = Vec::new();
@@ -136,8 +176,7 @@ impl Simulated {
                 actors.push(actor);
             }
         }
-        let ends = run_all(&self.kernel, limit, tasks).map_err(world)?;
-        ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
+        Ok((actors, tasks))
     }
 
     /// Lets the world go on for `time`, so that messages in flight arrive.
@@ -146,6 +185,9 @@ impl Simulated {
     }
 }
 
-fn world(end: latchwork_simulation::RunEnd) -> ClusterError {
+/// Workers, which live as long as their values, and what they run.
+type Spawned<T> = (Vec<VirtualWorker>, Vec<JoinHandle<Result<T, MemoryError>>>);
+
+fn world(end: RunEnd) -> ClusterError {
     ClusterError::World(format!("{end:?}"))
 }

@@ -37,7 +37,7 @@ impl fmt::Debug for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.inner.node.cache.frame(self.frame).unreserve();
-        // Requests that waited for this are tried again on the next sweep of any worker.
+        self.inner.let_go.set(true);
         if !self.inner.node.settings.policy.lazy_release {
             self.inner.releases.borrow_mut().push(self.addr);
         }

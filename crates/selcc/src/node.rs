@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use latchwork_cache::Cache;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
+use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{AtomicUsize, Ordering};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 use parking_lot::Mutex;
@@ -49,6 +50,8 @@ pub struct Node {
     pub(crate) frame_waiters: FrameWaiters,
     /// Evictions whose release has not completed.
     pub(crate) releasing: AtomicUsize,
+    /// Wakes the handler.
+    pub(crate) handler: Mutex<Option<Notifier>>,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -68,6 +71,7 @@ impl Node {
             blocked: Blocked::default(),
             frame_waiters: FrameWaiters::default(),
             releasing: AtomicUsize::new(0),
+            handler: Mutex::new(None),
             counters: Mutex::new(Vec::new()),
         })
     }

@@ -1,6 +1,6 @@
 //! [`Worker`]: one worker's view of coherent memory, and the poller behind it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     subscription: Subscription,
     /// Operations on words that are in flight, with their forwards.
     pub(crate) groups: RefCell<Slab<Group>>,
+    /// Whether a ticket was dropped since the last sweep: somebody may have waited for it.
+    pub(crate) let_go: Cell<bool>,
     /// Lines to give back, where release is not lazy.
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     // Kept for their capacity.
@@ -82,6 +84,9 @@ impl Worker {
         inbox: Inbox,
         handle: &Handle,
     ) -> Worker {
+        if role == Role::Handler {
+            *node.handler.lock() = Some(handle.notifier());
+        }
         let inner = Rc::new(Inner {
             role,
             node: node.clone(),
@@ -92,6 +97,7 @@ impl Worker {
             subscription: inbox.subscribe(handle.notifier()),
             inbox,
             groups: RefCell::default(),
+            let_go: Cell::new(false),
             releases: RefCell::default(),
             actions: RefCell::default(),
             victims: RefCell::default(),
@@ -139,6 +145,15 @@ impl fmt::Debug for Worker {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whatever this worker would have looked at again is the handler's now.
+        if let Some(handler) = &*self.node.handler.lock() {
+            handler.notify();
+        }
+    }
+}
+
 impl Inner {
     fn poll_port(&self) -> bool {
         let mut completions = self.completions.take();
@@ -180,6 +195,10 @@ impl Poller for Pump {
 
     fn flush(&self) {
         if let Some(inner) = self.inner.upgrade() {
+            // Now rather than on the next sweep: the tasks of this one have had their turn.
+            if inner.let_go.take() {
+                inner.serve_blocked();
+            }
             inner.port.ring();
         }
     }
