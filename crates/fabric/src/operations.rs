@@ -60,15 +60,10 @@ impl Operations {
                 self.0.remove(key);
                 After::Release(slot)
             }
-            awaited @ Operation::Awaited { .. } => {
-                let slot = match awaited {
-                    Operation::Awaited { slot, .. } => *slot,
-                    _ => None,
-                };
-                match std::mem::replace(awaited, Operation::Done { result, slot }) {
-                    Operation::Awaited { waker, .. } => After::Wake(waker),
-                    _ => After::Release(None),
-                }
+            Operation::Awaited { waker, slot } => {
+                let (waker, slot) = (std::mem::replace(waker, Waker::noop().clone()), *slot);
+                self.0[key] = Operation::Done { result, slot };
+                After::Wake(waker)
             }
             Operation::Done { .. } => unreachable!("a batch completes once"),
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
     ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, VerbError, WORD,
 };
 
 use crate::fabric::{Node, Shared};
 use crate::inbox::Mailbox;
-use latchwork_runtime::sync::AtomicU64;
 
 /// Nodes and regions that were looked up once, so that a verb takes no lock and counts no reference.
 /// Neither is ever replaced in the fabric, so nothing here goes stale.
