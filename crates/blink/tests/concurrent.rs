@@ -221,7 +221,7 @@ fn operations_dropped_at_any_await_lose_no_line_and_no_other_entry() {
         }
         let statistics = tree.validate().await.unwrap();
         unposted.set(unposted.get() + statistics.unposted_pages);
-        for &k in done.borrow().keys() {
+        for k in done.take().into_keys() {
             assert_eq!(tree.get(&k.to_be_bytes()).await.unwrap(), Some(k.to_le_bytes().to_vec()));
         }
         tree.release_spares().await.unwrap();

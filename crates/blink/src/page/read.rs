@@ -179,7 +179,30 @@ impl<'a> Page<'a> {
     }
 
     fn compare_span(&self, span: Span, key: &[u8]) -> Ordering {
-        self.words.compare(usize::from(span.offset), usize::from(span.len), key)
+        self.compare(usize::from(span.offset), usize::from(span.len), key)
+    }
+
+    /// Compares bytes of the page with `key`; fast when they start at a word, as fences do.
+    fn compare(&self, offset: usize, len: usize, key: &[u8]) -> Ordering {
+        if !offset.is_multiple_of(WORD) {
+            return self.words.compare(offset, len, key);
+        }
+        let common = &key[..len.min(key.len())];
+        let (whole, tail) = common.as_chunks::<WORD>();
+        let mut word = offset / WORD;
+        for theirs in whole {
+            let (mine, theirs) = (self.words.word(word).swap_bytes(), u64::from_be_bytes(*theirs));
+            if mine != theirs {
+                return mine.cmp(&theirs);
+            }
+            word += 1;
+        }
+        if !tail.is_empty() {
+            let mask = !(u64::MAX >> (8 * tail.len()));
+            let mine = self.words.word(word).swap_bytes() & mask;
+            return mine.cmp(&head_of(tail)).then(len.cmp(&key.len()));
+        }
+        len.cmp(&key.len())
     }
 
     /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
@@ -189,8 +212,7 @@ impl<'a> Page<'a> {
             // longer suffix equals the padding of the shorter one, which therefore comes first.
             let entry = self.entry(slot);
             let (rest, len) = entry.rest();
-            self.words
-                .compare(rest, len, suffix.get(HEAD..).unwrap_or(&[]))
+            self.compare(rest, len, suffix.get(HEAD..).unwrap_or(&[]))
                 .then(entry.suffix_len().cmp(&suffix.len()))
         })
     }

@@ -50,7 +50,8 @@ impl<M: CoherentMemory> fmt::Debug for Tree<M> {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Makes an empty tree in `memory`. Other nodes open it at its [`root`](Tree::root).
+    /// Makes an empty tree in `memory`. Other nodes open it at its [`root`](Tree::root). If this
+    /// future is dropped, the line that it had allocated stays allocated.
     ///
     /// # Errors
     /// When memory fails or is full, and when its lines are too small for pages.
