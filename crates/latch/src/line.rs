@@ -337,7 +337,16 @@ impl Line {
                 if copy.try_invalidate() {
                     self.hold = Hold::Nothing;
                     let request = self.remembered.remove(best);
-                    let travelling = std::mem::take(&mut self.remembered);
+                    let mut travelling = std::mem::take(&mut self.remembered);
+                    // A writer that saw several owners has asked each. What it asked the others must
+                    // not come to itself: it waits for those answers before it serves anybody.
+                    travelling.retain(|other| {
+                        let own = other.from == request.from;
+                        if own {
+                            answer(other, Answer::Released, out);
+                        }
+                        !own
+                    });
                     self.grant(request, GrantMode::Exclusive, travelling, out);
                     self.start(WordOp::HandOver(request.from), out);
                 }
@@ -477,7 +486,7 @@ impl Line {
     fn ask(&mut self, rules: &Rules, whom: NodeSet, kind: RequestKind, out: &mut Vec<Action>) {
         self.seq = self.seq.next(rules);
         self.settled_early = false;
-        if whom.is_empty() {
+        if whom.is_empty() || !rules.invalidate {
             // Only a word that no discipline can produce names no owner: try again later.
             return self.pause(rules, out);
         }
@@ -558,7 +567,9 @@ impl Line {
         let dropped = dropped || refused;
         if !open.is_empty() {
             self.phase = Phase::Asking { open, dropped };
-        } else if dropped && !self.want.is_none_or(|want| want.is_met_by(self.hold)) {
+        } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
+            self.phase = Phase::Rest;
+        } else if dropped {
             self.pause(rules, out);
         } else {
             self.phase = Phase::Rest;

@@ -15,7 +15,7 @@ pub enum RequestKind {
 
 /// An invalidation message (SELCC 5.1). It is final: its sender keeps its bit, its frame and its
 /// place to answer to until it got the one final answer to it (rule R5).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Request {
     /// Who asks.
     pub from: ComputeNodeId,
@@ -33,7 +33,7 @@ pub struct Request {
 }
 
 /// How a grant is owned.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum GrantMode {
     /// The receiver's registered wait has become shared ownership.
     Shared,
@@ -42,7 +42,7 @@ pub enum GrantMode {
 }
 
 /// An answer to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Answer {
     /// Final, without the line: the node holds nothing that it could give. Look at the word again,
     /// after a pause.
@@ -54,7 +54,7 @@ pub enum Answer {
 }
 
 /// What a message about a line says.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Message {
     /// An invalidation.
     Request(Request),

@@ -2,7 +2,7 @@
 //! off, so that the model can show that it would notice.
 
 /// The number of a question; wraps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Seq(pub u16);
 
 /// The rules that a node's machines follow.
@@ -15,6 +15,9 @@ pub struct Rules {
     /// another addition while it already asks the holder, and the holder sets it again when it
     /// serves the reader, as SELCC 4.3.2 and 4.4.2 have it.
     pub registered_wait: bool,
+    /// Refused nodes ask the owners to give the line up (SELCC). Off: they only try again after a
+    /// pause, as the plain shared-exclusive latch does (SEL).
+    pub invalidate: bool,
     /// Questions are numbered modulo this, at most 2^16. Small in the model, whose states are
     /// finite that way.
     pub seq_modulus: u32,
@@ -25,7 +28,16 @@ pub struct Rules {
 impl Rules {
     /// The whole discipline.
     pub const DISCIPLINE: Rules =
-        Rules { settle: true, registered_wait: true, seq_modulus: 1 << 16, priority_max: u8::MAX };
+        Rules {
+            settle: true,
+            registered_wait: true,
+            invalidate: true,
+            seq_modulus: 1 << 16,
+            priority_max: u8::MAX,
+        };
+
+    /// The discipline without messages: the shared-exclusive latch.
+    pub const LATCH_ONLY: Rules = Rules { invalidate: false, ..Self::DISCIPLINE };
 }
 
 impl Default for Rules {
