@@ -89,6 +89,12 @@ pub enum ConfigError {
         /// The line size.
         line_size: u32,
     },
+    /// No such protocol.
+    #[error("there is no protocol {given}: selcc and sel are possible")]
+    Protocol {
+        /// The name asked for.
+        given: String,
+    },
     /// The sizes of lines and chunks do not fit.
     #[error("{0}")]
     Geometry(String),

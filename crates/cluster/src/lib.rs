@@ -48,9 +48,11 @@
 mod build;
 mod config;
 mod embedded;
+mod protocol;
 mod simulated;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
+pub use protocol::Protocol;
 pub use simulated::Simulated;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cache::Ownership;
-use latchwork_cluster::{ClusterConfig, Embedded, Simulated};
+use latchwork_cluster::{ClusterConfig, Embedded, Protocol, Simulated};
 use latchwork_latch::LatchWord;
 use latchwork_verbs_sim::SimConfig;
 
@@ -108,6 +108,16 @@ fn upgrades_against_upgrades_end_in_many_nodes() {
 }
 
 #[test]
+fn the_latch_without_a_cache_loses_no_write_either() {
+    let load = Load { lines: 4, operations: 30, tasks: 3, writes: 50, dropped: 10 };
+    for seed in 400..430 {
+        let mut config = small(3, 2, 8, seed);
+        config.node.policy = Protocol::Sel.policy();
+        world(config, load);
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_world() {
     let load = Load { lines: 4, operations: 30, tasks: 2, writes: 50, dropped: 10 };
     let hash = |seed| world(small(3, 2, 6, seed), load);
@@ -136,9 +146,13 @@ fn the_worlds_notice_a_protocol_without_settling() {
 
 #[test]
 fn threads_on_shared_memory_lose_no_write() {
-    for (nodes, workers, frames, lines) in [(2, 2, 16, 4), (4, 2, 8, 16), (3, 1, 4, 12)] {
-        let load = Load { lines, operations: 2000, tasks: 4, writes: 40, dropped: 10 };
-        let cluster = Embedded::start(small(nodes, workers, frames, 1)).expect("a configuration");
+    let shapes = [(2, 2, 16, 4), (4, 2, 8, 16), (3, 1, 4, 12)];
+    for (protocol, shape) in Protocol::ALL.into_iter().flat_map(|p| shapes.map(|s| (p, s))) {
+        let (nodes, workers, frames, lines) = shape;
+        let load = Load { lines, operations: 1000, tasks: 4, writes: 40, dropped: 10 };
+        let mut config = small(nodes, workers, frames, 1);
+        config.node.policy = protocol.policy();
+        let cluster = Embedded::start(config).expect("a configuration");
         let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");
         let reads = cluster
             .run_on(1, |member| async move { read_counters(&member, load.lines).await })

@@ -440,8 +440,12 @@ impl Line {
                 if old == LatchWord::shared_by(self.me) {
                     self.hold = Hold::Exclusive;
                     copy.promote();
-                } else {
+                } else if rules.invalidate || !copy.try_invalidate() {
                     self.ask_owners(rules, old, out);
+                } else {
+                    // Nobody could be asked to let go, and others may be waiting in the same way.
+                    self.hold = Hold::Nothing;
+                    self.start(WordOp::ReleaseShared, out);
                 }
             }
             WordOp::ReleaseShared | WordOp::ReleaseExclusive => {
