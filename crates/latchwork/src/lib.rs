@@ -1,1 +1,80 @@
 //! Latchwork: cache-coherent disaggregated memory, and the database parts that stand on it.
+//!
+//! This crate has no code of its own. It re-exports every library crate of the workspace under its
+//! folder's name, for a program that wants one dependency. Each layer uses only those below it here:
+//!
+//! ```text
+//!   workload       key distributions, YCSB, histograms, history checkers: knows no store
+//!   ─────────────────────────────────────────────────────────────────────────────────────
+//!   cluster        clusters in one process: threads on shared memory, or one simulated world
+//!   blink          B-link tree
+//!   sel            the baseline: SELCC's engine, every line given back at once
+//!   selcc          the protocol engine: lines, messages, eviction
+//!   coherence      the traits between protocols and what stands on them
+//!   cache          frames of a compute node
+//!   memnode        the memory pool: chunks, lines, epochs, named objects
+//!   latch          the latch word, and the ownership protocol as a pure state machine
+//!   fabric         one enum over verbs_shm and verbs_sim; ports
+//!   verbs          what every fabric promises
+//!   runtime        polling executor, in real and in virtual time
+//!   simulation     the kernel of a deterministic world
+//! ```
+//!
+//! # Example
+//!
+//! Two compute nodes share one tree. The first makes it and names it in the pool's catalogue; the
+//! second finds it there, and reads what the first has written.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use latchwork::blink::{Tree, TreeConfig};
+//! use latchwork::cluster::{ClusterConfig, Embedded, Member};
+//! use latchwork::memnode::ObjectKind;
+//! use latchwork::verbs::GlobalAddr;
+//!
+//! type Error = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! async fn session(member: Member) -> Result<Vec<u8>, Error> {
+//!     let (memory, catalogue) = (member.memory.clone(), &member.catalogue);
+//!     let port = memory.port().clone();
+//!     if member.node == 0 {
+//!         let tree = Tree::create(memory, TreeConfig::default()).await?;
+//!         tree.insert(b"greeting", b"hello").await?;
+//!         catalogue.register(&port, "greetings", ObjectKind(1), tree.root().bits()).await?;
+//!     }
+//!     let deadline = member.handle.now() + Duration::from_secs(10);
+//!     let entry = catalogue.wait_for(&port, &member.handle, "greetings", deadline).await?;
+//!     let root = GlobalAddr::from_bits(entry.value);
+//!     let tree = Tree::open(member.memory.clone(), root, TreeConfig::default()).await?;
+//!     Ok(tree.get(b"greeting").await?.unwrap_or_default())
+//! }
+//!
+//! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
+//! let cluster = Embedded::start(config)?;
+//! for answer in cluster.run(session)? {
+//!     assert_eq!(answer?, b"hello");
+//! }
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The same `session` runs in virtual time on a [`cluster::Simulated`], where one seed decides
+//! everything that a network leaves open.
+
+#![forbid(unsafe_code)]
+
+pub use latchwork_blink as blink;
+pub use latchwork_cache as cache;
+pub use latchwork_cluster as cluster;
+pub use latchwork_coherence as coherence;
+pub use latchwork_fabric as fabric;
+pub use latchwork_latch as latch;
+pub use latchwork_memnode as memnode;
+pub use latchwork_runtime as runtime;
+pub use latchwork_sel as sel;
+pub use latchwork_selcc as selcc;
+pub use latchwork_simulation as simulation;
+pub use latchwork_verbs as verbs;
+pub use latchwork_verbs_shm as verbs_shm;
+pub use latchwork_verbs_sim as verbs_sim;
+pub use latchwork_workload as workload;
