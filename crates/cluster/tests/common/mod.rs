@@ -1,6 +1,8 @@
 //! What the cluster's tests share: a random workload whose every outcome can be checked.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod invariants;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
