@@ -7,7 +7,7 @@
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_coherence::Mode;
 use latchwork_latch::{
-    Action, Event, GrantMode, Hold, LatchWord, Line, Message, Seq, Want, WordOp, WordVerb,
+    Action, Answer, Event, GrantMode, Hold, LatchWord, Line, Message, Seq, Want, WordOp, WordVerb,
 };
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
@@ -131,6 +131,9 @@ impl Inner {
                     }
                     other => other,
                 };
+                if matches!(message, Message::Answer { answer: Answer::Dropped, .. }) {
+                    self.counters.invalidations_dropped.add(1);
+                }
                 self.counters.messages.add(1);
                 let letter = Letter { addr, dirty: DirtyBounds::EMPTY, message };
                 let target = Target::Compute(to, node.arena.0);
