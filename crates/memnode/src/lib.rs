@@ -66,7 +66,9 @@
 //!     lines.retire(line)?;
 //!     drop(operation);
 //!
-//!     assert!(worker.stop(&handle));
+//!     while !worker.stop(&handle) {
+//!         handle.yield_now().await;
+//!     }
 //!     epochs.unregister(&port).await
 //! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use common::{LIMIT, Node, World};
-use latchwork_memnode::{PoolError, PoolSettings};
+use latchwork_memnode::{EpochWorker, PoolError, PoolSettings};
+use latchwork_runtime::Handle;
 use latchwork_simulation::RunEnd;
 
 const TICK: Duration = Duration::from_micros(50);
@@ -23,6 +25,14 @@ fn cluster(seed: u64, nodes: u8, workers: usize) -> (World, Vec<Node>) {
     let pool = world.format();
     let nodes = (1..=nodes).map(|id| world.register(id, &pool, SETTINGS)).collect();
     (world, nodes)
+}
+
+async fn stop(seat: &Rc<EpochWorker>, handle: &Handle) {
+    let deadline = handle.now() + SETTLED;
+    while !seat.stop(handle) {
+        assert!(handle.now() < deadline, "the worker does not stop");
+        handle.yield_now().await;
+    }
 }
 
 #[test]
@@ -218,7 +228,7 @@ fn a_node_that_left_holds_nothing_back_and_its_id_can_be_taken_again() {
         assert_eq!(left, Err(PoolError::Busy { node: 2 }));
         assert!(second.epochs.is_active() && seat.try_enter().is_some());
         drop(operation);
-        assert!(seat.stop(&two.handle));
+        stop(&seat, &two.handle).await;
         second.epochs.unregister(&two.port).await.unwrap();
         assert!(seat.try_enter().is_none());
         let entered = seat.enter(&two.handle).await.map(drop);
@@ -269,5 +279,33 @@ fn going_idle_can_be_dropped_half_way_and_done_again() {
             assert_eq!(epochs.set_idle(port).await, Ok(true));
         });
         assert_eq!(world.word(512) << 20, u64::MAX << 20, "published idle");
+    }
+}
+
+/// Bug: a node without operations blocks everybody. Mechanisms: `enter` was dropped while its bound
+/// was on the way; or the last worker that was online stopped, after the others had rested.
+#[test]
+fn a_node_falls_idle_after_abandoned_entries_and_stopped_workers() {
+    for patience in (0..4_000).step_by(100) {
+        let (world, nodes) = cluster(patience, 1, 2);
+        let epochs = nodes[0].epochs.clone();
+        let [one, two] = [0, 1].map(|i| world.workers[0][i].clone());
+        let seats = [&one, &two].map(|worker| nodes[0].worker(worker));
+        let published_idle = || world.word(512) << 20 == u64::MAX << 20;
+
+        let seat = seats[0].clone();
+        world.run(&one.clone(), async move {
+            let deadline = one.handle.now() + Duration::from_nanos(patience);
+            let _ = one.handle.timeout(deadline, seat.enter(&one.handle)).await;
+            one.handle.sleep(SETTLED).await;
+        });
+        assert!(!epochs.is_active() && published_idle(), "patience {patience}");
+
+        let seat = seats[1].clone();
+        world.run(&two.clone(), async move {
+            drop(seat.enter(&two.handle).await.unwrap());
+            stop(&seat, &two.handle).await;
+        });
+        assert!(!epochs.is_active() && published_idle());
     }
 }

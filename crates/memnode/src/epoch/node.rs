@@ -46,6 +46,8 @@ pub struct Epochs {
 struct Slot {
     /// The word that was there last, as far as is known.
     word: SlotWord,
+    /// No write is in flight, or was abandoned there: `word` is what stands.
+    settled: bool,
     sequence: u64,
 }
 
@@ -77,7 +79,7 @@ impl Epochs {
             phase: AtomicU8::new(IDLE),
             next_tick: AtomicU64::new(0),
             seats: Mutex::new(Vec::new()),
-            slot: Turn::new(Slot { word, sequence: 0 }),
+            slot: Turn::new(Slot { word, settled: true, sequence: 0 }),
             limbo: Limbo::default(),
         }))
     }
@@ -186,15 +188,17 @@ impl Epochs {
                 return Ok(false);
             }
         }
-        // A call that was abandoned here, or failed, left the phase idle and the slot as it was.
-        if slot.word.epoch().is_some_and(|standing| standing != Epoch::NONE_OLDER) {
+        // The phase was idle before when another call was abandoned, or failed, half way.
+        let published = slot.settled && slot.word.epoch() == Some(Epoch::NONE_OLDER);
+        if !published && self.phase.load(Ordering::Acquire) == IDLE {
             self.replace(port, &mut slot, Some(Epoch::NONE_OLDER)).await?;
         }
         Ok(true)
     }
 
     /// Publishes a bound, so that workers may begin operations. One compare-and-swap; nothing when
-    /// the node is active.
+    /// the node is active. Whoever calls this sees to it that [`Epochs::set_idle`] follows some time,
+    /// also when the future was dropped: [`EpochWorker::enter`](super::EpochWorker::enter) does.
     ///
     /// # Errors
     /// [`PoolError::NotRegistered`] after [`Epochs::unregister`], [`PoolError::Timeout`] after
@@ -255,12 +259,14 @@ impl Epochs {
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;
+            slot.settled = false;
             let sequence = slot.sequence;
             let desired = bound.map_or(SlotWord::EMPTY, |epoch| SlotWord::new(epoch, sequence));
             let expected = slot.word.bits();
             let old = port.compare_swap(slot_addr(self.node), expected, desired.bits()).await?;
             if old == expected {
                 slot.word = desired;
+                slot.settled = true;
                 return Ok(());
             }
             slot.word = SlotWord::from_bits(old);

@@ -159,7 +159,11 @@ impl EpochWorker {
         for _ in 0..TRIES {
             match self.try_enter() {
                 Some(guard) => return Ok(guard),
-                None => self.epochs.set_active(&self.port, handle).await?,
+                None => {
+                    // If this future is dropped, the slot has a bound and nobody uses it.
+                    self.idle_at.set(Some(handle.now() + self.epochs.settings().idle_after));
+                    self.epochs.set_active(&self.port, handle).await?;
+                }
             }
         }
         let waited = self.epochs.settings().deadline;
@@ -193,17 +197,21 @@ impl EpochWorker {
         !self.online.get()
     }
 
-    /// Rests the worker and takes it out of the executor's pollers. When it was the node's last,
-    /// follow with [`Epochs::set_idle`] or [`Epochs::unregister`]. Returns false, and changes nothing,
-    /// while the worker has operations in progress.
+    /// Rests the worker and takes it out of the executor's pollers. Returns false, having done neither
+    /// or only the first, while the worker has operations in progress, or has yet to publish that the
+    /// node is idle because no other worker is online: call again some sweeps later.
     pub fn stop(self: &Rc<Self>, handle: &Handle) -> bool {
-        let rests = self.rest();
-        if rests {
-            let poller: Rc<dyn Poller> = self.clone();
-            handle.remove_poller(&poller);
-            self.job.take();
+        if !self.rest() || self.job.borrow().is_some() {
+            return false;
         }
-        rests
+        let others = self.epochs.is_active() && self.epochs.any_online();
+        if self.idle_at.get().is_some() && !others {
+            self.idle_at.set(Some(self.now.get()));
+            return false;
+        }
+        let poller: Rc<dyn Poller> = self.clone();
+        handle.remove_poller(&poller);
+        true
     }
 
     /// Why the last tick failed, if it did, once.
@@ -250,6 +258,11 @@ impl EpochWorker {
             return Some(Job { future, goes_idle: false });
         }
         if self.idle_at.get().is_some_and(|at| now >= at) {
+            // The other worker sees to it when it rests; but it could be dropped before.
+            if self.epochs.is_active() && self.epochs.any_online() {
+                self.idle_at.set(Some(now + self.epochs.settings().idle_after));
+                return None;
+            }
             let future = Box::pin(async move { epochs.set_idle(&port).await });
             return Some(Job { future, goes_idle: true });
         }
@@ -257,18 +270,13 @@ impl EpochWorker {
     }
 
     fn finish(&self, goes_idle: bool, result: Result<bool, PoolError>) {
-        let again = Some(self.now.get() + self.epochs.settings().tick_interval);
-        match result {
-            // While another worker is online, that one's rest is the next occasion.
-            Ok(done) if goes_idle && (done || self.epochs.any_online()) => self.idle_at.set(None),
-            Ok(_) if goes_idle => self.idle_at.set(again),
-            Ok(_) => {}
-            Err(error) => {
-                if goes_idle {
-                    self.idle_at.set(again);
-                }
-                self.last_error.replace(Some(error));
-            }
+        if goes_idle && self.idle_at.get().is_some() {
+            let idle = result == Ok(true) && !self.epochs.is_active();
+            let again = self.now.get() + self.epochs.settings().idle_after;
+            self.idle_at.set(if idle { None } else { Some(again) });
+        }
+        if let Err(error) = result {
+            self.last_error.replace(Some(error));
         }
     }
 }
