@@ -1,7 +1,7 @@
 //! The world of nodes, and the events by which batches move in it.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use latchwork_runtime::Notifier;
@@ -13,7 +13,8 @@ use slab::Slab;
 
 use crate::config::SimConfig;
 use crate::endpoint::Endpoint;
-use crate::flight::{Begin, COMPLETION, Flight, MESSAGE};
+use crate::flight::{Batch, Begin, COMPLETION, Flight, MESSAGE};
+use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
 
 /// The memory nodes and compute nodes of one simulated world. Clones are the same fabric.
@@ -30,10 +31,12 @@ pub(crate) struct World {
     memory: RefCell<Vec<Arc<Region>>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
     flights: RefCell<Slab<Flight>>,
+    gates: RefCell<Vec<Weak<GateCore>>>,
 }
 
 /// A compute node.
 pub(crate) struct Node {
+    id: ComputeNodeId,
     mailbox: Rc<Mailbox>,
     regions: RefCell<Vec<Arc<Region>>>,
     disconnected: Cell<bool>,
@@ -56,6 +59,7 @@ impl Fabric {
             memory: RefCell::default(),
             nodes: RefCell::default(),
             flights: RefCell::default(),
+            gates: RefCell::default(),
         });
         let actor = kernel.add_actor(Rc::clone(&world) as Rc<dyn Actor>);
         world.actor.set(actor).expect("set once");
@@ -94,6 +98,7 @@ impl Fabric {
         }
         let World { kernel, config, .. } = &*self.world;
         *place = Some(Rc::new(Node {
+            id,
             mailbox: Rc::new(Mailbox::new(kernel.clone(), config.inbox_capacity)),
             regions: RefCell::default(),
             disconnected: Cell::new(false),
@@ -147,6 +152,15 @@ impl Fabric {
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
         self.known(node)?.disconnected.set(true);
         Ok(())
+    }
+
+    /// Holds back, from now on, the batches that `rule` picks; the first gate that picks a batch has
+    /// it. For tests that force a race: code above cannot tell it from a slow network.
+    ///
+    /// The rule is asked once per leg of each batch, in the order of events, also when the batch meets
+    /// no other gate: a rule that always says no is a log. It must not call the fabric.
+    pub fn gate(&self, rule: impl FnMut(&Passing<'_>) -> bool + 'static) -> Gate {
+        Gate::new(&self.world, Box::new(rule))
     }
 
     /// The memory of a memory node, for tests and tools that look at it from outside.
@@ -239,15 +253,53 @@ impl World {
         self.kernel.schedule(self.kernel.now() + after, actor, event.payload(key));
     }
 
+    pub(crate) fn add_gate(&self, gate: Weak<GateCore>) {
+        let mut gates = self.gates.borrow_mut();
+        gates.retain(|gate| gate.strong_count() > 0);
+        gates.push(gate);
+    }
+
+    /// The gate that holds the batch on this leg, if any.
+    fn gate_for(&self, leg: Leg, from: ComputeNodeId, batch: &Batch) -> Option<Rc<GateCore>> {
+        let (target, requests) = (batch.target, batch.requests());
+        let passing = Passing { leg, from, target, requests };
+        let gates: Vec<_> = self.gates.borrow().iter().filter_map(Weak::upgrade).collect();
+        gates.into_iter().fold(None, |first, gate| {
+            let picks = gate.picks(&passing);
+            first.or(picks.then_some(gate))
+        })
+    }
+
+    /// Whether a gate took the flight on this leg.
+    fn is_held(&self, leg: Leg, key: u32) -> bool {
+        if self.gates.borrow().is_empty() {
+            return false;
+        }
+        let (from, batch) = self.with(key, |flight| (flight.own.id, flight.batch.clone()));
+        let gate = self.gate_for(leg, from, &batch);
+        gate.inspect(|gate| gate.hold(leg, from, batch, What::Flight(key))).is_some()
+    }
+
+    /// Lets a flight go on that was held on this leg.
+    pub(crate) fn go_on(&self, leg: Leg, key: u32) {
+        let next = if leg == Leg::Back { Event::Complete } else { Event::Arrive };
+        self.schedule(std::time::Duration::ZERO, key, next);
+    }
+
     /// Sends a batch on its way.
     pub(crate) fn submit(&self, flight: Flight) {
         let lane = Rc::clone(&flight.lane);
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
+        if !self.config.reorder_batches {
+            lane.flights.borrow_mut().push_back(key);
+        }
+        if self.is_held(Leg::There, key) {
+            return;
+        }
         let mut delay = self.config.draw_one_way(&self.kernel);
         if !self.config.reorder_batches {
             let arrival = lane.last_arrival.get().max(self.kernel.now() + delay);
             lane.last_arrival.set(arrival);
-            lane.flights.borrow_mut().push_back(key);
             delay = arrival - self.kernel.now();
         }
         self.schedule(delay, key, Event::Arrive);
@@ -297,20 +349,34 @@ impl World {
 
     fn deliver(&self, key: u32, request: usize, message: Message) {
         let peer = self.with(key, |flight| flight.peer.clone()).expect("checked when posted");
-        if peer.mailbox.send(message) {
-            let fold = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let body = message.body.into_iter().fold(0, fold);
-            self.kernel.note(MESSAGE, message.from.get().into(), body);
-            self.done(key, request);
-        } else {
-            self.schedule(self.config.inbox_retry, key, Event::Begin { request });
+        if peer.mailbox.is_full() {
+            return self.schedule(self.config.inbox_retry, key, Event::Begin { request });
         }
+        if !self.is_message_held(key, &peer, message) {
+            peer.mailbox.put(message);
+        }
+        let fold = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let body = message.body.into_iter().fold(0, fold);
+        self.kernel.note(MESSAGE, message.from.get().into(), body);
+        self.done(key, request);
+    }
+
+    /// Whether a gate took the message, which then counts as delivered.
+    fn is_message_held(&self, key: u32, peer: &Rc<Node>, message: Message) -> bool {
+        if self.gates.borrow().is_empty() {
+            return false;
+        }
+        let (from, target) = self.with(key, |flight| (flight.own.id, flight.batch.target));
+        let batch = Batch::new(target, 0, &[latchwork_verbs::Request::Send(message)]);
+        let gate = self.gate_for(Leg::Inbox, from, &batch);
+        let what = What::Message(Rc::clone(&peer.mailbox), message);
+        gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
     }
 
     /// A request has taken effect.
     fn done(&self, key: u32, request: usize) {
         self.with(key, |flight| flight.done(request));
-        if self.with(key, |flight| flight.is_done()) {
+        if self.with(key, |flight| flight.is_done()) && !self.is_held(Leg::Back, key) {
             let delay = self.config.draw_one_way(&self.kernel);
             self.schedule(delay, key, Event::Complete);
         }

@@ -14,6 +14,7 @@ use crate::endpoint::Lane;
 use crate::fabric::Node;
 
 /// A batch as it was posted.
+#[derive(Clone)]
 pub(crate) struct Batch {
     pub(crate) target: Target,
     pub(crate) token: u64,

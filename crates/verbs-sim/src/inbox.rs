@@ -32,16 +32,15 @@ impl Mailbox {
         }
     }
 
-    /// Delivers `message`; false when the queue is full.
-    pub(crate) fn send(&self, message: Message) -> bool {
-        let mut queue = self.queue.borrow_mut();
-        if queue.len() >= self.capacity {
-            return false;
-        }
-        queue.push_back(message);
-        drop(queue);
+    /// Whether the next message has to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.borrow().len() >= self.capacity
+    }
+
+    /// Delivers a message.
+    pub(crate) fn put(&self, message: Message) {
+        self.queue.borrow_mut().push_back(message);
         self.notify_one();
-        true
     }
 
     fn notify_one(&self) {

@@ -23,6 +23,8 @@
 //! - A completion comes long after the effects, and completions overtake each other.
 //! - A message wakes any one worker of the node.
 //!
+//! Where a test needs one certain order instead of any, it holds batches back: [`Fabric::gate`].
+//!
 //! Faults are few so far: a compute node can be cut off ([`Fabric::disconnect`]). Nothing is lost or
 //! doubled, as on a reliable connection.
 //!
@@ -45,9 +47,11 @@ mod config;
 mod endpoint;
 mod fabric;
 mod flight;
+mod gate;
 mod inbox;
 
 pub use config::{PIECES_MAX, SimConfig};
 pub use endpoint::Endpoint;
 pub use fabric::Fabric;
+pub use gate::{Gate, Leg, Passing};
 pub use inbox::{Inbox, Subscription};
