@@ -86,6 +86,11 @@ impl Node {
         &self.cache
     }
 
+    /// Where its lines come from.
+    pub fn allocator(&self) -> &Arc<LineAllocator> {
+        &self.allocator
+    }
+
     /// What its workers counted.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
