@@ -1,0 +1,45 @@
+# What people do here. `just` alone lists it; without `just`, run the line of a recipe in a shell.
+
+set positional-arguments
+
+_default:
+    @just --list --unsorted
+
+# YCSB, workload A on two compute nodes; flags are passed on: `just ycsb check -w f`.
+ycsb *ARGS:
+    cargo run --release --bin ycsb -- "$@"
+
+# Formatting, lints, documentation, the book's links.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+    scripts/check-book.sh
+
+# All tests. With cargo-nextest they run side by side, and doctests follow.
+test *ARGS:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --workspace "$@"
+        cargo test --workspace --doc
+    else
+        cargo test --workspace "$@"
+    fi
+
+# Exhaustive searches of the protocol that take minutes and gigabytes.
+model *ARGS:
+    cargo test --release -p latchwork-latch --test model -- --ignored --nocapture "$@"
+
+# Criterion benchmarks of the layers; a name selects some: `just bench tree`.
+bench *ARGS:
+    cargo bench -p latchwork-benches -- "$@"
+
+# The API documentation, and the book where mdbook is installed.
+docs:
+    cargo doc --workspace --no-deps
+    if command -v mdbook >/dev/null; then mdbook build docs; fi
+
+# Format everything.
+fmt:
+    cargo fmt --all
