@@ -1,0 +1,264 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use latchwork_cluster::Protocol;
+use latchwork_workload::ycsb::Builtin;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// YCSB on an embedded cluster: compute nodes that share one cache-coherent B-link tree over
+/// disaggregated memory, all in this process.
+///
+/// The cluster lives as long as the program, so every command loads the table first. Every command
+/// ends with checks: that every record is there, that contents are what their writers left, that
+/// the tree is whole. A failed check is a failed run.
+///
+/// Without a command and without flags: `run` of workload A with a million records on two compute
+/// nodes and one memory node, for about ten seconds.
+#[derive(Debug, Parser)]
+#[command(name = "ycsb", version, max_term_width = 100)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
+pub(crate) struct Cli {
+    /// What to do; `run` if left out.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum Command {
+    /// Load the table, report how fast that was, and check it.
+    Load,
+    /// Load the table, run the workload, report how fast the workload was, and check the table.
+    Run,
+    /// As `run`, but check everything on the way too: every record that is read, and whether what
+    /// all workers saw of a sample of the records has an order that explains it (linearizability).
+    Check,
+}
+
+impl Command {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Command::Load => "load",
+            Command::Run => "run",
+            Command::Check => "check",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoadBy {
+    Inserts,
+    Bulk,
+}
+
+impl LoadBy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LoadBy::Inserts => "inserts",
+            LoadBy::Bulk => "bulk",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// One of YCSB's core workloads, a to f. [default: a, unless -P is given]
+    #[arg(long, short = 'w', global = true, value_name = "LETTER", help_heading = "Workload")]
+    pub(crate) workload: Option<Builtin>,
+    /// A property file with YCSB's keys; may be repeated, later ones win.
+    #[arg(
+        short = 'P',
+        long = "properties",
+        global = true,
+        value_name = "FILE",
+        help_heading = "Workload"
+    )]
+    pub(crate) files: Vec<PathBuf>,
+    /// A single property, key=value; may be repeated, wins over files. For example
+    /// -p recordcount=10000.
+    #[arg(
+        short = 'p',
+        long = "property",
+        global = true,
+        value_name = "KEY=VALUE",
+        help_heading = "Workload"
+    )]
+    pub(crate) properties: Vec<String>,
+    /// How the table is loaded: by inserts of all workers, as YCSB does, or in bulk by one worker,
+    /// which is faster and leaves pages fuller. [default: inserts for `load`, bulk otherwise]
+    #[arg(long, global = true, value_name = "HOW", help_heading = "Workload")]
+    pub(crate) load_by: Option<LoadBy>,
+    /// Stop the measured run after this many operations. [default: the property operationcount]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
+    pub(crate) operations: Option<u64>,
+    /// Stop the measured run after this many seconds. [default: the property maxexecutiontime; 5
+    /// where no number of operations is set either]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
+    pub(crate) time: Option<Duration>,
+    /// Run this many seconds before measuring. [default: 1; 0 where the number of operations is
+    /// limited]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
+    pub(crate) warmup: Option<Duration>,
+    /// Operations per second, all workers together; latencies then also count from the intended
+    /// start. [default: the property target; as fast as possible without]
+    #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
+    pub(crate) target: Option<f64>,
+    /// Seed of all that is random.
+    #[arg(long, global = true, value_name = "N", default_value = "42", help_heading = "Workload")]
+    pub(crate) seed: u64,
+
+    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line back
+    /// after every access.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "selcc",
+        help_heading = "Cluster"
+    )]
+    pub(crate) protocol: Protocol,
+    /// Compute nodes, 1 to 58.
+    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=58usize), help_heading = "Cluster")]
+    pub(crate) compute_nodes: usize,
+    /// Memory nodes.
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub(crate) memory_nodes: usize,
+    /// Workers of each compute node, a thread each. [default: the property threadcount; as many as
+    /// give each core one]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub(crate) threads: Option<usize>,
+    /// Operations that each worker has in flight.
+    #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub(crate) inflight: usize,
+    /// Cache of each compute node in MiB, all that belongs to it included; fractions are fine.
+    #[arg(long, global = true, value_name = "MIB", default_value = "256", value_parser = positive, help_heading = "Cluster")]
+    pub(crate) cache_mb: f64,
+    /// Memory of each memory node in MiB. [default: twice what the workload should need]
+    #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
+    pub(crate) memory_mb: Option<u64>,
+    /// Size of a global cache line in bytes: a power of two from 512 to 65536.
+    #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
+    pub(crate) gcl_size: u32,
+
+    /// Write one result document in JSON; - is standard output.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<String>,
+}
+
+/// Parses the command line. What is wrong with it is one line.
+pub(crate) fn parse<I>(arguments: I) -> Result<Cli, clap::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<std::ffi::OsString> + Clone,
+{
+    Cli::try_parse_from(arguments)
+}
+
+/// What is wrong with a command line, in one line: clap's first line and its hints.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("the command line cannot be understood");
+    let hints: Vec<&str> = lines
+        .filter_map(|line| {
+            let missing = line.starts_with("--") || line.starts_with("[possible values");
+            line.strip_prefix("tip: ").or(missing.then_some(line))
+        })
+        .collect();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let separator = if hints.is_empty() { "" } else { "; " };
+    format!("{first}{separator}{}", hints.join("; "))
+}
+
+fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!("use a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("use a number above 0".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "use a number of seconds above 0, up to a million".to_owned();
+    let seconds = positive(text).ok().filter(|seconds| *seconds <= 1e6).ok_or_else(wrong)?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
+fn line_size(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
+        _ => Err("use a power of two from 512 to 65536".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn wrong(arguments: &str) -> String {
+        let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
+        let line = one_line(&parse(arguments).expect_err("a wrong command line"));
+        assert!(!line.contains('\n'), "{line}");
+        line
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_stand_before_or_behind_the_command() {
+        for arguments in [["ycsb", "--threads", "3", "load"], ["ycsb", "load", "--threads", "3"]] {
+            let cli = parse(arguments).unwrap();
+            assert_eq!((cli.command, cli.flags.threads), (Some(Command::Load), Some(3)));
+        }
+    }
+
+    #[test]
+    fn a_wrong_flag_is_one_line_with_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--compute-nodes 0", "--compute-nodes", "from 1 to 58"),
+            ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
+            ("--memory-nodes 0", "--memory-nodes", "from 1 to 1024"),
+            ("--threads 0", "--threads", "from 1 to 1024"),
+            ("--inflight none", "--inflight", "from 1 to 1024"),
+            ("--gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
+            ("--gcl-size 131072", "--gcl-size", "a power of two from 512 to 65536"),
+            ("--cache-mb -1", "--cache-mb", "above 0"),
+            ("--cache-mb 0", "--cache-mb", "above 0"),
+            ("--memory-mb 0", "--memory-mb", "from 1"),
+            ("--target 0", "--target", "above 0"),
+            ("--time 0", "--time", "above 0"),
+            ("--warmup x", "--warmup", "seconds"),
+            ("--operations 0", "--operations", "from 1"),
+            ("--workload g", "--workload", "one of a, b, c, d, e, f"),
+            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--load-by hand", "--load-by", "inserts, bulk"),
+            ("--thread 3", "--thread", "--threads"),
+            ("walk", "walk", ""),
+        ] {
+            let line = wrong(arguments);
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The checks at the end of every run: all workers walk the table together.
+
+use crate::load;
+use crate::session::Session;
+use crate::shared::Phase;
+use latchwork_blink::TreeStatistics;
+use latchwork_cluster::Member;
+use latchwork_workload::result::CheckOutcome;
+use latchwork_workload::ycsb::ContentKey;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// What the table should hold.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Expected {
+    /// Records that were inserted.
+    pub(crate) records: u64,
+    /// The sum of their keys' hashes.
+    pub(crate) digest: u64,
+    /// Fields that were written by read-modify-writes, where nothing else wrote any.
+    pub(crate) fields_modified: Option<u64>,
+    /// Operations that failed.
+    pub(crate) failed: u64,
+}
+
+/// What one worker found in its part of the table.
+#[derive(Default)]
+pub(crate) struct Found {
+    records: u64,
+    digest: u64,
+    /// The sum of the versions of all fields.
+    versions: u128,
+    wrong: u64,
+    first_wrong: Option<String>,
+    /// The walk over the tree, by the worker that made it.
+    tree: Option<Result<TreeStatistics, String>>,
+}
+
+/// A check by its name.
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) outcome: CheckOutcome,
+    /// What it found, for people.
+    pub(crate) detail: String,
+}
+
+impl Check {
+    pub(crate) fn new(name: &'static str, good: bool, detail: String) -> Check {
+        let outcome = if good { CheckOutcome::Ok } else { CheckOutcome::Failed };
+        Check { name, outcome, detail }
+    }
+}
+
+/// Where the parts of the table begin that workers check: keys are `user` and digits.
+const PARTS: [&[u8]; 12] = [
+    b"", b"user0", b"user1", b"user2", b"user3", b"user4", b"user5", b"user6", b"user7", b"user8",
+    b"user9", b"user:",
+];
+
+/// Checks one worker's parts of the table; the first worker also walks the tree.
+pub(crate) async fn check(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    member: Member,
+) -> Option<Found> {
+    let store = match load::open(&session, &member).await {
+        Ok(store) => store,
+        Err(error) => {
+            phase.fail(error);
+            return None;
+        }
+    };
+    let tree = store.tree();
+    let mut found = Found::default();
+    for part in (member.index..PARTS.len()).step_by(session.workers()) {
+        let (from, end) = (PARTS[part], PARTS.get(part + 1));
+        let from = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
+        let visit = |key: &[u8], record: &[u8]| {
+            if phase.stopped() || end.is_some_and(|end| key >= *end) {
+                return ControlFlow::Break(());
+            }
+            phase.count(member.index);
+            found.record(&session, key, record);
+            ControlFlow::Continue(())
+        };
+        if let Err(error) = tree.scan_up(from, usize::MAX, visit).await {
+            phase.fail(session.tree_error(&error));
+            return None;
+        }
+    }
+    if member.index == 0 {
+        found.tree = Some(tree.validate().await.map_err(|error| error.to_string()));
+    }
+    Some(found)
+}
+
+impl Found {
+    fn record(&mut self, session: &Session, key: &[u8], record: &[u8]) {
+        let content = ContentKey::new(key);
+        self.records += 1;
+        self.digest = self.digest.wrapping_add(content.number());
+        let versions = &mut self.versions;
+        let count = |_, version: latchwork_workload::ycsb::Version| {
+            *versions += u128::from(version.number());
+        };
+        if let Err(bad) = session.workload.layout.verify(content, record, count) {
+            self.wrong += 1;
+            self.first_wrong
+                .get_or_insert_with(|| format!("{}: {bad}", String::from_utf8_lossy(key)));
+        }
+    }
+
+    /// Adds what another worker found.
+    pub(crate) fn merge(&mut self, other: Found) {
+        self.records += other.records;
+        self.digest = self.digest.wrapping_add(other.digest);
+        self.versions += other.versions;
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+        self.tree = self.tree.take().or(other.tree);
+    }
+
+    /// Compares what was found with what should be there.
+    pub(crate) fn judge(self, expected: &Expected) -> Vec<Check> {
+        let mut checks = vec![
+            Check::new(
+                "operations",
+                expected.failed == 0,
+                match expected.failed {
+                    0 => "every operation did what it should".to_owned(),
+                    failed => format!("{failed} operations failed"),
+                },
+            ),
+            Check::new(
+                "records",
+                self.records == expected.records && self.digest == expected.digest,
+                if self.records != expected.records {
+                    format!("{} records where {} belong", self.records, expected.records)
+                } else if self.digest != expected.digest {
+                    format!("{} records, but not those that were inserted", self.records)
+                } else {
+                    format!("the {} that were inserted", self.records)
+                },
+            ),
+            Check::new(
+                "dataintegrity",
+                self.wrong == 0,
+                match &self.first_wrong {
+                    None => "contents follow from keys".to_owned(),
+                    Some(first) => format!("{} records are wrong; {first}", self.wrong),
+                },
+            ),
+        ];
+        let tree = match &self.tree {
+            None => Check::new("tree", false, "nobody walked it".to_owned()),
+            Some(Err(error)) => Check::new("tree", false, error.clone()),
+            Some(Ok(tree)) => {
+                let detail = format!(
+                    "{} levels, {} pages, {:.0} % full",
+                    tree.pages_per_level.len(),
+                    tree.pages(),
+                    100.0 * tree.fill()
+                );
+                if tree.entries == self.records {
+                    Check::new("tree", true, detail)
+                } else {
+                    let detail = format!("{} entries, {} by scanning", tree.entries, self.records);
+                    Check::new("tree", false, detail)
+                }
+            }
+        };
+        checks.push(tree);
+        if let Some(modified) = expected.fields_modified {
+            let good = self.versions == u128::from(modified);
+            let detail = if good {
+                format!("none of {modified} updates was lost")
+            } else {
+                format!("{modified} updates, but the records count {}", self.versions)
+            };
+            checks.push(Check::new("readmodifywrite", good, detail));
+        }
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(records: u64, digest: u64, versions: u128) -> Found {
+        let tree = TreeStatistics { entries: records, ..TreeStatistics::default() };
+        Found { records, digest, versions, tree: Some(Ok(tree)), ..Found::default() }
+    }
+
+    fn failed(found: Found, expected: Expected) -> Vec<&'static str> {
+        let checks = found.judge(&expected).into_iter();
+        checks.filter(|c| c.outcome == CheckOutcome::Failed).map(|c| c.name).collect()
+    }
+
+    #[test]
+    fn each_fault_fails_its_check() {
+        let expected = Expected { records: 10, digest: 77, fields_modified: Some(5), failed: 0 };
+        assert!(failed(found(10, 77, 5), expected).is_empty());
+        assert_eq!(failed(found(9, 77, 5), expected), ["records"]);
+        assert_eq!(failed(found(10, 78, 5), expected), ["records"]);
+        assert_eq!(failed(found(10, 77, 4), expected), ["readmodifywrite"]);
+        assert_eq!(failed(found(10, 77, 5), Expected { failed: 1, ..expected }), ["operations"]);
+        let wrong = Found { wrong: 1, first_wrong: Some("x".into()), ..found(10, 77, 5) };
+        assert_eq!(failed(wrong, expected), ["dataintegrity"]);
+        let broken = Found { tree: Some(Err("page".into())), ..found(10, 77, 5) };
+        assert_eq!(failed(broken, expected), ["tree"]);
+        let unlike = Found {
+            tree: Some(Ok(TreeStatistics { entries: 11, ..TreeStatistics::default() })),
+            ..found(10, 77, 5)
+        };
+        assert_eq!(failed(unlike, expected), ["tree"]);
+    }
+}

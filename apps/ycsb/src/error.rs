@@ -1,0 +1,28 @@
+//! What can end the program.
+
+use latchwork_workload::WorkloadError;
+
+/// Why the program ended without a good result. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    /// The command line asks for something impossible.
+    #[error("{0}")]
+    Usage(String),
+    /// The workload's properties do.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The run came to nothing.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl AppError {
+    /// The program's exit status: 2 for what the caller can mend in the command line, 1 for the rest.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            AppError::Usage(_) => 2,
+            AppError::Workload(WorkloadError::Unwritable { .. }) | AppError::Failed(_) => 1,
+            AppError::Workload(_) => 2,
+        }
+    }
+}

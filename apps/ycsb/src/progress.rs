@@ -1,0 +1,132 @@
+//! How far a phase is: a bar where standard error is a terminal, plain lines elsewhere.
+
+use crate::shared::Phase;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latchwork_runtime::{Clock, Time};
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Between two looks, on a terminal and elsewhere.
+const LOOK: Duration = Duration::from_millis(200);
+const LOOK_PLAIN: Duration = Duration::from_secs(2);
+
+/// A phase as it is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Title {
+    pub(crate) name: &'static str,
+    /// What it counts.
+    pub(crate) what: &'static str,
+}
+
+/// What a phase is measured against.
+#[derive(Clone, Copy)]
+pub(crate) enum Extent {
+    /// It ends after so many operations.
+    Operations(u64),
+    /// It ends at this time.
+    Until(Time),
+}
+
+/// Runs `body`, and meanwhile shows on standard error how far `phase` is.
+pub(crate) fn show<T>(
+    title: Title,
+    extent: Extent,
+    clock: Clock,
+    phase: &Phase,
+    body: impl FnOnce() -> T,
+) -> T {
+    std::thread::scope(|scope| {
+        let (done, ended) = channel::<()>();
+        let display = move || display(title, extent, clock, phase, &ended);
+        // Without a thread for it there is no progress to see, and nothing else is lost.
+        let _display =
+            std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
+        let result = body();
+        drop(done);
+        result
+    })
+}
+
+fn display(title: Title, extent: Extent, clock: Clock, phase: &Phase, ended: &Receiver<()>) {
+    let Title { name, what } = title;
+    let terminal = std::io::stderr().is_terminal();
+    let begin = clock.now();
+    let length = match extent {
+        Extent::Operations(count) => count,
+        Extent::Until(end) => millis(end - begin),
+    };
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{prefix:>6} [{wide_bar}] {percent:>3}% {msg}")
+    {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_prefix(name.to_owned());
+    let mut last = (begin, 0);
+    loop {
+        let look = if terminal { LOOK } else { LOOK_PLAIN };
+        let over = ended.recv_timeout(look) != Err(RecvTimeoutError::Timeout);
+        let (now, done) = (clock.now(), phase.done());
+        let seconds = (now - last.0).as_secs_f64().max(1e-9);
+        let rate = (done.saturating_sub(last.1)) as f64 / seconds;
+        last = (now, done);
+        if over {
+            bar.finish_and_clear();
+            return;
+        }
+        let position = match extent {
+            Extent::Operations(_) => done,
+            Extent::Until(_) => millis(now - begin),
+        };
+        let text = format!("{done} {what}, {} {what}/s", thousands(rate));
+        if terminal {
+            bar.set_position(position.min(length));
+            bar.set_message(text);
+        } else {
+            let percent = (100 * position.min(length)).checked_div(length).unwrap_or(0);
+            eprintln!("{name}: {percent} %, {text}");
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A rate in three digits or so: `812`, `34.1 k`, `2.46 M`.
+pub(crate) fn thousands(rate: f64) -> String {
+    match rate {
+        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
+        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!(thousands(812.4), "812");
+        assert_eq!(thousands(34_120.0), "34.1 k");
+        assert_eq!(thousands(2_456_000.0), "2.46 M");
+    }
+
+    #[test]
+    fn the_body_runs_once_and_the_display_ends_with_it() {
+        let phase = Phase::new(2);
+        let answer = show(
+            Title { name: "test", what: "steps" },
+            Extent::Operations(10),
+            Clock::start(),
+            &phase,
+            || {
+                phase.count(0);
+                phase.count(1);
+                42
+            },
+        );
+        assert_eq!((answer, phase.done()), (42, 2));
+    }
+}

@@ -1,0 +1,228 @@
+//! The measured run: every worker draws operations and executes several at a time.
+
+use crate::error::AppError;
+use crate::load;
+use crate::session::Session;
+use crate::shared::Phase;
+use crate::store::{Buffers, Ended, Store};
+use crate::witness::{Sample, Witness};
+use latchwork_blink::TreeError;
+use latchwork_cluster::Member;
+use latchwork_runtime::{Handle, Time};
+use latchwork_selcc::{Counters, Worker};
+use latchwork_workload::histogram::Latencies;
+use latchwork_workload::pacing::Pacer;
+use latchwork_workload::ycsb::{
+    InsertCounter, Operation, OperationKind, OperationStream, Versions, WorkerIndex,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When a run begins, when it is measured, and when it ends: the same for all workers.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) begin: Time,
+    pub(crate) measured_from: Time,
+    /// No operation begins at or after this time.
+    pub(crate) until: Time,
+}
+
+/// What all workers of a run share.
+pub(crate) struct Run {
+    pub(crate) session: Arc<Session>,
+    pub(crate) phase: Arc<Phase>,
+    pub(crate) plan: Plan,
+    pub(crate) inserts: Arc<InsertCounter>,
+    /// The records whose history is kept, if any is.
+    pub(crate) sample: Option<Arc<Sample>>,
+}
+
+/// What one worker did.
+pub(crate) struct Done {
+    pub(crate) latencies: Latencies<OperationKind>,
+    /// Records that it inserted, warm-up included.
+    pub(crate) records: u64,
+    /// The sum of their keys' hashes.
+    pub(crate) digest: u64,
+    /// Fields that its read-modify-writes wrote, warm-up included.
+    pub(crate) fields_modified: u64,
+    /// What it saw of the sample.
+    pub(crate) witness: Option<Witness>,
+    /// When its last operation ended.
+    pub(crate) end: Time,
+    /// What its node had counted when the measured part began, if it did.
+    pub(crate) counters: Option<Counters>,
+}
+
+/// One worker at work.
+struct Runner {
+    run: Arc<Run>,
+    store: Store<Worker>,
+    handle: Handle,
+    index: usize,
+    stream: RefCell<OperationStream>,
+    versions: RefCell<Versions>,
+    pacer: Option<RefCell<Pacer>>,
+    /// Operations that are still to be begun, where their number is limited.
+    left: Cell<u64>,
+    done: RefCell<Done>,
+    measuring: Cell<bool>,
+}
+
+/// Runs one worker. Nothing when the phase failed.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
+    let phase = run.phase.clone();
+    let runner = match Runner::new(run, &member).await {
+        Ok(runner) => Rc::new(runner),
+        Err(error) => {
+            phase.fail(error);
+            return None;
+        }
+    };
+    runner.handle.sleep_until(runner.run.plan.begin).await;
+    let inflight = runner.run.session.settings.cluster.inflight;
+    let spawn = |_| runner.handle.spawn(runner.clone().work());
+    let tasks: Vec<_> = (0..inflight).map(spawn).collect();
+    for task in tasks {
+        task.await.ok()?;
+    }
+    Some(Rc::into_inner(runner)?.done.into_inner())
+}
+
+impl Runner {
+    async fn new(run: Arc<Run>, member: &Member) -> Result<Runner, AppError> {
+        let session = &run.session;
+        let store = load::open(session, member).await?;
+        let (index, count) = (member.index as u64, session.workers() as u64);
+        let worker = WorkerIndex { index, count };
+        let seed = session.settings.seed;
+        let stream = OperationStream::new(&session.workload, &run.inserts, worker, seed)?;
+        let pacer = session.settings.target_ops_s;
+        let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());
+        // The first workers do one more each where the operations cannot be shared evenly.
+        let left = session.settings.operations.map_or(u64::MAX, |operations| {
+            operations / count + u64::from(index < operations % count)
+        });
+        let done = Done {
+            latencies: Latencies::new(),
+            records: 0,
+            digest: 0,
+            fields_modified: 0,
+            witness: run.sample.as_ref().map(Witness::new),
+            end: run.plan.begin,
+            counters: None,
+        };
+        Ok(Runner {
+            store,
+            handle: member.handle.clone(),
+            index: member.index,
+            stream: RefCell::new(stream),
+            versions: RefCell::new(Versions::of_worker(member.index as u16)),
+            pacer,
+            left: Cell::new(left),
+            done: RefCell::new(done),
+            measuring: Cell::new(false),
+            run,
+        })
+    }
+
+    async fn work(self: Rc<Self>) {
+        let mut buffers = Buffers::new();
+        let mut last = self.handle.now();
+        while let Some((begin, intended)) = self.next_begin(last).await {
+            // Drawing counts as a part of the operation: it takes less than a look at the clock.
+            let operation = self.stream.borrow_mut().draw();
+            let version = self.versions.borrow_mut().take();
+            let ended = self.store.execute(&operation, version, &mut buffers).await;
+            let end = self.handle.now();
+            if let Operation::Insert { record } = operation {
+                self.run.inserts.acknowledge(record);
+            }
+            match ended {
+                Ok(ended) => self.note(&operation, ended, (begin, end), intended, &mut buffers),
+                Err(error) => return self.run.phase.fail(self.error(&error)),
+            }
+            last = end;
+        }
+    }
+
+    /// When the next operation begins, and when it should have; nothing when there is none.
+    async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>)> {
+        let plan = &self.run.plan;
+        let (begin, intended) = match &self.pacer {
+            // One operation ends and the next begins: one look at the clock does for both.
+            None => (last, None),
+            Some(pacer) => {
+                let intended = pacer.borrow_mut().next_start();
+                if intended >= plan.until {
+                    return None;
+                }
+                if intended > last {
+                    self.handle.sleep_until(intended).await;
+                }
+                (self.handle.now(), Some(intended))
+            }
+        };
+        if begin >= plan.until || self.run.phase.stopped() {
+            return None;
+        }
+        if begin >= plan.measured_from {
+            if !self.measuring.replace(true) {
+                let counters = self.store.tree().memory().node().counters();
+                self.done.borrow_mut().counters = Some(counters);
+            }
+            self.left.set(self.left.get().checked_sub(1)?);
+        }
+        Some((begin, intended))
+    }
+
+    fn note(
+        &self,
+        operation: &Operation,
+        ended: Ended,
+        (begin, end): (Time, Time),
+        intended: Option<Time>,
+        buffers: &mut Buffers,
+    ) {
+        let mut done = self.done.borrow_mut();
+        done.end = done.end.max(end);
+        if begin >= self.run.plan.measured_from {
+            let kind = operation.kind();
+            match ended {
+                Ok(()) => done.latencies.record(kind, end - begin, intended.map(|at| end - at)),
+                Err(failure) => done.latencies.record_failure(kind, failure),
+            }
+            self.run.phase.count(self.index);
+        }
+        match operation {
+            Operation::Insert { record } if ended.is_ok() => {
+                let content = self.store.content_key(*record, buffers);
+                done.records += 1;
+                done.digest = done.digest.wrapping_add(content.number());
+            }
+            Operation::ReadModifyWrite { write, .. } if ended.is_ok() => {
+                done.fields_modified += self.store.count(*write);
+            }
+            _ => {}
+        }
+        if let Some(witness) = &mut done.witness {
+            witness.note(operation, ended, (begin, end), &buffers.seen);
+        }
+    }
+
+    fn error(&self, error: &TreeError) -> AppError {
+        self.run.session.tree_error(error)
+    }
+}
+
+impl Plan {
+    /// A run that begins shortly after `now`, so that all workers are there.
+    pub(crate) fn new(now: Time, warmup: Duration, time: Option<Duration>) -> Plan {
+        let begin = now + Duration::from_millis(20);
+        let measured_from = begin + warmup;
+        let until = time.map_or(Time::MAX, |time| measured_from + time);
+        Plan { begin, measured_from, until }
+    }
+}

@@ -1,0 +1,82 @@
+//! What stays the same through all phases of one run of the program.
+
+use crate::error::AppError;
+use crate::settings::Settings;
+use latchwork_blink::TreeError;
+use latchwork_cluster::ClusterError;
+use latchwork_coherence::MemoryError;
+use latchwork_workload::ycsb::CoreWorkload;
+use std::sync::Arc;
+
+/// The settings, and what they mean for workers.
+pub(crate) struct Session {
+    pub(crate) settings: Settings,
+    pub(crate) workload: Arc<CoreWorkload>,
+}
+
+impl Session {
+    pub(crate) fn new(settings: Settings) -> Session {
+        let workload = Arc::new(settings.workload.clone());
+        Session { settings, workload }
+    }
+
+    /// Workers of all compute nodes.
+    pub(crate) fn workers(&self) -> usize {
+        self.settings.cluster.compute_nodes * self.settings.cluster.workers
+    }
+
+    /// What is about to be done, for people.
+    pub(crate) fn headline(&self) -> String {
+        let (settings, cluster) = (&self.settings, &self.settings.cluster);
+        let many = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            count => format!("{count} {what}s"),
+        };
+        format!(
+            "ycsb {}: workload {}, {} records of up to {} bytes; {} with {} each, {}, {}; cache of \
+             {:.0} MiB per compute node, lines of {} bytes",
+            settings.command.name(),
+            settings.sources.join(" "),
+            self.workload.record_count(),
+            self.workload.layout.len_max(),
+            many(cluster.compute_nodes, "compute node"),
+            many(cluster.workers, "worker"),
+            many(cluster.memory_nodes, "memory node"),
+            settings.protocol.name(),
+            cluster.cache_bytes as f64 / (1 << 20) as f64,
+            cluster.line_size,
+        )
+    }
+
+    /// The error for a full memory pool.
+    pub(crate) fn out_of_memory(&self, when: &str) -> AppError {
+        let (given, enough) = (self.settings.memory_mb(), self.settings.memory_mb_enough());
+        AppError::Failed(format!(
+            "memory exhausted {when}: --memory-mb {given} is too small; use --memory-mb {enough}"
+        ))
+    }
+
+    /// The error that ends a run when the table fails.
+    pub(crate) fn tree_error(&self, error: &TreeError) -> AppError {
+        match error {
+            TreeError::Memory(MemoryError::OutOfMemory(_)) => self.out_of_memory("during the run"),
+            error => AppError::Failed(format!("the table failed: {error}")),
+        }
+    }
+
+    /// The error that ends a run when the cluster fails.
+    pub(crate) fn cluster_error(&self, error: &ClusterError) -> AppError {
+        let text = match error {
+            ClusterError::Cache(_) => format!(
+                "{error}; use a smaller --cache-mb than {}",
+                self.settings.cluster.cache_bytes >> 20
+            ),
+            ClusterError::Setup(_) => {
+                format!("{error}; use a smaller --memory-mb than {}", self.settings.memory_mb())
+            }
+            ClusterError::Thread(_) => format!("{error}; use fewer --threads or --compute-nodes"),
+            error => error.to_string(),
+        };
+        AppError::Failed(text)
+    }
+}

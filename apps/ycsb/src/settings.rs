@@ -1,0 +1,363 @@
+//! What the command line and the properties together ask for, checked before anything starts.
+
+use crate::args::{Cli, Command, Flags, LoadBy};
+use crate::error::AppError;
+use latchwork_blink::Limits;
+use latchwork_cluster::{ClusterConfig, ConfigError, Protocol};
+use latchwork_verbs::LINE_HEADER;
+use latchwork_workload::properties::Properties;
+use latchwork_workload::result::Destination;
+use latchwork_workload::ycsb::{Builtin, CoreWorkload};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// How long to measure where nothing limits the run.
+const TIME_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How long to run before that.
+const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
+
+/// How many operations per second to make room for, where inserts are limited by time only.
+const INSERTING_OPS_S: f64 = 1e6;
+
+/// Everything that a run needs to know.
+pub(crate) struct Settings {
+    pub(crate) command: Command,
+    pub(crate) workload: CoreWorkload,
+    /// Where the workload's properties came from, for the result.
+    pub(crate) sources: Vec<String>,
+    pub(crate) protocol: Protocol,
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) load_by: LoadBy,
+    pub(crate) warmup: Duration,
+    pub(crate) time: Option<Duration>,
+    pub(crate) operations: Option<u64>,
+    pub(crate) target_ops_s: Option<f64>,
+    pub(crate) seed: u64,
+    pub(crate) json: Option<Destination>,
+    /// Lines for the user about settings that change nothing.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Puts the command line and the properties together.
+    ///
+    /// # Errors
+    /// One line about the first thing that is impossible, with what would do.
+    pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
+        let Cli { command, flags } = cli;
+        let command = command.unwrap_or(Command::Run);
+        let (properties, sources) = properties(&flags)?;
+        let (mut workload, warnings) = CoreWorkload::from_properties(&properties)?;
+        workload.data_integrity |= command == Command::Check;
+        let load_by = flags.load_by.unwrap_or(match command {
+            Command::Load => LoadBy::Inserts,
+            Command::Run | Command::Check => LoadBy::Bulk,
+        });
+        let json = flags.json.as_deref().map(Destination::parse);
+        if let Some(destination) = &json {
+            destination.check().map_err(|error| usage(format!("--json {error}")))?;
+        }
+        let operations = flags.operations.or(workload.operations);
+        let time = flags.time.or(workload.client.time_max);
+        let time = time.or(operations.is_none().then_some(TIME_DEFAULT));
+        let warmup = match operations {
+            None => flags.warmup.unwrap_or(WARMUP_DEFAULT),
+            Some(_) => flags.warmup.unwrap_or_default(),
+        };
+        let mut settings = Settings {
+            command,
+            cluster: ClusterConfig::default(),
+            protocol: flags.protocol,
+            load_by,
+            warmup,
+            time,
+            operations,
+            target_ops_s: flags.target.or(workload.client.target_ops_s),
+            seed: flags.seed,
+            json,
+            warnings,
+            sources,
+            workload,
+        };
+        check_records(&settings.workload, flags.gcl_size)?;
+        settings.cluster = settings.cluster(&flags)?;
+        Ok(settings)
+    }
+
+    fn cluster(&self, flags: &Flags) -> Result<ClusterConfig, AppError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = match (flags.threads, self.workload.client.threads) {
+            (Some(threads), _) => threads,
+            (None, Some(threads)) if threads <= 1024 => threads as usize,
+            (None, Some(threads)) => {
+                let text = format!(
+                    "threadcount={threads}: more than 1024 workers per node; use --threads"
+                );
+                return Err(usage(text));
+            }
+            (None, None) => (cores / flags.compute_nodes).max(1),
+        };
+        let mut config = ClusterConfig {
+            compute_nodes: flags.compute_nodes,
+            memory_nodes: flags.memory_nodes,
+            workers: threads,
+            inflight: flags.inflight,
+            cache_bytes: (flags.cache_mb * MIB as f64) as usize,
+            line_size: flags.gcl_size,
+            seed: self.seed,
+            ..ClusterConfig::default()
+        };
+        config.node.policy = self.protocol.policy();
+        config.memory_bytes = match flags.memory_mb {
+            Some(mib) => mib * MIB,
+            None => self.memory_bytes_auto(&config),
+        };
+        config.check().map_err(|error| config_error(&error, flags))?;
+        let least = 2 * config.chunk_size;
+        if config.memory_bytes < least {
+            return Err(usage(format!(
+                "--memory-mb {}: the memory pool needs at least --memory-mb {}",
+                config.memory_bytes / MIB,
+                least / MIB
+            )));
+        }
+        Ok(config)
+    }
+
+    /// Bytes that all records and their pages should take, in half-full pages.
+    fn table_bytes(&self) -> u64 {
+        let inserts = self.workload.mix.insert / self.workload.mix.sum();
+        let by_count = self.operations.map(|count| count as f64);
+        let by_time = self.time.map(|time| (time + self.warmup).as_secs_f64() * INSERTING_OPS_S);
+        let operations = match (by_count, by_time) {
+            (Some(count), Some(time)) => count.min(time),
+            (count, time) => count.or(time).unwrap_or(0.0),
+        };
+        let records = self.workload.record_count() as f64 + operations * inserts;
+        let entry = self.workload.layout.len_max() + self.workload.keys.len_max() + 32;
+        (records * entry as f64 * 2.0) as u64
+    }
+
+    /// Memory of each memory node in MiB.
+    pub(crate) fn memory_mb(&self) -> u64 {
+        self.cluster.memory_bytes / MIB
+    }
+
+    /// What should do where that turned out to be too little.
+    pub(crate) fn memory_mb_enough(&self) -> u64 {
+        let enough = self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes);
+        enough.div_ceil(MIB)
+    }
+
+    /// Memory of each memory node that lets the workload end well: pages that were never written
+    /// cost nothing, so it is generous.
+    fn memory_bytes_auto(&self, config: &ClusterConfig) -> u64 {
+        let lines = self.table_bytes() / u64::from(config.line_size) + 64;
+        // Latch words, and a chunk that each compute node has begun.
+        let pool = lines * (u64::from(config.line_size) + 16)
+            + config.chunk_size * (config.compute_nodes as u64 + 2);
+        let each = pool.div_ceil(config.memory_nodes as u64) + 2 * config.chunk_size;
+        each.next_multiple_of(config.chunk_size)
+    }
+
+    /// The settings as a result document tells them.
+    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+        let (workload, cluster) = (&self.workload, &self.cluster);
+        let seconds = |time: Duration| time.as_secs_f64();
+        let mut config = json!({
+            "command": self.command.name(),
+            "workload": self.sources,
+            "load_by": self.load_by.name(),
+            "protocol": self.protocol.name(),
+            "compute_nodes": cluster.compute_nodes,
+            "memory_nodes": cluster.memory_nodes,
+            "threads": cluster.workers,
+            "inflight": cluster.inflight,
+            "cache_mb": cluster.cache_bytes as f64 / MIB as f64,
+            "memory_mb": cluster.memory_bytes / MIB,
+            "gcl_size": cluster.line_size,
+            "warmup_s": seconds(self.warmup),
+            "seed": self.seed,
+            "recordcount": workload.record_count(),
+            "fieldcount": workload.layout.fields(),
+            "record_bytes_max": workload.layout.len_max(),
+            "readproportion": workload.mix.read,
+            "updateproportion": workload.mix.update,
+            "insertproportion": workload.mix.insert,
+            "scanproportion": workload.mix.scan,
+            "readmodifywriteproportion": workload.mix.read_modify_write,
+            "requestdistribution": workload.requests.name(),
+            "readallfields": workload.read_all_fields,
+            "writeallfields": workload.write_all_fields,
+            "dataintegrity": workload.data_integrity,
+        });
+        let limits = [
+            ("time_s", self.time.map(|time| json!(seconds(time)))),
+            ("operations", self.operations.map(|count| json!(count))),
+            ("target_ops_s", self.target_ops_s.map(|target| json!(target))),
+        ];
+        for (name, limit) in limits {
+            if let Some(limit) = limit {
+                config[name] = limit;
+            }
+        }
+        match config {
+            Value::Object(map) => map.into_iter().collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+fn usage(text: impl Into<String>) -> AppError {
+    AppError::Usage(text.into())
+}
+
+fn properties(flags: &Flags) -> Result<(Properties, Vec<String>), AppError> {
+    let mut properties = Properties::default();
+    let mut sources = Vec::new();
+    let builtin = flags.workload.or(flags.files.is_empty().then_some(Builtin::A));
+    if let Some(builtin) = builtin {
+        builtin.add_to(&mut properties)?;
+        sources.push(builtin.to_string());
+    }
+    for file in &flags.files {
+        properties.read_file(file)?;
+        sources.push(file.display().to_string());
+    }
+    for assignment in &flags.properties {
+        properties.assign(assignment)?;
+        sources.push(assignment.clone());
+    }
+    Ok((properties, sources))
+}
+
+/// Whether records and keys fit into pages of this size.
+fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError> {
+    let limits = |line_size: u32| Limits::for_payload(line_size as usize - LINE_HEADER).ok();
+    let (record, key) = (workload.layout.len_max(), workload.keys.len_max());
+    let fits = |limits: Limits| record <= limits.value_max && key <= limits.key_max;
+    if limits(line_size).is_some_and(fits) {
+        return Ok(());
+    }
+    let larger = (9..=16).map(|bits| 1 << bits).find(|size| limits(*size).is_some_and(fits));
+    let would_do = match larger {
+        Some(size) => format!("use --gcl-size {size} or more, or lower fieldcount or fieldlength"),
+        None => "no line is large enough; lower fieldcount, fieldlength or zeropadding".to_owned(),
+    };
+    Err(usage(format!(
+        "--gcl-size {line_size}: too small for records of up to {record} bytes, of which four must \
+         fit, with keys of up to {key} bytes; {would_do}"
+    )))
+}
+
+fn config_error(error: &ConfigError, flags: &Flags) -> AppError {
+    usage(match error {
+        ConfigError::ComputeNodes { .. } => format!("--compute-nodes: {error}"),
+        ConfigError::MemoryNodes { .. } => format!("--memory-nodes: {error}"),
+        ConfigError::Workers => format!("--threads: {error}"),
+        ConfigError::Inflight => format!("--inflight: {error}"),
+        ConfigError::Cache { least, .. } => {
+            let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
+            format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", flags.cache_mb)
+        }
+        ConfigError::Protocol { .. } => format!("--protocol: {error}"),
+        ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", flags.gcl_size),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parse;
+
+    fn settings(arguments: &str) -> Result<Settings, AppError> {
+        let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
+        Settings::new(parse(arguments).expect("a command line that can be parsed"))
+    }
+
+    fn wrong(arguments: &str) -> String {
+        let error = settings(arguments).err().expect("an impossible command line");
+        assert_eq!(error.status(), 2);
+        let line = error.to_string();
+        assert!(!line.contains('\n'), "{line}");
+        line
+    }
+
+    #[test]
+    fn without_flags_it_is_workload_a_on_two_nodes() {
+        let settings = settings("").unwrap();
+        assert_eq!(settings.command, Command::Run);
+        assert_eq!(settings.workload.record_count(), 1_000_000);
+        assert_eq!(settings.workload.mix.update, 0.5);
+        assert_eq!((settings.cluster.compute_nodes, settings.cluster.memory_nodes), (2, 1));
+        assert_eq!((settings.time, settings.operations), (Some(TIME_DEFAULT), None));
+        assert!(settings.cluster.memory_bytes > 2_000_000_000);
+    }
+
+    #[test]
+    fn files_replace_the_default_workload_and_properties_win_over_files() {
+        let file = std::env::temp_dir().join(format!("latchwork-ycsb-{}.p", std::process::id()));
+        std::fs::write(&file, "recordcount=1000\noperationcount=500\nreadproportion=1\n").unwrap();
+        let arguments = format!("-P {} -p recordcount=2000 -p updateproportion=0", file.display());
+        let settings = settings(&arguments).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(settings.workload.record_count(), 2000);
+        assert_eq!((settings.time, settings.operations), (None, Some(500)));
+        assert_eq!(settings.workload.mix.update, 0.0);
+        assert_eq!(settings.sources.len(), 3);
+    }
+
+    #[test]
+    fn flags_win_over_settings_of_ycsbs_client() {
+        let properties = "-p threadcount=3 -p target=100 -p maxexecutiontime=7";
+        let given = settings(properties).unwrap();
+        assert_eq!((given.cluster.workers, given.target_ops_s), (3, Some(100.0)));
+        assert_eq!(given.time, Some(Duration::from_secs(7)));
+        let flags = settings(&format!("{properties} --threads 2 --target 50 --time 1")).unwrap();
+        assert_eq!((flags.cluster.workers, flags.target_ops_s), (2, Some(50.0)));
+        assert_eq!(flags.time, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_is_impossible_names_the_flag_and_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--gcl-size 2048", "--gcl-size 2048", "--gcl-size 4096"),
+            ("-p fieldlength=10000 -p fieldcount=2", "--gcl-size 8192", "no line is large enough"),
+            (
+                "-p zeropadding=300 --gcl-size 2048 -p fieldlength=10",
+                "--gcl-size",
+                "--gcl-size 4096",
+            ),
+            ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
+            ("--memory-mb 1", "--memory-mb 1", "at least --memory-mb 16"),
+            ("--json /nowhere/result.json", "--json", "its directory does not exist"),
+            ("-p recordcont=5", "recordcont", "recordcount"),
+            ("-p recordcount", "recordcount", "key=value"),
+            ("-P /nowhere/workload", "/nowhere/workload", "cannot be read"),
+            ("-p readproportion=0 -p updateproportion=0", "proportions", "readproportion=1"),
+            ("-p threadcount=5000", "threadcount=5000", "--threads"),
+        ] {
+            let line = wrong(arguments);
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_check_verifies_every_record_that_is_read() {
+        assert!(settings("check").unwrap().workload.data_integrity);
+        assert!(!settings("run").unwrap().workload.data_integrity);
+    }
+
+    #[test]
+    fn the_description_has_every_setting() {
+        let config = settings("--target 10").unwrap().describe();
+        for key in ["protocol", "compute_nodes", "gcl_size", "seed", "time_s", "target_ops_s"] {
+            assert!(config.contains_key(key), "{key}");
+        }
+        assert!(!config.contains_key("operations"));
+    }
+}

@@ -1,0 +1,317 @@
+//! The table: YCSB's operations on a B-link tree.
+
+use latchwork_blink::{Tree, TreeError, Value, ValueMut};
+use latchwork_coherence::CoherentMemory;
+use latchwork_workload::histogram::Failure;
+use latchwork_workload::ycsb::{
+    ContentKey, CoreWorkload, FieldIndex, Fields, KeyBuffer, Operation, RecordNumber, VERSION_LEN,
+    Version,
+};
+use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
+
+/// One worker's way to the table.
+pub(crate) struct Store<M: CoherentMemory> {
+    tree: Tree<M>,
+    workload: Arc<CoreWorkload>,
+}
+
+/// What one operation saw or left of one field.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) field: FieldIndex,
+    /// The version that was there, if the operation looked.
+    pub(crate) found: Option<Version>,
+    /// The version that it wrote.
+    pub(crate) written: Option<Version>,
+}
+
+/// Room that a task uses again and again.
+pub(crate) struct Buffers {
+    key: KeyBuffer,
+    /// Bytes as a client receives or sends them.
+    bytes: Vec<u8>,
+    field: Vec<u8>,
+    /// What the operation before saw, if the workload checks what it reads.
+    pub(crate) seen: Vec<Seen>,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Buffers {
+        Buffers { key: KeyBuffer::new(), bytes: Vec::new(), field: Vec::new(), seen: Vec::new() }
+    }
+}
+
+/// How an operation ended: well, or with a failure that is counted and does not end the run.
+pub(crate) type Ended = Result<(), Failure>;
+
+impl<M: CoherentMemory> Store<M> {
+    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>) -> Store<M> {
+        Store { tree, workload: Arc::clone(workload) }
+    }
+
+    pub(crate) fn tree(&self) -> &Tree<M> {
+        &self.tree
+    }
+
+    /// Executes one operation. `version` is for what it writes; a read-modify-write counts on from
+    /// what it finds instead.
+    pub(crate) async fn execute(
+        &self,
+        operation: &Operation,
+        version: Version,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, TreeError> {
+        buffers.seen.clear();
+        let ended = match *operation {
+            Operation::Read { record, fields } => self.read(record, fields, buffers).await,
+            Operation::Update { record, fields } => {
+                self.update(record, fields, version, buffers).await
+            }
+            Operation::Insert { record } => self.insert(record, buffers).await.map(Ok),
+            // A scan delivers whole records, whichever of their fields it was asked for.
+            Operation::Scan { first, records, .. } => self.scan(first, records, buffers).await,
+            Operation::ReadModifyWrite { record, read, write } => {
+                self.read_modify_write(record, read, write, buffers).await
+            }
+        };
+        match ended {
+            Err(TreeError::NotFound) => Ok(Err(Failure::NotFound)),
+            Err(TreeError::Exists) => Ok(Err(Failure::Error)),
+            Err(TreeError::OutsideValue { .. }) => Ok(Err(Failure::UnexpectedState)),
+            ended => ended,
+        }
+    }
+
+    /// Inserts a record with the contents that follow from its key.
+    pub(crate) async fn insert(
+        &self,
+        record: RecordNumber,
+        buffers: &mut Buffers,
+    ) -> Result<(), TreeError> {
+        let key = self.workload.keys.write(record, &mut buffers.key);
+        let content = ContentKey::new(key);
+        self.workload.layout.encode(content, Version::LOADED, &mut buffers.bytes);
+        self.tree.insert(key, &buffers.bytes).await
+    }
+
+    /// How many fields these are.
+    pub(crate) fn count(&self, fields: Fields) -> u64 {
+        match fields {
+            Fields::All => u64::from(self.workload.layout.fields()),
+            Fields::One(_) => 1,
+        }
+    }
+
+    /// What the contents of a record follow from.
+    pub(crate) fn content_key(&self, record: RecordNumber, buffers: &mut Buffers) -> ContentKey {
+        ContentKey::new(self.workload.keys.write(record, &mut buffers.key))
+    }
+
+    async fn read(
+        &self,
+        record: RecordNumber,
+        fields: Fields,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, TreeError> {
+        let Buffers { key, bytes, seen, .. } = buffers;
+        let key = self.workload.keys.write(record, key);
+        let part = self.part(fields);
+        let mut copy = |value: Value<'_>| copy_part(&part, value, bytes);
+        let found = match self.tree.try_get(key, &mut copy) {
+            Ok(found) => {
+                self.tree.memory().handle().coop().await;
+                found
+            }
+            Err(_) => self.tree.get_with(key, &mut copy).await?,
+        };
+        if found.is_none() {
+            return Ok(Err(Failure::NotFound));
+        }
+        if self.workload.data_integrity {
+            return Ok(self.verify(ContentKey::new(key), fields, bytes, seen));
+        }
+        Ok(Ok(()))
+    }
+
+    async fn update(
+        &self,
+        record: RecordNumber,
+        fields: Fields,
+        version: Version,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, TreeError> {
+        let Buffers { key, bytes, field: new, seen } = buffers;
+        let key = self.workload.keys.write(record, key);
+        let content = ContentKey::new(key);
+        let layout = &self.workload.layout;
+        let ended = match fields {
+            Fields::All => {
+                layout.encode(content, version, bytes);
+                self.tree.update(key, bytes).await.map(Ok)?
+            }
+            Fields::One(field) => match layout.place(field) {
+                Some(place) => {
+                    new.resize(place.len(), 0);
+                    layout.fill_field(content, field, version, new);
+                    self.tree.update_range(key, place.start, new).await.map(Ok)?
+                }
+                None => {
+                    let replace = |old: Value<'_>, new: &mut Vec<u8>| {
+                        copy_part(&None, old, bytes);
+                        layout.replace_field(content, field, version, bytes, new)
+                    };
+                    self.tree
+                        .replace_with(key, replace)
+                        .await?
+                        .map_err(|_| Failure::UnexpectedState)
+                }
+            },
+        };
+        if self.workload.data_integrity && ended.is_ok() {
+            let written = Some(version);
+            seen.extend(self.each(fields).map(|field| Seen { field, found: None, written }));
+        }
+        Ok(ended)
+    }
+
+    async fn scan(
+        &self,
+        first: RecordNumber,
+        records: u32,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, TreeError> {
+        let Buffers { key, seen, .. } = buffers;
+        let key = self.workload.keys.write(first, key);
+        let mut ended = Ok(());
+        let visit = |key: &[u8], record: &[u8]| {
+            if self.workload.data_integrity && ended.is_ok() {
+                ended = self.verify(ContentKey::new(key), Fields::All, record, seen);
+            }
+            ControlFlow::Continue(())
+        };
+        self.tree.scan_up(Bound::Included(key), records as usize, visit).await?;
+        // Which record each version belongs to is lost.
+        seen.clear();
+        Ok(ended)
+    }
+
+    async fn read_modify_write(
+        &self,
+        record: RecordNumber,
+        read: Fields,
+        write: Fields,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, TreeError> {
+        let Buffers { key, bytes, field: new, seen } = buffers;
+        let key = self.workload.keys.write(record, key);
+        let content = ContentKey::new(key);
+        let layout = &self.workload.layout;
+        let part = self.part(read);
+        let ended = if layout.constant_field_len().is_some() {
+            let change = |value: &mut ValueMut<'_>| {
+                let range = part.clone().unwrap_or(0..value.len());
+                bytes.resize(range.len(), 0);
+                value.read(range.start, bytes);
+                for field in self.each(write) {
+                    let place = layout.place(field).filter(|place| place.end <= value.len());
+                    let place = place.ok_or(Failure::UnexpectedState)?;
+                    new.resize(place.len(), 0);
+                    let head = place.len().min(2 * VERSION_LEN);
+                    value.read(place.start, &mut new[..head]);
+                    let found = layout.version_of(new);
+                    layout.fill_field(content, field, found.next(), new);
+                    value.write(place.start, new);
+                    let (found, written) = (Some(found), Some(found.next()));
+                    seen.push(Seen { field, found, written });
+                }
+                Ok(())
+            };
+            self.tree.modify(key, change).await?
+        } else {
+            let replace = |old: Value<'_>, out: &mut Vec<u8>| {
+                seen.clear();
+                copy_part(&None, old, bytes);
+                out.clone_from(bytes);
+                for field in self.each(write) {
+                    new.clone_from(out);
+                    let place = layout.find(new, field).map_err(|_| Failure::UnexpectedState)?;
+                    let found = layout.version_of(&new[place]);
+                    let next = found.next();
+                    layout
+                        .replace_field(content, field, next, new, out)
+                        .map_err(|_| Failure::UnexpectedState)?;
+                    seen.push(Seen { field, found: Some(found), written: Some(next) });
+                }
+                Ok(())
+            };
+            self.tree.replace_with(key, replace).await?
+        };
+        if !self.workload.data_integrity || ended.is_err() {
+            return Ok(ended);
+        }
+        let writes = seen.len();
+        let verified = self.verify(content, read, bytes, seen);
+        // A field that was read and written is one step, not two.
+        let written: Vec<FieldIndex> = seen[..writes].iter().map(|seen| seen.field).collect();
+        let mut index = 0;
+        seen.retain(|seen| {
+            index += 1;
+            index <= writes || !written.contains(&seen.field)
+        });
+        Ok(verified)
+    }
+
+    /// Checks what was read and notes the versions.
+    fn verify(
+        &self,
+        content: ContentKey,
+        fields: Fields,
+        bytes: &[u8],
+        seen: &mut Vec<Seen>,
+    ) -> Ended {
+        let layout = &self.workload.layout;
+        let mut note = |field, version| {
+            seen.push(Seen { field, found: Some(version), written: None });
+        };
+        let verified = match fields {
+            Fields::One(field) if layout.place(field).is_some() => {
+                layout.verify_field(content, field, bytes).map(|version| note(field, version))
+            }
+            Fields::One(field) => layout
+                .find(bytes, field)
+                .and_then(|place| layout.verify_field(content, field, &bytes[place]))
+                .map(|version| note(field, version)),
+            Fields::All => layout.verify(content, bytes, note),
+        };
+        verified.map_err(|_| Failure::UnexpectedState)
+    }
+
+    fn each(&self, fields: Fields) -> impl Iterator<Item = FieldIndex> + use<M> {
+        let (first, end) = match fields {
+            Fields::All => (0, self.workload.layout.fields()),
+            Fields::One(field) => (field.0, field.0 + 1),
+        };
+        (first..end).map(FieldIndex)
+    }
+
+    /// The bytes of a record that these fields take; none means all of them, or that the record must
+    /// be looked at to know.
+    fn part(&self, fields: Fields) -> Option<Range<usize>> {
+        match fields {
+            Fields::All => None,
+            Fields::One(field) => self.workload.layout.place(field),
+        }
+    }
+}
+
+fn copy_part(part: &Option<Range<usize>>, value: Value<'_>, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    match part {
+        None => value.append_to(bytes),
+        Some(part) => {
+            bytes.resize(part.len(), 0);
+            value.read(part.start, bytes);
+        }
+    }
+}

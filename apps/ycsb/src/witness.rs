@@ -1,0 +1,194 @@
+//! Histories of a sample of the records, to be judged after the run.
+
+use crate::store::{Ended, Seen};
+use latchwork_runtime::Time;
+use latchwork_workload::WorkloadError;
+use latchwork_workload::histogram::Failure;
+use latchwork_workload::history::{
+    Call, History, MapKey, MapOperation, ObjectViolation, check_object,
+};
+use latchwork_workload::ycsb::{
+    CoreWorkload, FieldIndex, InsertCounter, Operation, OperationStream, RecordNumber, Version,
+    WorkerIndex,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Records whose history is kept.
+const RECORDS: usize = 24;
+
+/// Fields of each of them whose history is kept.
+const FIELDS: u16 = 2;
+
+/// Draws that may be spent on finding them.
+const DRAWS: usize = 10_000;
+
+/// The fields whose history is kept: popular ones, since these are fought over.
+pub(crate) struct Sample {
+    records: BTreeSet<RecordNumber>,
+}
+
+impl Sample {
+    /// The first records that a worker would ask for.
+    pub(crate) fn new(workload: &CoreWorkload, seed: u64) -> Result<Sample, WorkloadError> {
+        // A workload of the same records that only reads.
+        let mut reads = workload.clone();
+        reads.mix = latchwork_workload::ycsb::Mix {
+            read: 1.0,
+            update: 0.0,
+            insert: 0.0,
+            scan: 0.0,
+            read_modify_write: 0.0,
+        };
+        let inserts = Arc::new(InsertCounter::new(reads.first_insert()));
+        let worker = WorkerIndex { index: 0, count: 1 };
+        let mut records = BTreeSet::new();
+        for operation in OperationStream::new(&reads, &inserts, worker, seed)?.take(DRAWS) {
+            if let Operation::Read { record, .. } = operation {
+                records.insert(record);
+            }
+            if records.len() == RECORDS {
+                break;
+            }
+        }
+        Ok(Sample { records })
+    }
+
+    fn has(&self, record: RecordNumber, field: FieldIndex) -> bool {
+        field.0 < FIELDS && self.records.contains(&record)
+    }
+}
+
+/// One field of one record.
+type Place = (RecordNumber, FieldIndex);
+
+/// What one worker saw of the sample.
+pub(crate) struct Witness {
+    sample: Arc<Sample>,
+    history: History<Place, MapOperation<Version>>,
+}
+
+impl Witness {
+    pub(crate) fn new(sample: &Arc<Sample>) -> Witness {
+        Witness { sample: sample.clone(), history: History::new() }
+    }
+
+    /// Notes what an operation saw, if it concerns the sample.
+    pub(crate) fn note(
+        &mut self,
+        operation: &Operation,
+        ended: Ended,
+        (begin, end): (Time, Time),
+        seen: &[Seen],
+    ) {
+        let record = match operation {
+            Operation::Read { record, .. }
+            | Operation::Update { record, .. }
+            | Operation::ReadModifyWrite { record, .. } => *record,
+            Operation::Insert { .. } | Operation::Scan { .. } => return,
+        };
+        if !self.sample.records.contains(&record) {
+            return;
+        }
+        let (invoked, returned) = (begin, Some(end));
+        if ended == Err(Failure::NotFound) {
+            for field in (0..FIELDS).map(FieldIndex) {
+                let operation = MapOperation::Get { found: None };
+                self.history.record((record, field), Call { invoked, returned, operation });
+            }
+        }
+        for seen in seen.iter().filter(|seen| self.sample.has(record, seen.field)) {
+            let operation = match (seen.found, seen.written) {
+                (found, None) => MapOperation::Get { found },
+                (None, Some(value)) => MapOperation::Update { value, updated: true },
+                (found, Some(written)) => MapOperation::ReadModifyWrite { found, written },
+            };
+            self.history.record((record, seen.field), Call { invoked, returned, operation });
+        }
+    }
+
+    /// Adds what another worker saw.
+    pub(crate) fn merge(&mut self, other: Witness) {
+        self.history.merge(other.history);
+    }
+
+    /// How many accesses were seen.
+    pub(crate) fn len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Whether one order of the accesses to each field explains what all workers saw. Nothing when
+    /// too many overlap to tell.
+    pub(crate) fn judge(&self) -> Option<Result<(), String>> {
+        let model = MapKey::new();
+        let check = |calls: &[Call<MapOperation<Version>>]| {
+            check_object(&model, Some(Version::LOADED), calls)
+        };
+        match self.history.check(check) {
+            Ok(()) => Some(Ok(())),
+            Err((_, ObjectViolation::Undecided { .. })) => None,
+            Err(((record, field), violation)) => {
+                Some(Err(format!("field {field} of record {record}: {violation}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_workload::ycsb::{Builtin, Fields};
+
+    const FIELD: FieldIndex = FieldIndex(0);
+
+    fn witness() -> (Witness, RecordNumber) {
+        let sample = Sample::new(&Builtin::A.workload().unwrap(), 1).unwrap();
+        let record = *sample.records.first().unwrap();
+        (Witness::new(&Arc::new(sample)), record)
+    }
+
+    fn note(
+        witness: &mut Witness,
+        record: RecordNumber,
+        found: u64,
+        written: Option<u64>,
+        at: u64,
+    ) {
+        let found = Some(Version::new(found));
+        let written = written.map(Version::new);
+        let seen = [Seen { field: FIELD, found, written }];
+        let operation = Operation::Read { record, fields: Fields::All };
+        let time = |at| Time::from_nanos(at);
+        witness.note(&operation, Ok(()), (time(at), time(at + 5)), &seen);
+    }
+
+    #[test]
+    fn the_sample_is_popular_and_of_full_size() {
+        let sample = Sample::new(&Builtin::A.workload().unwrap(), 1).unwrap();
+        assert_eq!(sample.records.len(), RECORDS);
+    }
+
+    #[test]
+    fn a_lost_update_is_judged_wrong() {
+        let (mut good, record) = witness();
+        note(&mut good, record, 0, Some(1), 10);
+        note(&mut good, record, 1, Some(2), 20);
+        note(&mut good, record, 2, None, 30);
+        assert_eq!(good.judge(), Some(Ok(())));
+        assert_eq!(good.len(), 3);
+
+        let (mut lost, record) = witness();
+        note(&mut lost, record, 0, Some(1), 10);
+        note(&mut lost, record, 0, Some(1 << 16), 20);
+        assert!(matches!(lost.judge(), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_record_that_vanished_is_judged_wrong() {
+        let (mut witness, record) = witness();
+        let operation = Operation::Read { record, fields: Fields::All };
+        let span = (Time::from_nanos(1), Time::from_nanos(2));
+        witness.note(&operation, Err(Failure::NotFound), span, &[]);
+        assert!(matches!(witness.judge(), Some(Err(_))));
+    }
+}

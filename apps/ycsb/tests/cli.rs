@@ -1,0 +1,137 @@
+//! The program as its users meet it: what it accepts, what it says, and how it exits.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Small enough that a cluster starts in no time.
+const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --operations 2000 --threads 1";
+
+fn ycsb(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
+    command.args(arguments.split_whitespace()).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// Runs, demands success, and gives standard output.
+fn good(arguments: &str) -> String {
+    let output = ycsb(arguments);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    assert!(out.contains("[CHECK], tree, ok") || arguments.contains("--json -"), "{out}");
+    assert!(!out.contains("FAILED") && !err.contains("FAILED"), "{arguments}\n{out}\n{err}");
+    out
+}
+
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("latchwork-ycsb-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn help_tells_what_the_commands_do() {
+    let out = text(&ycsb("--help").stdout);
+    for word in ["load", "run", "check", "--protocol", "--gcl-size", "-P", "linearizability"] {
+        let all = out.clone() + &text(&ycsb("check --help").stdout);
+        assert!(all.contains(word), "{word}: {all}");
+    }
+    assert!(ycsb("--version").status.success());
+}
+
+#[test]
+fn lines_of_ycsb_stand_on_standard_output() {
+    let out = good(SMALL);
+    for line in [
+        "[OVERALL], RunTime(ms), ",
+        "[OVERALL], Throughput(ops/sec), ",
+        "[READ], Operations, ",
+        "[READ], 99.9PercentileLatency(us), ",
+        "[UPDATE], Return=OK, ",
+        "[CHECK], records, ok",
+        "[CHECK], dataintegrity, ok",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    let count = |kind: &str| -> u64 {
+        let line = format!("[{kind}], Operations, ");
+        let found = out.lines().find_map(|l| l.strip_prefix(&line)).expect("a count");
+        found.parse().expect("a number")
+    };
+    assert_eq!(count("READ") + count("UPDATE"), 2000, "as many operations as were asked for");
+}
+
+#[test]
+fn loading_is_measured_as_inserts() {
+    let out = good(&format!("load {SMALL}"));
+    assert!(out.contains("[INSERT], Operations, 2000\n"), "{out}");
+    let bulk = good(&format!("load --load-by bulk {SMALL}"));
+    assert!(bulk.contains("[OVERALL], Throughput(ops/sec), "), "{bulk}");
+}
+
+#[test]
+fn a_check_also_looks_for_an_order_that_explains_everything() {
+    for workload in ["a", "f"] {
+        let out = good(&format!("check -w {workload} {SMALL} --operations 20000"));
+        assert!(out.contains("[CHECK], linearizability, ok"), "{out}");
+    }
+}
+
+#[test]
+fn the_document_is_complete_and_alone_on_standard_output() {
+    let out = good(&format!("-w f {SMALL} --json -"));
+    let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["app"], "ycsb");
+    assert_eq!(document["ops"], 2000);
+    assert_eq!(document["config"]["requestdistribution"], "scrambled-zipfian");
+    assert_eq!(document["checks"]["readmodifywrite"], "ok");
+    assert_eq!(document["nodes"].as_array().map(Vec::len), Some(3));
+    assert!(document["latency_us"]["READ-MODIFY-WRITE"]["p99"].as_f64() > Some(0.0));
+    assert!(document["counters"]["cache_hits"].as_u64() > Some(0));
+    assert!(document["load"]["throughput_ops_s"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_target_is_kept_and_measured_from_intended_starts() {
+    let file = temporary("target.json");
+    let arguments = format!(
+        "-w c --cache-mb 8 -p recordcount=2000 --target 2000 --time 1 --warmup 0.1 --json {}",
+        file.display()
+    );
+    let out = good(&arguments);
+    assert!(out.contains("[Intended-READ], Operations, "), "{out}");
+    let written = std::fs::read_to_string(&file).expect("a document");
+    std::fs::remove_file(&file).expect("removed");
+    let document: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+    let ops = document["ops"].as_u64().expect("a number");
+    assert!((1500..=2001).contains(&ops), "{ops} operations in a second at 2000 per second");
+}
+
+#[test]
+fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
+    let file = temporary("never.json");
+    for (arguments, status, words) in [
+        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"][..]),
+        ("--compute-nodes 59", 2, &["--compute-nodes", "1 to 58"]),
+        ("--memory-nodes 0", 2, &["--memory-nodes", "1 to 1024"]),
+        ("--gcl-size 3000", 2, &["--gcl-size", "power of two"]),
+        ("--gcl-size 1024", 2, &["--gcl-size 1024", "--gcl-size 4096"]),
+        ("--cache-mb 0.01", 2, &["--cache-mb 0.01", "or more"]),
+        ("-p recordcuont=10", 2, &["recordcuont", "`recordcount`"]),
+        ("-p requestdistribution=normal", 2, &["requestdistribution=normal", "uniform"]),
+        ("-P /nowhere/file", 2, &["/nowhere/file"]),
+        ("--memory-mb 16 -p recordcount=100000", 1, &["memory exhausted", "--memory-mb 16", "use"]),
+        ("load --memory-mb 16 -p recordcount=100000", 1, &["memory exhausted", "--memory-mb 16"]),
+    ] {
+        let output = ycsb(&format!("{arguments} --json {}", file.display()));
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments}: {err}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+        let last = err.trim_end().lines().last().unwrap_or_default();
+        assert!(last.starts_with("ycsb: "), "{arguments}: {err}");
+        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+        assert!(!file.exists(), "{arguments}");
+    }
+}
