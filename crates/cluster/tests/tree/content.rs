@@ -1,0 +1,89 @@
+//! Keys and values that can be told apart and checked.
+
+use latchwork_workload::history::{MapKey, MapOperation, Model};
+
+/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share long
+/// prefixes.
+pub(crate) fn key(n: u64) -> Vec<u8> {
+    let mut key = (n as u32).to_be_bytes().to_vec();
+    key.resize(4 + (n % 4) as usize * 12, b'k');
+    key
+}
+
+/// The number of a key.
+pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
+    let first: [u8; 4] = bytes.get(..4).and_then(|b| b.try_into().ok()).ok_or("a short key")?;
+    let n = u64::from(u32::from_be_bytes(first));
+    if key(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
+}
+
+/// What a value says.
+///
+/// ```text
+///   head 8 | tail 8 | filler that the tail determines, 0 to 40 bytes
+/// ```
+///
+/// A whole write sets both, a change in place the head alone. Each head and each tail is written once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Content {
+    pub(crate) head: u64,
+    pub(crate) tail: u64,
+}
+
+impl Content {
+    /// A content that nobody else writes.
+    pub(crate) fn unique(id: u64) -> Content {
+        Content { head: id, tail: id }
+    }
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut bytes = self.head.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.tail.to_le_bytes());
+        bytes.extend(std::iter::repeat_n(self.tail as u8, (self.tail % 6) as usize * 8));
+        bytes
+    }
+
+    /// The content of `bytes`, unless they are mixed from several values.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Content, String> {
+        let word = |at: usize| {
+            let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+            word.map(u64::from_le_bytes).ok_or_else(|| format!("a short value {bytes:02x?}"))
+        };
+        let content = Content { head: word(0)?, tail: word(8)? };
+        if content.encode() == bytes { Ok(content) } else { Err(format!("torn: {bytes:02x?}")) }
+    }
+}
+
+/// An operation on one key with its answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Map(MapOperation<Content>),
+    /// Changed the head in place, if the key was there.
+    SetHead {
+        head: u64,
+        found: bool,
+    },
+}
+
+/// One key of the tree, absent at first.
+pub(crate) struct TreeKey;
+
+impl Model for TreeKey {
+    type State = Option<Content>;
+    type Operation = Operation;
+
+    fn apply(
+        &self,
+        state: &Option<Content>,
+        operation: &Operation,
+        answered: bool,
+    ) -> Option<Option<Content>> {
+        match operation {
+            Operation::Map(operation) => MapKey::new().apply(state, operation, answered),
+            Operation::SetHead { head, found } => {
+                let right = !answered || *found == state.is_some();
+                right.then(|| state.map(|content| Content { head: *head, ..content }))
+            }
+        }
+    }
+}

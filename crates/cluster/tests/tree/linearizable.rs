@@ -1,0 +1,41 @@
+//! Random operations of many workers on many nodes: one order per key explains all answers.
+
+use latchwork_cluster::Protocol;
+
+use crate::shape::Shape;
+use crate::world::simulate;
+
+#[test]
+fn every_answer_is_explained_by_one_order_in_hundreds_of_worlds() {
+    for seed in 0..200 {
+        simulate(Shape::drawn(seed, Protocol::Selcc));
+    }
+}
+
+#[test]
+fn the_same_holds_without_a_cache() {
+    for seed in 1000..1100 {
+        simulate(Shape::drawn(seed, Protocol::Sel));
+    }
+}
+
+#[test]
+fn a_handful_of_keys_that_everybody_wants() {
+    for seed in 2000..2020 {
+        let protocol = Protocol::ALL[seed as usize % 2];
+        let shape = Shape { nodes: 4, workers: 2, tasks: 2, ..Shape::drawn(seed, protocol) };
+        simulate(Shape { keys: 4, loaded: 0, operations: 15, ..shape });
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for protocol in Protocol::ALL {
+        let hash = |seed| {
+            let shape = Shape { nodes: 3, workers: 2, dropped: 10, ..Shape::drawn(seed, protocol) };
+            simulate(shape).event_hash
+        };
+        assert_eq!(hash(7), hash(7));
+        assert_ne!(hash(7), hash(8), "different seeds, different worlds");
+    }
+}

@@ -1,0 +1,66 @@
+//! Shapes of worlds: how many nodes, how small a cache, how many operations.
+
+use latchwork_blink::TreeConfig;
+use latchwork_cluster::{ClusterConfig, Protocol};
+use latchwork_verbs_sim::SimConfig;
+
+use crate::common::small;
+
+/// Pages split as often as they can.
+pub(crate) const FAN_OUT_3: TreeConfig =
+    TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+
+/// The shape of one world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) workers: usize,
+    /// Tasks of each worker.
+    pub(crate) tasks: u64,
+    /// Operations of each task.
+    pub(crate) operations: u64,
+    /// Frames of each node's cache.
+    pub(crate) frames: usize,
+    /// Keys are numbered below this.
+    pub(crate) keys: u64,
+    /// How many keys the tree is loaded with at first, in bulk.
+    pub(crate) loaded: u64,
+    /// Of a hundred operations, how many are dropped at a random await.
+    pub(crate) dropped: u64,
+    pub(crate) protocol: Protocol,
+    /// Whether everything overtakes everything in the network.
+    pub(crate) rough: bool,
+}
+
+impl Shape {
+    /// A shape that the seed decides: all small, all different.
+    pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
+        let mut random = latchwork_workload::random::Random::new(seed);
+        let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
+        let keys = between(6, 40);
+        Shape {
+            seed,
+            nodes: between(2, 4) as usize,
+            workers: between(1, 2) as usize,
+            tasks: between(1, 3),
+            operations: between(8, 20),
+            frames: between(4, 12) as usize,
+            loaded: if between(0, 1) == 0 { 0 } else { keys },
+            keys,
+            dropped: 0,
+            protocol,
+            rough: between(0, 1) == 0,
+        }
+    }
+
+    pub(crate) fn config(&self) -> ClusterConfig {
+        let mut config = small(self.nodes, self.workers, self.frames, self.seed);
+        config.node.policy = self.protocol.policy();
+        config
+    }
+
+    pub(crate) fn network(&self) -> SimConfig {
+        if self.rough { SimConfig::rough() } else { SimConfig::default() }
+    }
+}
