@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchwork_cache::{FrameId, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_latch::{Event, Hold};
-use latchwork_memnode::{EpochGuard, LineHeader, PoolError};
+use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
@@ -72,6 +72,27 @@ struct Waiting<'a> {
 // After this many looks at a line that a local writer holds, the thread that holds it is not running.
 const LATCHED_LOOKS: u32 = 3;
 const LATCHED_PAUSE: Duration = Duration::from_micros(20);
+
+/// A line that its allocation has not handed out yet; dropped, it is free again.
+struct Unused<'a> {
+    allocator: &'a LineAllocator,
+    addr: GlobalAddr,
+}
+
+impl Unused<'_> {
+    fn keep(self) -> GlobalAddr {
+        let addr = self.addr;
+        std::mem::forget(self);
+        addr
+    }
+}
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        // The address came from this allocator.
+        let _ = self.allocator.give_back(self.addr);
+    }
+}
 
 impl Inner {
     fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
@@ -292,14 +313,15 @@ impl CoherentMemory for Worker {
 
     async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
         let inner = &*self.inner;
-        let addr =
-            inner.node.allocator.allocate(&inner.port, &inner.handle).await.map_err(pool_error)?;
+        let allocator = &inner.node.allocator;
+        let addr = allocator.allocate(&inner.port, &inner.handle).await.map_err(pool_error)?;
+        let unused = Unused { allocator, addr };
         self.write_line(addr, |guard| {
             LineHeader::of(guard.line()).begin_life();
             guard.mark_line_dirty(0..LINE_HEADER);
         })
         .await?;
-        Ok(addr)
+        Ok(unused.keep())
     }
 
     async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
