@@ -159,13 +159,11 @@ impl Simulated {
         let body = Rc::new(body);
         let mut actors = Vec::new();
         let mut tasks = Vec::new();
-        for (node, parts) in self.nodes.nodes.iter().enumerate() {
+        for node in 0..self.nodes.nodes.len() {
             for worker in 0..workers {
                 let index = node * workers + worker;
-                let actor = VirtualWorker::spawn(&self.kernel, worker_config(&self.config, index));
+                let (actor, member) = self.start_worker((node, worker, index))?;
                 let handle = actor.handle();
-                let place = (node, worker, index);
-                let member = Member::start(&self.fabric, parts, &self.nodes.pool, place, &handle)?;
                 let body = body.clone();
                 // A service: the worker's own tasks have the whole depth for themselves.
                 tasks.push(handle.spawn_service(async move {
@@ -177,6 +175,25 @@ impl Simulated {
             }
         }
         Ok((actors, tasks))
+    }
+
+    /// Starts one worker, at this place: node, worker on its node, and worker in the cluster, each
+    /// counted from 0. For code that steps the world itself; await
+    /// [`Worker::leave`] before the worker is dropped.
+    ///
+    /// # Errors
+    /// What the fabric refused.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn start_worker(
+        &self,
+        place: (usize, usize, usize),
+    ) -> Result<(VirtualWorker, Member), ClusterError> {
+        let actor = VirtualWorker::spawn(&self.kernel, worker_config(&self.config, place.2));
+        let node = &self.nodes.nodes[place.0];
+        let member = Member::start(&self.fabric, node, &self.nodes.pool, place, &actor.handle())?;
+        Ok((actor, member))
     }
 
     /// Lets the world go on for `time`, so that messages in flight arrive.

@@ -45,4 +45,5 @@ pub use access::Ticket;
 pub use counters::Counters;
 pub use node::{Node, NodeParts};
 pub use settings::{Policy, Settings};
+pub use wire::read_message;
 pub use worker::Worker;

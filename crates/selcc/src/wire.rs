@@ -20,6 +20,12 @@ const SETTLED: u64 = 4;
 
 const _: () = assert!(3 + 2 * REMEMBERED_MAX <= Wire::WORDS, "all remembered requests can travel");
 
+/// What a message between nodes says, and about which line; `None` when it is none of this protocol.
+/// For tests and tools that watch a fabric.
+pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
+    Letter::decode(wire).map(|letter| (letter.addr, letter.message))
+}
+
 /// A message about a line.
 #[derive(Debug)]
 pub(crate) struct Letter {

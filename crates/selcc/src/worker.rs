@@ -117,6 +117,12 @@ impl Worker {
         &self.inner.port
     }
 
+    /// Gives a line back to the pool now, as eviction would, unless it is in use or under way.
+    /// Returns whether its release was posted. For whoever knows that the node is done with it.
+    pub fn evict(&self, addr: GlobalAddr) -> bool {
+        self.inner.node.geometry.is_line(addr) && self.inner.evict(addr)
+    }
+
     /// Waits until nothing that this worker posted is in flight, and gives up its part in the node's
     /// epochs. To be awaited before the worker's thread ends: nobody else can take its completions.
     ///

@@ -27,7 +27,7 @@ impl World {
         let kernel = Kernel::new(seed);
         let fabric = Fabric::new(&kernel, SimConfig::default());
         fabric.add_memory_node(64).unwrap();
-        [A, B].map(|node| fabric.add_compute_node(node).unwrap());
+        [A, B].into_iter().for_each(|node| fabric.add_compute_node(node).unwrap());
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
         let endpoint = fabric.endpoint(A, worker.handle().notifier()).unwrap();
         World { kernel, fabric, endpoint, _worker: worker }

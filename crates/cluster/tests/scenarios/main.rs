@@ -1,0 +1,15 @@
+//! The races of the ownership discipline, each forced in a simulated world with the real engine.
+//!
+//! A scenario says which race it is, holds what must be late, and shows two things: that the race
+//! really happened, and that it did no harm.
+
+#[allow(dead_code, unused_imports, reason = "shared with other test binaries")]
+#[path = "../common/mod.rs"]
+mod common;
+mod eviction;
+mod handover;
+mod messages;
+mod stage;
+mod words;
+
+use common::invariants;

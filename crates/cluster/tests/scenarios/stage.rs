@@ -1,0 +1,569 @@
+//! The stage on which scenarios are played: a simulated cluster that is stepped by hand.
+//!
+//! A scenario starts accesses on chosen nodes, holds chosen messages and operations at gates, and lets
+//! the world go on until something is seen to have happened. After every event the stage checks what
+//! must hold in any scenario: a writer is alone with its line, and latch words change only as the
+//! ownership discipline permits.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cache::{FrameState, Ownership, WriteGuard};
+use latchwork_cluster::{Member, Simulated};
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need};
+use latchwork_fabric::Fabric;
+use latchwork_latch::{LatchWord, Message, WordOp, WordVerb};
+use latchwork_runtime::{JoinHandle, Time, VirtualWorker};
+use latchwork_selcc::{Node, Ticket, read_message};
+use latchwork_simulation::RunEnd;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target, Words};
+use latchwork_verbs_sim::{Gate, Leg, Passing, SimConfig};
+
+use crate::common::small;
+use crate::invariants::{check_at_rest, check_step};
+
+/// Compute nodes, by index.
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+pub(crate) const C: usize = 2;
+pub(crate) const D: usize = 3;
+
+/// What is not seen within this (virtual) time does not happen.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Long enough for everything in flight to arrive, and for every pause to end.
+pub(crate) const A_WHILE: Duration = Duration::from_micros(300);
+
+/// The id of a node.
+pub(crate) fn id(node: usize) -> ComputeNodeId {
+    ComputeNodeId::new(node as u8 + 1).expect("a small index")
+}
+
+/// Plays a scenario in several worlds: calm ones, and ones in which everything overtakes everything.
+pub(crate) fn in_every_world(scenario: impl Fn(u64)) {
+    (0..8).for_each(scenario);
+}
+
+/// Something that a node posted about a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Op(WordOp),
+    Letter { to: usize, message: Message },
+}
+
+/// Lines that are watched, by the address of their latch words, with all values the words had.
+type Lines = Rc<RefCell<BTreeMap<GlobalAddr, Watched>>>;
+
+/// Everything that was posted about watched lines, in order.
+type Log = Rc<RefCell<Vec<(GlobalAddr, usize, Act)>>>;
+
+struct Watched {
+    line: GlobalAddr,
+    words: Vec<LatchWord>,
+}
+
+pub(crate) struct Stage {
+    pub(crate) cluster: Simulated,
+    pub(crate) seed: u64,
+    members: Vec<Member>,
+    workers: Vec<VirtualWorker>,
+    lines: Lines,
+    log: Log,
+    _spy: Gate,
+}
+
+impl Stage {
+    /// Nodes with one worker each, and room for sixteen lines.
+    pub(crate) fn new(nodes: usize, seed: u64) -> Stage {
+        Stage::with(nodes, 16, seed)
+    }
+
+    /// Nodes with one worker each, and room for about `frames` lines.
+    pub(crate) fn with(nodes: usize, frames: usize, seed: u64) -> Stage {
+        let network = if seed % 2 == 0 { SimConfig::default() } else { SimConfig::rough() };
+        let config = small(nodes, 1, frames, seed);
+        let cluster = Simulated::start(config, network).expect("a good configuration");
+        let (lines, log) = (Lines::default(), Log::default());
+        let spy = {
+            let (lines, log) = (lines.clone(), Rc::clone(&log));
+            fabric(&cluster).gate(move |passing| {
+                if passing.leg == Leg::There
+                    && let Some(entry) = read(&lines, passing)
+                {
+                    log.borrow_mut().push(entry);
+                }
+                false
+            })
+        };
+        let (members, workers) = (Vec::new(), Vec::new());
+        let mut stage = Stage { cluster, seed, members, workers, lines, log, _spy: spy };
+        (0..nodes).for_each(|node| _ = stage.add_worker(node));
+        stage
+    }
+
+    /// Starts one more worker of a node; its number, for [`Stage::start`]. The first worker of node
+    /// `n` has number `n`.
+    pub(crate) fn add_worker(&mut self, node: usize) -> usize {
+        let index = self.members.len();
+        let place = (node, index, index);
+        let (worker, member) = self.cluster.start_worker(place).expect("a node of the cluster");
+        self.workers.push(worker);
+        self.members.push(member);
+        index
+    }
+
+    /// Lets a worker leave, as its thread would before it ends.
+    pub(crate) fn leave(&mut self, worker: usize) {
+        assert_eq!(worker + 1, self.members.len(), "the last first, so that numbers stay");
+        let member = self.members.pop().expect("started before");
+        let memory = member.memory.clone();
+        drop(member);
+        let left = self.workers[worker].handle().spawn_service(memory.leave());
+        self.end(left).expect("nothing is in its way");
+        self.workers.pop();
+    }
+
+    pub(crate) fn member(&self, worker: usize) -> &Member {
+        &self.members[worker]
+    }
+
+    pub(crate) fn node(&self, node: usize) -> &Node {
+        &self.cluster.nodes()[node]
+    }
+
+    pub(crate) fn sim(&self) -> latchwork_verbs_sim::Fabric {
+        fabric(&self.cluster)
+    }
+
+    // ---- what happens ----------------------------------------------------------------------------
+
+    /// Starts a task on a worker.
+    pub(crate) fn start<T: 'static, F>(
+        &self,
+        worker: usize,
+        body: impl FnOnce(Member) -> F,
+    ) -> JoinHandle<T>
+    where
+        F: Future<Output = T> + 'static,
+    {
+        let member = self.members[worker].clone();
+        let handle = member.handle.clone();
+        handle.spawn(body(member))
+    }
+
+    /// A fresh line full of zeros that nobody owns, watched from now on.
+    pub(crate) fn line(&self) -> GlobalAddr {
+        let line = self.run(A, async |member| {
+            let line = member.memory.allocate().await.expect("a pool with room");
+            member.memory.write(line, |guard| fill(guard, 0)).await.expect("a new line");
+            line
+        });
+        let latch = self.geometry().latch_addr(line);
+        let word = self.word_at(latch);
+        self.lines.borrow_mut().insert(latch, Watched { line, words: vec![word] });
+        self.evict(A, line);
+        self.until("the new line is free", || self.word(line) == LatchWord::FREE);
+        self.until("its release is over", || self.node(A).lines_under_way() == 0);
+        self.forget();
+        line
+    }
+
+    /// Forgets what was logged and which values words had.
+    pub(crate) fn forget(&self) {
+        self.log.borrow_mut().clear();
+        for watched in self.lines.borrow_mut().values_mut() {
+            watched.words.drain(..watched.words.len() - 1);
+        }
+    }
+
+    /// Runs a task to its end.
+    pub(crate) fn run<T: 'static, F>(&self, worker: usize, body: impl FnOnce(Member) -> F) -> T
+    where
+        F: Future<Output = T> + 'static,
+    {
+        self.end(self.start(worker, body))
+    }
+
+    /// Starts to read a line.
+    pub(crate) fn reads(&self, worker: usize, line: GlobalAddr) -> JoinHandle<u64> {
+        self.start(worker, async move |member| {
+            member.memory.read(line, value).await.expect("no error")
+        })
+    }
+
+    /// Starts to write a line; the task tells what was there before.
+    pub(crate) fn writes(&self, worker: usize, line: GlobalAddr, new: u64) -> JoinHandle<u64> {
+        self.start(worker, async move |member| {
+            let write = member.memory.write(line, |guard| {
+                let old = value(guard.words());
+                fill(guard, new);
+                old
+            });
+            write.await.expect("no error")
+        })
+    }
+
+    /// Starts to wait for a line, and keeps it.
+    pub(crate) fn takes(
+        &self,
+        worker: usize,
+        line: GlobalAddr,
+        mode: Mode,
+    ) -> JoinHandle<Result<Ticket, MemoryError>> {
+        self.start(worker, async move |member| {
+            member.memory.ensure(Need { addr: line, mode }).await
+        })
+    }
+
+    pub(crate) fn read(&self, worker: usize, line: GlobalAddr) -> u64 {
+        self.end(self.reads(worker, line))
+    }
+
+    pub(crate) fn write(&self, worker: usize, line: GlobalAddr, value: u64) -> u64 {
+        self.end(self.writes(worker, line, value))
+    }
+
+    /// Waits for a line, and keeps it.
+    pub(crate) fn take(&self, worker: usize, line: GlobalAddr, mode: Mode) -> Ticket {
+        self.end(self.takes(worker, line, mode)).expect("no error")
+    }
+
+    /// Gives a line up, as eviction does; whether that was possible.
+    pub(crate) fn evict(&self, worker: usize, line: GlobalAddr) -> bool {
+        self.run(worker, async move |member| member.memory.evict(line))
+    }
+
+    /// Gives a line up that can be given up, and waits until that is complete.
+    pub(crate) fn evict_now(&self, worker: usize, line: GlobalAddr) {
+        assert!(self.evict(worker, line), "the line is not in use");
+        let node = self.members[worker].node;
+        self.until("the line is given up", || self.node(node).lines_under_way() == 0);
+    }
+
+    /// Drops something that only its own worker may touch, in a task of that worker.
+    pub(crate) fn drop_on<T: 'static>(&self, worker: usize, value: T) {
+        self.run(worker, async move |_| drop(value));
+    }
+
+    // ---- time ------------------------------------------------------------------------------------
+
+    /// Lets the world go on until `happened`.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut happened: impl FnMut() -> bool) {
+        let kernel = self.cluster.kernel();
+        let end = kernel.run_until(kernel.now() + LIMIT, || {
+            self.look();
+            happened()
+        });
+        assert_eq!(end, RunEnd::Done, "seed {}: {what}: never\n{}", self.seed, self.tell());
+    }
+
+    /// Lets the world go on until a task has ended.
+    #[track_caller]
+    pub(crate) fn end<T: 'static>(&self, task: JoinHandle<T>) -> T {
+        self.until("the task ends", || task.is_finished());
+        let result = task.take().expect("just ended");
+        result.unwrap_or_else(|_| panic!("seed {}: nobody aborted the task", self.seed))
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.cluster.kernel().now()
+    }
+
+    /// Lets the world go on for `time`.
+    pub(crate) fn pass(&self, time: Duration) {
+        let kernel = self.cluster.kernel();
+        kernel.run_until(kernel.now() + time, || {
+            self.look();
+            false
+        });
+    }
+
+    // ---- gates -----------------------------------------------------------------------------------
+
+    /// Holds what nodes post about `line`, on this leg, where `chosen` holds.
+    pub(crate) fn hold(
+        &self,
+        leg: Leg,
+        line: GlobalAddr,
+        chosen: impl Fn(usize, &Act) -> bool + 'static,
+    ) -> Gate {
+        let lines = self.lines.clone();
+        self.sim().gate(move |passing| {
+            passing.leg == leg
+                && read(&lines, passing)
+                    .is_some_and(|(about, from, act)| about == line && chosen(from, &act))
+        })
+    }
+
+    // ---- what was seen ---------------------------------------------------------------------------
+
+    /// What the nodes posted about `line` so far, for which `chosen` holds.
+    pub(crate) fn posted(
+        &self,
+        line: GlobalAddr,
+        chosen: impl Fn(usize, &Act) -> bool,
+    ) -> Vec<(usize, Act)> {
+        let log = self.log.borrow();
+        let entries = log.iter().filter(|(about, from, act)| *about == line && chosen(*from, act));
+        entries.map(|(_, from, act)| (*from, act.clone())).collect()
+    }
+
+    /// How often a node posted something about `line`.
+    pub(crate) fn count(&self, line: GlobalAddr, chosen: impl Fn(usize, &Act) -> bool) -> usize {
+        self.posted(line, chosen).len()
+    }
+
+    /// The latch word of `line`.
+    pub(crate) fn word(&self, line: GlobalAddr) -> LatchWord {
+        self.word_at(self.geometry().latch_addr(line))
+    }
+
+    /// All values that the latch word of `line` had, in order.
+    pub(crate) fn words(&self, line: GlobalAddr) -> Vec<LatchWord> {
+        self.lines.borrow()[&self.geometry().latch_addr(line)].words.clone()
+    }
+
+    /// The payload of `line` in its memory node.
+    pub(crate) fn memory(&self, line: GlobalAddr) -> Vec<u64> {
+        let memory = self.cluster.fabric().memory(line.node()).expect("a memory node");
+        let start = line.offset() as usize;
+        let payload = start + latchwork_cache::LINE_HEADER..start + 512;
+        let words = memory.words().slice(payload);
+        (0..words.len() / 8).map(|i| words.word(i)).collect()
+    }
+
+    /// The state of the frame that a node has for `line`.
+    pub(crate) fn frame(&self, node: usize, line: GlobalAddr) -> Option<FrameState> {
+        let cache = self.node(node).cache();
+        cache.find(line).map(|id| cache.frame(id).state())
+    }
+
+    /// What a node holds of `line`.
+    pub(crate) fn owns(&self, node: usize, line: GlobalAddr) -> Ownership {
+        self.frame(node, line).map_or(Ownership::Invalid, FrameState::ownership)
+    }
+
+    fn geometry(&self) -> latchwork_memnode::Geometry {
+        self.cluster.config().check().expect("checked before")
+    }
+
+    fn word_at(&self, latch: GlobalAddr) -> LatchWord {
+        let memory = self.cluster.fabric().memory(latch.node()).expect("a memory node");
+        LatchWord::from_bits(memory.words().u64(latch.offset() as usize))
+    }
+
+    /// What must hold after every event.
+    fn look(&self) {
+        check_step(&self.cluster, self.seed);
+        for (latch, watched) in self.lines.borrow_mut().iter_mut() {
+            let (old, new) = (*watched.words.last().expect("at least one"), self.word_at(*latch));
+            if old != new {
+                let seed = self.seed;
+                assert!(
+                    is_legal(old, new),
+                    "seed {seed}: {} went {old:?} -> {new:?}",
+                    watched.line
+                );
+                watched.words.push(new);
+            }
+        }
+    }
+
+    fn tell(&self) -> String {
+        let mut text = String::new();
+        for watched in self.lines.borrow().values() {
+            text += &format!("{}: {:?}\n", watched.line, watched.words);
+        }
+        for (line, from, act) in self.log.borrow().iter() {
+            text += &format!("  {line} {}: {act:?}\n", (b'A' + *from as u8) as char);
+        }
+        text
+    }
+
+    /// The end: workers leave, everything comes to rest, and what the caches and the words say is the
+    /// same.
+    pub(crate) fn finish(self) {
+        let mut stage = self;
+        while let Some(last) = stage.members.len().checked_sub(1) {
+            stage.leave(last);
+        }
+        stage.pass(Duration::from_millis(20));
+        check_at_rest(&stage.cluster, stage.seed);
+        for watched in stage.lines.borrow().values() {
+            let nodes = (0..stage.cluster.nodes().len()).map(|node| {
+                let word = match stage.owns(node, watched.line) {
+                    Ownership::Invalid => LatchWord::FREE,
+                    Ownership::Shared => LatchWord::shared_by(id(node)),
+                    Ownership::Exclusive => LatchWord::exclusively(id(node)),
+                };
+                word.bits()
+            });
+            let held = nodes.fold(LatchWord::FREE, LatchWord::plus);
+            assert_eq!(stage.word(watched.line), held, "seed {}: {}", stage.seed, watched.line);
+        }
+        for node in stage.cluster.nodes() {
+            for (line, _) in node.cache().lines() {
+                let frame = node.cache().find(line).expect("listed");
+                assert!(!node.cache().frame(frame).is_reserved(), "{line} is still reserved");
+            }
+        }
+    }
+}
+
+/// Whether one atomic of the discipline leads from `old` to `new` (rules R2 and R3).
+fn is_legal(old: LatchWord, new: LatchWord) -> bool {
+    let only = |owner: ComputeNodeId, word: LatchWord| {
+        word.exclusive() == Some(owner) && word.shared().is_empty()
+    };
+    let (old_x, new_x) = (old.exclusive(), new.exclusive());
+    let changed = (old.bits() ^ new.bits()) & ((1 << 58) - 1);
+    let one = changed.count_ones() == 1;
+    let set = new.bits() & changed == changed;
+    match (old_x, new_x) {
+        _ if new.bits() >> 58 > 58 => false,
+        // A reader comes, or a reader leaves; nobody takes a registered wait back.
+        (None, None) => one,
+        (Some(a), Some(b)) if a == b => one && set,
+        // Claimed: from a free word, or from the sole reader's.
+        (None, Some(owner)) => {
+            only(owner, new) && (old == LatchWord::FREE || old == LatchWord::shared_by(owner))
+        }
+        // Released, or downgraded.
+        (Some(owner), None) => {
+            changed == 0 || (one && set && changed == LatchWord::shared_by(owner).bits())
+        }
+        (Some(_), Some(_)) => changed == 0,
+    }
+}
+
+fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::Fabric {
+    match cluster.fabric() {
+        Fabric::Sim(fabric) => fabric.clone(),
+        Fabric::Shm(_) => unreachable!("a simulated cluster"),
+    }
+}
+
+/// What a batch is about, if it is about a watched line.
+fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, usize, Act)> {
+    let from = passing.from.index();
+    match passing.target {
+        Target::Compute(to, _) => passing.requests.iter().find_map(|request| {
+            let Request::Send(wire) = request else { return None };
+            let (line, message) = read_message(wire)?;
+            Some((line, from, Act::Letter { to: to.index(), message }))
+        }),
+        Target::Memory(node) => passing.requests.iter().find_map(|request| {
+            let (latch, verb) = match *request {
+                Request::FetchAdd { remote, add } => (remote, WordVerb::Add(add)),
+                Request::CompareSwap { remote, expected, desired } => {
+                    let (expected, desired) =
+                        (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
+                    (remote, WordVerb::CompareSwap { expected, desired })
+                }
+                _ => return None,
+            };
+            let lines = lines.borrow();
+            let line = lines.get(&GlobalAddr::new(node, latch))?.line;
+            let op = operations().find(|op| op.verb(passing.from) == verb)?;
+            Some((line, from, Act::Op(op)))
+        }),
+    }
+}
+
+fn operations() -> impl Iterator<Item = WordOp> {
+    let plain = [
+        WordOp::AcquireShared,
+        WordOp::Poll,
+        WordOp::AcquireExclusive,
+        WordOp::Upgrade,
+        WordOp::ReleaseShared,
+        WordOp::ReleaseExclusive,
+        WordOp::Downgrade,
+    ];
+    plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to))))
+}
+
+// ---- what can be chosen at a gate, and looked for in the log --------------------------------------
+
+/// An operation of `node` on the word.
+pub(crate) fn op(node: usize, which: WordOp) -> impl Fn(usize, &Act) -> bool {
+    move |from, act| from == node && *act == Act::Op(which)
+}
+
+/// Any operation of `node` on the word.
+pub(crate) fn any_op(node: usize) -> impl Fn(usize, &Act) -> bool {
+    move |from, act| from == node && matches!(act, Act::Op(_))
+}
+
+fn letter(from: usize, to: usize, kind: impl Fn(&Message) -> bool) -> impl Fn(usize, &Act) -> bool {
+    move |sender, act| {
+        matches!(act, Act::Letter { to: receiver, message }
+            if sender == from && *receiver == to && kind(message))
+    }
+}
+
+/// A request of `from` that is sent to `to`.
+pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Request(_)))
+}
+
+/// An answer without the line.
+pub(crate) fn answer(
+    from: usize,
+    to: usize,
+    which: latchwork_latch::Answer,
+) -> impl Fn(usize, &Act) -> bool {
+    letter(
+        from,
+        to,
+        move |message| matches!(message, Message::Answer { answer, .. } if *answer == which),
+    )
+}
+
+/// A grant, with the line.
+pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Grant { .. }))
+}
+
+/// A report that a giver's operation is complete.
+pub(crate) fn settled(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Settled { .. }))
+}
+
+// ---- words ------------------------------------------------------------------------------------------
+
+/// Owned by `node` alone.
+pub(crate) fn x(node: usize) -> LatchWord {
+    LatchWord::exclusively(id(node))
+}
+
+/// The bits of `nodes`.
+pub(crate) fn s(nodes: &[usize]) -> LatchWord {
+    let bits = nodes.iter().map(|node| LatchWord::shared_by(id(*node)).bits());
+    bits.fold(LatchWord::FREE, LatchWord::plus)
+}
+
+/// Owned by `node`, and awaited by `readers`.
+pub(crate) fn xs(node: usize, readers: &[usize]) -> LatchWord {
+    x(node).plus(s(readers).bits())
+}
+
+// ---- bytes ------------------------------------------------------------------------------------------
+
+/// Writes `value` into every word.
+pub(crate) fn fill(guard: &mut WriteGuard<'_>, value: u64) {
+    let words = guard.words();
+    let len = words.len();
+    (0..len / 8).for_each(|i| words.set_word(i, value));
+    guard.mark_dirty(0..len);
+}
+
+/// The value that every word has.
+pub(crate) fn value(words: Words<'_>) -> u64 {
+    let first = words.word(0);
+    (1..words.len() / 8).find(|&i| words.word(i) != first).map_or(first, |_| u64::MAX)
+}
