@@ -184,6 +184,30 @@ fn idle_nodes_hold_nothing_back() {
 }
 
 #[test]
+fn a_parked_worker_holds_nothing_back_while_its_node_is_at_work() {
+    let world = World::new(1, &[4], 1, 2);
+    let pool = world.format();
+    let settings = PoolSettings { idle_after: SETTLED * 1000, ..SETTINGS };
+    let node = world.register(1, &pool, settings);
+    let [works, parks] = [0, 1].map(|i| world.workers[0][i].clone());
+    let parked = node.worker(&parks);
+    world.run(&parks.clone(), async move {
+        drop(parked.enter(&parks.handle).await.unwrap());
+        parks.handle.sleep(TICK).await;
+    });
+    let seat = node.worker(&works);
+    world.run(&works.clone(), async move {
+        let line = node.lines.allocate(&works.port, &works.handle).await.unwrap();
+        node.lines.retire(line).unwrap();
+        for _ in 0..10 {
+            let _operation = seat.enter(&works.handle).await.unwrap();
+            works.handle.sleep(TICK).await;
+        }
+        assert_eq!(node.lines.resting(), 0);
+    });
+}
+
+#[test]
 fn an_idle_cluster_comes_to_rest() {
     let (world, nodes) = cluster(1, 3, 2);
     let mut tasks = Vec::new();

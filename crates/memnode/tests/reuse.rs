@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{Node, Worker, World};
 use latchwork_memnode::{EpochGuard, EpochWorker, PoolSettings};
+use latchwork_simulation::RunEnd;
 use latchwork_verbs::GlobalAddr;
 
 const EPOCH: u64 = 256;
@@ -90,7 +91,7 @@ impl Actor {
         let deadline = handle.now() + Duration::from_nanos(self.worker.below(4_000));
         let done = match self.worker.below(3) {
             0 => handle.timeout(deadline, epochs.set_idle(port)).await.is_ok(),
-            1 => handle.timeout(deadline, epochs.set_active(port, handle)).await.is_ok(),
+            1 => handle.timeout(deadline, self.seat.enter(handle)).await.is_ok(),
             _ => handle.timeout(deadline, epochs.tick(port, handle.now())).await.is_ok(),
         };
         self.observed.borrow_mut().dropped += u64::from(!done);
@@ -218,6 +219,11 @@ fn run(seed: u64, protect: bool) -> (Result<(), String>, Shared, Vec<Node>, u64)
         }
         ended == tasks.len()
     });
+    // Nobody has anything to do any more, and so nobody must hold others back.
+    assert_eq!(world.kernel.run_until(deadline, || false), RunEnd::Quiet);
+    for id in 1..=nodes {
+        assert_eq!(world.word(SLOTS + 8 * u64::from(id - 1)) & IDLE, IDLE, "C{id}, seed {seed}");
+    }
     let results = tasks.iter().map(|task| task.take().expect("ended").expect("not aborted"));
     let result = results.collect();
     (result, observed, members, world.kernel.event_hash())
