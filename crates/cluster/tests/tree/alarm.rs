@@ -23,7 +23,7 @@ fn noticed(worlds: u64, world: impl Fn(u64)) -> (u64, Option<String>) {
 
 fn busy(seed: u64) -> Shape {
     let shape = Shape::drawn(seed, Protocol::Selcc);
-    Shape { nodes: 4, workers: 2, keys: 4, operations: 20, rough: true, ..shape }
+    Shape { nodes: 4, workers: 2, keys: 4, loaded: 0, operations: 20, rough: true, ..shape }
 }
 
 fn with_mistake(mistake: Mistake) -> (u64, Option<String>) {

@@ -86,4 +86,11 @@ impl Model for TreeKey {
             }
         }
     }
+
+    fn only_reads(&self, operation: &Operation) -> bool {
+        match operation {
+            Operation::Map(operation) => MapKey::new().only_reads(operation),
+            Operation::SetHead { found, .. } => !found,
+        }
+    }
 }

@@ -34,7 +34,13 @@ impl Recorder {
         self.handle.now()
     }
 
-    pub(crate) fn add(&self, key: u64, invoked: Time, returned: Option<Time>, operation: Operation) {
+    pub(crate) fn add(
+        &self,
+        key: u64,
+        invoked: Time,
+        returned: Option<Time>,
+        operation: Operation,
+    ) {
         self.calls.borrow_mut().record(key, Call { invoked, returned, operation });
     }
 

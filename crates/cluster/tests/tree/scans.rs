@@ -67,7 +67,11 @@ async fn scan_while_others_write(member: Member, scans: u64) -> Result<u64, Tree
     Ok(between)
 }
 
-async fn write(member: Member, tree: Tree<Worker>, running: Rc<Cell<bool>>) -> Result<(), TreeError> {
+async fn write(
+    member: Member,
+    tree: Tree<Worker>,
+    running: Rc<Cell<bool>>,
+) -> Result<(), TreeError> {
     while running.get() {
         let n = member.handle.random_below(KEYS);
         if n % STABLE_EVERY != 0 {

@@ -46,9 +46,7 @@ pub(crate) fn simulate_with(
         )
         .unwrap_or_else(wrong);
     let wrong = |error| panic!("{shape:?}: {error}");
-    let seen = cluster
-        .run_on(1, LIMIT, move |member| inspect(member, shape))
-        .unwrap_or_else(wrong);
+    let seen = cluster.run_on(1, LIMIT, move |member| inspect(member, shape)).unwrap_or_else(wrong);
     let (calls, statistics) = judge(shape, worked, seen);
     cluster.settle(Duration::from_millis(50));
     check_at_rest(&cluster, shape.seed);
@@ -57,7 +55,10 @@ pub(crate) fn simulate_with(
 }
 
 /// One cluster of threads; `progress` is told of every worker's every operation.
-pub(crate) fn on_threads(shape: Shape, progress: impl Fn(usize) + Clone + Sync + 'static) -> Report {
+pub(crate) fn on_threads(
+    shape: Shape,
+    progress: impl Fn(usize) + Clone + Sync + 'static,
+) -> Report {
     let cluster = Embedded::start(shape.config()).expect("a good configuration");
     let worked = cluster
         .run(|member| work(member, shape, Mistake::None, progress.clone()))
@@ -92,7 +93,15 @@ fn judge(
         assert_eq!(node.entries, seen[0].entries, "{shape:?}: nodes see different trees");
         calls.merge(node.calls.clone());
     }
-    if let Err((key, violation)) = calls.check(|calls| check_object(&TreeKey, None, calls)) {
+    let explained = calls.check(|calls| {
+        check_object(&TreeKey, None, calls).map_err(|violation| {
+            let mut calls: Vec<_> = calls.iter().collect();
+            calls.sort_by_key(|call| call.invoked);
+            let lines: Vec<_> = calls.iter().map(|call| format!("{call:?}")).collect();
+            format!("{violation}\n{}", lines.join("\n"))
+        })
+    });
+    if let Err((key, violation)) = explained {
         panic!("{shape:?}: key {key}: {violation}");
     }
     (count, statistics)
