@@ -305,13 +305,10 @@ impl<M: CoherentMemory> Store<M> {
     }
 }
 
+/// Copies a part of a value, or all of it, as a client would receive it.
 fn copy_part(part: &Option<Range<usize>>, value: Value<'_>, bytes: &mut Vec<u8>) {
-    bytes.clear();
-    match part {
-        None => value.append_to(bytes),
-        Some(part) => {
-            bytes.resize(part.len(), 0);
-            value.read(part.start, bytes);
-        }
-    }
+    let part = part.clone().unwrap_or(0..value.len());
+    // Not cleared first: bytes that are there already need not be made before they are overwritten.
+    bytes.resize(part.len(), 0);
+    value.read(part.start, bytes);
 }

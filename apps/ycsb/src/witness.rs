@@ -5,7 +5,8 @@ use latchwork_runtime::Time;
 use latchwork_workload::WorkloadError;
 use latchwork_workload::histogram::Failure;
 use latchwork_workload::history::{
-    Call, History, MapKey, MapOperation, ObjectViolation, check_object,
+    Call, History, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
+    check_register,
 };
 use latchwork_workload::ycsb::{
     CoreWorkload, FieldIndex, InsertCounter, Operation, OperationStream, RecordNumber, Version,
@@ -118,20 +119,40 @@ impl Witness {
     }
 
     /// Whether one order of the accesses to each field explains what all workers saw. Nothing when
-    /// too many overlap to tell.
+    /// too many overlap to tell, which only happens with read-modify-writes.
     pub(crate) fn judge(&self) -> Option<Result<(), String>> {
-        let model = MapKey::new();
-        let check = |calls: &[Call<MapOperation<Version>>]| {
-            check_object(&model, Some(Version::LOADED), calls)
-        };
-        match self.history.check(check) {
+        match self.history.check(judge_field) {
             Ok(()) => Some(Ok(())),
-            Err((_, ObjectViolation::Undecided { .. })) => None,
-            Err(((record, field), violation)) => {
+            Err((_, None)) => None,
+            Err(((record, field), Some(violation))) => {
                 Some(Err(format!("field {field} of record {record}: {violation}")))
             }
         }
     }
+}
+
+/// Judges the accesses to one field. The error is nothing when it cannot be decided.
+fn judge_field(calls: &[Call<MapOperation<Version>>]) -> Result<(), Option<String>> {
+    let plain: Option<Vec<_>> = calls.iter().map(plain).collect();
+    if let Some(calls) = plain {
+        return check_register(Version::LOADED, &calls).map_err(|error| Some(error.to_string()));
+    }
+    match check_object(&MapKey::new(), Some(Version::LOADED), calls) {
+        Ok(()) => Ok(()),
+        Err(ObjectViolation::Undecided { .. }) => Err(None),
+        Err(violation) => Err(Some(violation.to_string())),
+    }
+}
+
+/// The call as one on a register, if it is a plain read or write: these can be judged however many
+/// overlap, since no two writes of a run have the same version.
+fn plain(call: &Call<MapOperation<Version>>) -> Option<Call<RegisterOperation<Version>>> {
+    let operation = match call.operation {
+        MapOperation::Get { found: Some(version) } => RegisterOperation::Read(version),
+        MapOperation::Update { value, updated: true } => RegisterOperation::Write(value),
+        _ => return None,
+    };
+    Some(Call { invoked: call.invoked, returned: call.returned, operation })
 }
 
 #[cfg(test)]
@@ -181,6 +202,19 @@ mod tests {
         note(&mut lost, record, 0, Some(1), 10);
         note(&mut lost, record, 0, Some(1 << 16), 20);
         assert!(matches!(lost.judge(), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_stale_read_among_plain_reads_and_writes_is_judged_wrong() {
+        let (mut witness, record) = witness();
+        let operation = Operation::Update { record, fields: Fields::One(FIELD) };
+        let span = (Time::from_nanos(10), Time::from_nanos(15));
+        let written = Some(Version::new(1 << 48));
+        witness.note(&operation, Ok(()), span, &[Seen { field: FIELD, found: None, written }]);
+        note(&mut witness, record, 1 << 48, None, 20);
+        assert_eq!(witness.judge(), Some(Ok(())));
+        note(&mut witness, record, 0, None, 30);
+        assert!(matches!(witness.judge(), Some(Err(_))));
     }
 
     #[test]
