@@ -80,7 +80,8 @@ impl LineAllocator {
 
     /// A line: one at hand, else the first of a chunk that is taken now, else one that becomes
     /// reusable within [`reuse_wait`](crate::PoolSettings::reuse_wait). Only one task of the node
-    /// takes a chunk at a time.
+    /// takes a chunk at a time. Lines that were freed since the caller's own operation began do not
+    /// become reusable before it ends.
     ///
     /// # Errors
     /// [`PoolError::OutOfMemory`], [`PoolError::Timeout`] after

@@ -73,9 +73,14 @@
 //! # Progress
 //!
 //! `E` moves only when somebody has lines to stamp. An active node reads it at a bounded rate, so the
-//! others' lines are ready about three ticks later, unless an operation lasts longer. An idle node
-//! does nothing and holds nobody back. A node that dies without [`Epochs::unregister`] holds lines
-//! back until its slot is cleared; that is membership's decision.
+//! others' lines are ready about three ticks later, unless an operation lasts longer. A worker without
+//! operations rests when it parks, or after a while; when all rest the node goes idle, does nothing,
+//! and holds nobody back. Whoever may have left a bound behind, also by being dropped half way, has a
+//! deadline armed at which it tries that, until it is done.
+//!
+//! An operation that waits for lines to become ready waits in vain for those freed since it began; so
+//! it waits for a bounded time. A node that dies without [`Epochs::unregister`] holds lines back until
+//! its slot is cleared; that is membership's decision.
 
 mod node;
 mod slot;
