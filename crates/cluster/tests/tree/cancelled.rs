@@ -3,13 +3,13 @@
 
 use latchwork_cluster::Protocol;
 
-use crate::shape::Shape;
+use crate::shape::{Shape, seeds};
 use crate::world::{on_threads, simulate};
 
 #[test]
 fn dropped_operations_happen_or_not_and_leave_nothing_behind() {
     let mut unposted = 0;
-    for seed in 3000..3150 {
+    for seed in seeds(3 << 20, 150) {
         let protocol = Protocol::ALL[seed as usize % 2];
         let report = simulate(Shape { dropped: 25, ..Shape::drawn(seed, protocol) });
         unposted += report.statistics.unposted_pages;
@@ -19,7 +19,7 @@ fn dropped_operations_happen_or_not_and_leave_nothing_behind() {
 
 #[test]
 fn most_operations_are_dropped() {
-    for seed in 4000..4040 {
+    for seed in seeds(4 << 20, 50) {
         let protocol = Protocol::ALL[seed as usize % 2];
         simulate(Shape { dropped: 80, keys: 60, loaded: 0, ..Shape::drawn(seed, protocol) });
     }

@@ -2,26 +2,26 @@
 
 use latchwork_cluster::Protocol;
 
-use crate::shape::Shape;
+use crate::shape::{Shape, seeds};
 use crate::world::simulate;
 
 #[test]
 fn every_answer_is_explained_by_one_order_in_hundreds_of_worlds() {
-    for seed in 0..200 {
+    for seed in seeds(0, 300) {
         simulate(Shape::drawn(seed, Protocol::Selcc));
     }
 }
 
 #[test]
 fn the_same_holds_without_a_cache() {
-    for seed in 1000..1100 {
+    for seed in seeds(1 << 20, 150) {
         simulate(Shape::drawn(seed, Protocol::Sel));
     }
 }
 
 #[test]
 fn a_handful_of_keys_that_everybody_wants() {
-    for seed in 2000..2020 {
+    for seed in seeds(2 << 20, 20) {
         let protocol = Protocol::ALL[seed as usize % 2];
         let shape = Shape { nodes: 4, workers: 2, tasks: 2, ..Shape::drawn(seed, protocol) };
         simulate(Shape { keys: 4, loaded: 0, operations: 15, ..shape });

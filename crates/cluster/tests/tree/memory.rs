@@ -5,7 +5,6 @@ use std::time::Duration;
 use latchwork_blink::{Tree, TreeError};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::MemoryError;
-use latchwork_memnode::PoolError;
 
 use crate::content::key;
 use crate::shape::Shape;
@@ -19,7 +18,7 @@ async fn fill(member: Member) -> Result<Vec<u64>, TreeError> {
     let mut inserted = Vec::new();
     for k in 0.. {
         // Scattered, so that all leaves fill up.
-        let n = (k * 7919 % 4096) * 8 + member.index as u64;
+        let n = (k * 7919 % 1024) * 8 + member.index as u64;
         match tree.insert(&key(n), &[7; 100]).await {
             Ok(()) => inserted.push(n),
             Err(TreeError::Memory(MemoryError::OutOfMemory(what))) => {
@@ -50,11 +49,11 @@ async fn check(member: Member, inserted: Vec<u64>) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Two memory nodes of two chunks each, of which the first keeps some lines for itself.
+/// Two memory nodes of three chunks each, of which the first keeps one for itself.
 fn tiny(seed: u64, protocol: Protocol) -> (Shape, ClusterConfig) {
     let shape = Shape { nodes: 3, workers: 1, ..Shape::drawn(seed, protocol) };
     let config = shape.config();
-    let mut config = ClusterConfig { memory_bytes: 6 * config.chunk_size, ..config };
+    let mut config = ClusterConfig { memory_bytes: 3 * config.chunk_size, ..config };
     config.pool.reuse_wait = Duration::from_millis(5);
     (shape, config)
 }

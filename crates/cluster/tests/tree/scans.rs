@@ -10,7 +10,7 @@ use latchwork_cluster::{Embedded, Member, Protocol, Simulated};
 use latchwork_selcc::Worker;
 
 use crate::content::{key, number};
-use crate::shape::Shape;
+use crate::shape::{Shape, seeds};
 use crate::work::{pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -93,7 +93,7 @@ fn shape(seed: u64, protocol: Protocol) -> Shape {
 
 #[test]
 fn scans_see_every_lasting_key_once_and_in_order_while_pages_split() {
-    for (seed, protocol) in (0..10).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
+    for (seed, protocol) in seeds(5 << 20, 10).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let shape = shape(seed, protocol);
         let cluster = Simulated::start(shape.config(), shape.network()).expect("a configuration");
         let between = cluster

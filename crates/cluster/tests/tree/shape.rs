@@ -10,6 +10,13 @@ use crate::common::small;
 pub(crate) const FAN_OUT_3: TreeConfig =
     TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) };
 
+/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it a
+/// hundred times as many, for a long search.
+pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
+    first..first + count * times.unwrap_or(1)
+}
+
 /// The shape of one world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -38,13 +45,13 @@ impl Shape {
     pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
         let mut random = latchwork_workload::random::Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
-        let keys = between(6, 40);
+        let keys = between(6, 60);
         Shape {
             seed,
             nodes: between(2, 4) as usize,
             workers: between(1, 2) as usize,
             tasks: between(1, 3),
-            operations: between(8, 20),
+            operations: between(10, 50),
             frames: between(4, 12) as usize,
             loaded: if between(0, 1) == 0 { 0 } else { keys },
             keys,

@@ -20,7 +20,6 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) event_hash: u64,
-    pub(crate) calls: usize,
     pub(crate) statistics: TreeStatistics,
 }
 
@@ -47,18 +46,18 @@ pub(crate) fn simulate_with(
         .unwrap_or_else(wrong);
     let wrong = |error| panic!("{shape:?}: {error}");
     let seen = cluster.run_on(1, LIMIT, move |member| inspect(member, shape)).unwrap_or_else(wrong);
-    let (calls, statistics) = judge(shape, worked, seen);
+    let statistics = judge(shape, worked, seen);
     cluster.settle(Duration::from_millis(50));
     check_at_rest(&cluster, shape.seed);
     check_lines(shape, cluster.nodes(), &statistics);
-    Report { event_hash: cluster.kernel().event_hash(), calls, statistics }
+    Report { event_hash: cluster.kernel().event_hash(), statistics }
 }
 
 /// One cluster of threads; `progress` is told of every worker's every operation.
 pub(crate) fn on_threads(
     shape: Shape,
     progress: impl Fn(usize) + Clone + Sync + 'static,
-) -> Report {
+) -> TreeStatistics {
     let cluster = Embedded::start(shape.config()).expect("a good configuration");
     let worked = cluster
         .run(|member| work(member, shape, Mistake::None, progress.clone()))
@@ -66,9 +65,9 @@ pub(crate) fn on_threads(
     let seen = cluster
         .run_on(1, |member| inspect(member, shape))
         .unwrap_or_else(|error| panic!("{shape:?}: {error}"));
-    let (calls, statistics) = judge(shape, worked, seen);
+    let statistics = judge(shape, worked, seen);
     check_lines(shape, cluster.nodes(), &statistics);
-    Report { event_hash: 0, calls, statistics }
+    statistics
 }
 
 /// Whether one order explains all that was seen, key by key, and whether all nodes see the same
@@ -77,12 +76,11 @@ fn judge(
     shape: Shape,
     worked: Vec<Result<Calls, TreeError>>,
     seen: Vec<Result<Inspection, TreeError>>,
-) -> (usize, TreeStatistics) {
+) -> TreeStatistics {
     let mut calls = Calls::new();
     for worker in worked {
         calls.merge(worker.unwrap_or_else(|error| panic!("{shape:?}: {error}")));
     }
-    let count = calls.len();
     let seen: Vec<_> = seen
         .into_iter()
         .map(|node| node.unwrap_or_else(|error| panic!("{shape:?}: {error}")))
@@ -104,7 +102,7 @@ fn judge(
     if let Err((key, violation)) = explained {
         panic!("{shape:?}: key {key}: {violation}");
     }
-    (count, statistics)
+    statistics
 }
 
 /// The tree's pages are all the lines that the nodes have in use: none was lost.
