@@ -1,0 +1,169 @@
+//! What a cache promises to protocols and to those who read and write through it.
+
+use std::sync::Barrier;
+use std::thread;
+
+use latchwork_cache::{Cache, CacheError, Ownership};
+use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+fn line(k: u64) -> GlobalAddr {
+    GlobalAddr::new(MemoryNodeId(0), (1 << 20) + k * 512)
+}
+
+/// A cache of `frames` frames, all attached and owned.
+fn full(frames: usize, ownership: Ownership) -> Cache {
+    let cache = Cache::with_frames(frames, 512).expect("memory");
+    for k in 0..frames as u64 {
+        let id = cache.attach(line(k)).expect("a free frame");
+        cache.frame(id).publish(ownership);
+    }
+    cache
+}
+
+#[test]
+fn the_memory_limit_is_kept_and_used_up() {
+    for (bytes, line_size) in
+        [(64 << 10, 512), (1 << 20, 2048), (100_000_000, 8192), (3_000_001, 1024)]
+    {
+        let cache = Cache::with_memory(bytes, line_size, 2).expect("room for some frames");
+        let frames = cache.capacity();
+        assert!(Cache::footprint(frames, line_size) <= bytes, "{frames} frames are too many");
+        assert!(Cache::footprint(frames + 1, line_size) > bytes, "{frames} frames are too few");
+    }
+}
+
+#[test]
+fn a_limit_below_the_minimum_is_refused_with_what_would_do() {
+    let error = Cache::with_memory(10_000, 8192, 4).expect_err("too small");
+    let CacheError::TooSmall { frames: 0..4, least: 4, least_bytes, .. } = error else {
+        panic!("{error}");
+    };
+    let cache = Cache::with_memory(least_bytes, 8192, 4).expect("what would do");
+    assert!(cache.capacity() >= 4);
+}
+
+#[test]
+fn frames_are_given_out_once_and_come_back() {
+    let cache = full(3, Ownership::Shared);
+    assert!(cache.attach(line(9)).is_none(), "no frame is free");
+    let id = cache.find(line(1)).expect("attached");
+    assert!(cache.frame(id).try_invalidate());
+    cache.detach(id);
+    assert_eq!((cache.find(line(1)), cache.free_frames()), (None, 1));
+    assert_eq!(cache.attach(line(9)), Some(id));
+    assert_eq!(cache.find(line(9)), Some(id));
+}
+
+#[test]
+fn a_read_fails_when_the_line_is_written_lost_or_its_frame_changes_hands() {
+    let cache = full(1, Ownership::Exclusive);
+    let read = cache.try_read(line(0)).expect("owned");
+    assert!(read.validate());
+    let mut guard = cache.try_write(line(0)).expect("owned exclusively");
+    guard.words().set_u64(0, 1);
+    guard.mark_dirty(0..8);
+    assert!(!read.validate(), "a writer is at work");
+    assert!(cache.try_read(line(0)).is_none(), "readers wait for the writer");
+    assert!(cache.try_write(line(0)).is_none(), "one writer at a time");
+    drop(guard);
+    assert!(!read.validate(), "the bytes may be others");
+
+    let read = cache.try_read(line(0)).expect("owned");
+    let id = cache.find(line(0)).expect("attached");
+    assert!(cache.frame(id).try_demote());
+    assert!(cache.try_write(line(0)).is_none(), "shared lines are not written");
+    assert!(!read.validate() && cache.try_read(line(0)).is_some());
+
+    let read = cache.try_read(line(0)).expect("shared");
+    assert!(cache.frame(id).try_invalidate());
+    assert!(!read.validate() && cache.try_read(line(0)).is_none());
+    cache.detach(id);
+    assert_eq!(cache.attach(line(7)), Some(id));
+    cache.frame(id).publish(Ownership::Shared);
+    assert!(!read.validate(), "another line is in the frame");
+}
+
+#[test]
+fn a_writer_keeps_its_line_until_it_is_done() {
+    let cache = full(1, Ownership::Exclusive);
+    let frame = cache.frame(cache.find(line(0)).expect("attached"));
+    let guard = cache.try_write(line(0)).expect("owned exclusively");
+    assert!(!frame.try_invalidate() && !frame.try_demote());
+    drop(guard);
+    assert!(frame.try_demote() && frame.try_invalidate());
+}
+
+#[test]
+fn dirty_bounds_collect_what_all_writers_changed() {
+    let cache = full(1, Ownership::Exclusive);
+    let frame = cache.frame(cache.find(line(0)).expect("attached"));
+    assert!(frame.dirty().is_empty());
+    for range in [100..104, 40..41] {
+        let mut guard = cache.try_write(line(0)).expect("owned exclusively");
+        guard.mark_dirty(range);
+    }
+    // In bytes of the line, rounded to words: the header of 32 bytes comes first.
+    assert_eq!(frame.dirty().range(), 72..136);
+}
+
+#[test]
+fn victims_are_those_used_longest_ago_and_never_in_use() {
+    let cache = full(16, Ownership::Exclusive);
+    let reserved = cache.frame(cache.find(line(3)).expect("attached"));
+    reserved.reserve();
+    let written = cache.try_write(line(4)).expect("owned exclusively");
+    // Enough victims for new epochs, in which some lines are used again.
+    let mut victims = Vec::new();
+    for _ in 0..4 {
+        victims.clear();
+        cache.victims(2, &mut victims);
+        for k in 8..16 {
+            assert!(cache.try_read(line(k)).is_some());
+        }
+    }
+    victims.clear();
+    cache.victims(6, &mut victims);
+    victims.sort();
+    assert_eq!(victims, [0, 1, 2, 5, 6, 7].map(line), "neither the used, nor the busy");
+    drop(written);
+    reserved.unreserve();
+}
+
+#[test]
+fn readers_never_validate_a_torn_line() {
+    const WRITES: u64 = 20_000;
+    let cache = full(2, Ownership::Exclusive);
+    let start = Barrier::new(3);
+    thread::scope(|scope| {
+        for own in 0..2 {
+            let (cache, start) = (&cache, &start);
+            scope.spawn(move || {
+                start.wait();
+                let mut done = 0;
+                while done < WRITES {
+                    let Some(mut guard) = cache.try_write(line(done % 2)) else { continue };
+                    let words = guard.words();
+                    let next = words.u64(0) + 1 + own;
+                    for word in 0..words.len() / 8 {
+                        words.set_word(word, next);
+                    }
+                    guard.mark_dirty(0..words.len());
+                    done += 1;
+                }
+            });
+        }
+        start.wait();
+        let (mut good, mut turn) = (0, 0);
+        while good < WRITES {
+            turn += 1;
+            let Some(read) = cache.try_read(line(turn % 2)) else { continue };
+            let words = read.words();
+            let first = words.word(0);
+            let torn = (0..words.len() / 8).any(|word| words.word(word) != first);
+            if read.validate() {
+                assert!(!torn, "a torn line was taken for good");
+                good += 1;
+            }
+        }
+    });
+}
