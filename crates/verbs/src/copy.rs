@@ -1,6 +1,9 @@
 //! Copying words that others may be reading and writing.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::words::WORD;
 
 /// From so many words on the string instruction is worth its start.
 ///
@@ -9,13 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// and 91, in memory 3150 and 2220.
 const STRING_WORDS: usize = 64;
 
+const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
 /// Copies all words of `from` to `to`, which is as long. Each word is loaded once and stored once,
 /// relaxed; the words in any order.
 #[inline]
 pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
-    if cfg!(all(target_arch = "x86_64", not(miri))) && from.len() >= STRING_WORDS {
-        copy_string(from, to);
+    if HAS_STRING && from.len() >= STRING_WORDS {
+        // SAFETY: `to` is as long and may be written through a shared reference, since its words are
+        // atomic.
+        unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
     } else {
         for (to, from) in to.iter().zip(from) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -23,33 +30,85 @@ pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     }
 }
 
-/// The same as the loop, in one instruction, which the compiler would not choose: it does not merge
-/// atomic accesses.
+/// The same as the loops here, in one instruction, which the compiler would not choose: it does not
+/// merge atomic accesses.
 ///
-/// Its elements are aligned quadwords, each of them a single access. A processor may move several at
-/// once and store them out of order among each other, which relaxed accesses permit; stores and
-/// locked instructions behind it stay behind all of its stores (Intel SDM 3A, out-of-order stores for
-/// string operations), so that fences around it mean what they say.
+/// Its elements are quadwords. Those of the side that is shared are aligned, so each is a single
+/// access there. A processor may move several at once and store them out of order among each other,
+/// which relaxed accesses permit; stores and locked instructions behind it stay behind all of its
+/// stores (Intel SDM 3A, out-of-order stores for string operations), so that fences around it mean
+/// what they say.
+///
+/// # Safety
+/// `from` is valid for reading and `to` for writing `words` words. Each side is either aligned and
+/// made of atomics, or not shared with another thread.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn copy_string(from: &[AtomicU64], to: &[AtomicU64]) {
-    // SAFETY: both slices are valid for their length, which is the same, and `to` may be written
-    // through a shared reference because its words are atomic. Rust's view of the block is that of
-    // the loop above. The ABI has the direction flag clear.
+unsafe fn move_string(from: *const u8, to: *mut u8, words: usize) {
+    // SAFETY: the caller vouches for the memory; Rust's view of the block is that of a loop of relaxed
+    // accesses. The ABI has the direction flag clear.
     unsafe {
         std::arch::asm!(
             "rep movsq",
-            inout("rsi") from.as_ptr() => _,
-            inout("rdi") to.as_ptr() => _,
-            inout("rcx") from.len() => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") words => _,
             options(nostack, preserves_flags),
         );
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn copy_string(_: &[AtomicU64], _: &[AtomicU64]) {
+unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
     unreachable!("only where there is a string instruction")
+}
+
+/// Loads `from` into `to`, which is as long: bytes of the words in memory order. Each word is loaded
+/// once, relaxed; the words in any order.
+#[inline]
+pub(crate) fn load_words(from: &[AtomicU64], to: &mut [[u8; WORD]]) {
+    assert_eq!(from.len(), to.len(), "copy between views of different lengths");
+    if HAS_STRING && from.len() >= STRING_WORDS {
+        // SAFETY: `to` is as long, and nobody else has it.
+        unsafe { move_string(from.as_ptr().cast(), to.as_mut_ptr().cast(), from.len()) }
+    } else {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = from.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+}
+
+/// Stores `from` into `to`, which is as long: the reverse of [`load_words`].
+#[inline]
+pub(crate) fn store_words(from: &[[u8; WORD]], to: &[AtomicU64]) {
+    assert_eq!(from.len(), to.len(), "copy between views of different lengths");
+    if HAS_STRING && from.len() >= STRING_WORDS {
+        // SAFETY: `to` is as long and may be written through a shared reference, since its words are
+        // atomic.
+        unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
+    } else {
+        for (to, from) in to.iter().zip(from) {
+            to.store(u64::from_le_bytes(*from), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Appends the bytes of `from` to `to`, without zeroing the room for them first.
+#[inline]
+pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
+    let bytes = from.len() * WORD;
+    to.reserve(bytes);
+    let (room, _) = to.spare_capacity_mut()[..bytes].as_chunks_mut::<WORD>();
+    if HAS_STRING && from.len() >= STRING_WORDS {
+        // SAFETY: `room` has `bytes` bytes, and nobody else has it.
+        unsafe { move_string(from.as_ptr().cast(), room.as_mut_ptr().cast(), from.len()) }
+    } else {
+        for (to, from) in room.iter_mut().zip(from) {
+            *to = from.load(Ordering::Relaxed).to_le_bytes().map(MaybeUninit::new);
+        }
+    }
+    // SAFETY: there was room for `bytes` more, and all of them were written.
+    unsafe { to.set_len(to.len() + bytes) }
 }
 
 #[cfg(test)]

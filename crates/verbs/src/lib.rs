@@ -53,6 +53,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod bytes;
 #[cfg(feature = "contract")]
 pub mod contract;
 #[allow(unsafe_code)] // one instruction

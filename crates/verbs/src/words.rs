@@ -1,6 +1,5 @@
 //! [`Words`]: a view of memory that others may be writing.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering as Order};
 
@@ -24,29 +23,41 @@ pub struct Words<'a>(&'a [AtomicU64]);
 
 impl<'a> Words<'a> {
     /// Views `words`.
+    #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         Words(words)
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len() * WORD
     }
 
     /// Whether the view is empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The words themselves.
+    #[inline]
     pub fn as_atomics(&self) -> &'a [AtomicU64] {
         self.0
+    }
+
+    /// The `count` words from word `first` on, or as many of them as there are.
+    #[inline]
+    pub(crate) fn words_from(&self, first: usize, count: usize) -> &'a [AtomicU64] {
+        let behind = self.0.get(first..).unwrap_or(&[]);
+        &behind[..count.min(behind.len())]
     }
 
     /// The part of the view at byte range `range`, whose ends are multiples of 8.
     ///
     /// # Panics
     /// When the range is not aligned or not inside the view.
+    #[inline]
     pub fn slice(&self, range: Range<usize>) -> Words<'a> {
         assert!(
             range.start.is_multiple_of(WORD) && range.end.is_multiple_of(WORD),
@@ -128,84 +139,6 @@ impl<'a> Words<'a> {
         cell.store(old & !(mask << shift) | value << shift, Order::Relaxed);
     }
 
-    /// Copies bytes from byte `offset` into `to`; bytes out of bounds read as zero.
-    pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        let mut at = offset;
-        let mut rest = to;
-        while !rest.is_empty() {
-            let bytes = self.word(at / WORD).to_le_bytes();
-            let within = at % WORD;
-            let n = rest.len().min(WORD - within);
-            rest[..n].copy_from_slice(&bytes[within..within + n]);
-            rest = &mut rest[n..];
-            at += n;
-        }
-    }
-
-    /// Appends `len` bytes from byte `offset` to `to`. A `len` beyond the view is cut to its end.
-    pub fn append_to(&self, offset: usize, len: usize, to: &mut Vec<u8>) {
-        let len = len.min(self.len().saturating_sub(offset));
-        let start = to.len();
-        to.resize(start + len, 0);
-        self.read_bytes(offset, &mut to[start..]);
-    }
-
-    /// Writes `from` at byte `offset`.
-    ///
-    /// # Panics
-    /// When it does not fit.
-    pub fn write_bytes(&self, offset: usize, from: &[u8]) {
-        let mut at = offset;
-        let mut rest = from;
-        while !rest.is_empty() {
-            let within = at % WORD;
-            let n = rest.len().min(WORD - within);
-            let cell = &self.0[at / WORD];
-            let mut bytes =
-                if n == WORD { [0; WORD] } else { cell.load(Order::Relaxed).to_le_bytes() };
-            bytes[within..within + n].copy_from_slice(&rest[..n]);
-            cell.store(u64::from_le_bytes(bytes), Order::Relaxed);
-            rest = &rest[n..];
-            at += n;
-        }
-    }
-
-    /// Moves `len` bytes from byte `from` to byte `to`; the ranges may overlap.
-    ///
-    /// # Panics
-    /// When the target range is not inside the view.
-    pub fn move_bytes(&self, from: usize, to: usize, len: usize) {
-        const STEP: usize = 64;
-        let mut buffer = [0; STEP];
-        let mut left = len;
-        while left > 0 {
-            let n = left.min(STEP);
-            // Towards lower addresses copy from the front, towards higher ones from the back, so
-            // that no byte is overwritten before it was read.
-            let at = if to < from { len - left } else { left - n };
-            self.read_bytes(from + at, &mut buffer[..n]);
-            self.write_bytes(to + at, &buffer[..n]);
-            left -= n;
-        }
-    }
-
-    /// Compares `len` bytes at byte `offset` with `other`, as byte strings.
-    pub fn compare(&self, offset: usize, len: usize, other: &[u8]) -> Ordering {
-        let common = len.min(other.len());
-        let mut at = 0;
-        while at < common {
-            let n = (common - at).min(WORD);
-            let mut mine = [0; WORD];
-            self.read_bytes(offset + at, &mut mine[..n]);
-            let order = mine[..n].cmp(&other[at..at + n]);
-            if order.is_ne() {
-                return order;
-            }
-            at += n;
-        }
-        len.cmp(&other.len())
-    }
-
     /// Copies all words of `from`, which has the same length, in any order.
     ///
     /// # Panics
@@ -252,29 +185,5 @@ mod tests {
         let mut out = [1; 4];
         w.read_bytes(6, &mut out);
         assert_eq!(out, [255, 255, 0, 0]);
-    }
-
-    #[test]
-    fn overlapping_moves_keep_every_byte_in_both_directions() {
-        for (from, to) in [(3, 10), (10, 3), (0, 1), (1, 0), (5, 5)] {
-            let m = memory(40);
-            let w = Words::new(&m);
-            let bytes: Vec<u8> = (0..200).map(|i| i as u8).collect();
-            w.write_bytes(from, &bytes);
-            w.move_bytes(from, to, bytes.len());
-            let mut out = vec![0; bytes.len()];
-            w.read_bytes(to, &mut out);
-            assert_eq!(out, bytes, "from {from} to {to}");
-        }
-    }
-
-    #[test]
-    fn comparison_is_that_of_byte_strings() {
-        let m = memory(4);
-        let w = Words::new(&m);
-        w.write_bytes(3, b"latchwork");
-        for other in ["latch", "latchwork", "latchworks", "latchwarp", "", "m"] {
-            assert_eq!(w.compare(3, 9, other.as_bytes()), "latchwork".cmp(other), "{other}");
-        }
     }
 }

@@ -1,0 +1,288 @@
+//! [`Words`] as byte strings, at any offset and of any length.
+//!
+//! A byte string is the end of a word, whole words, and the start of a word; each may be missing.
+//! Whole words go at the speed of the memory, and the parts are never copied by a loop of bytes.
+
+use std::cmp::Ordering;
+use std::sync::atomic::Ordering as Order;
+
+use crate::copy::{append_words, load_words, store_words};
+use crate::words::{WORD, Words};
+
+impl Words<'_> {
+    /// Copies bytes from byte `offset` into `to`; bytes out of bounds read as zero.
+    #[inline]
+    pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        let (first, within) = (offset / WORD, offset % WORD);
+        let (head, rest) = to.split_at_mut(head_len(within, to.len()));
+        if !head.is_empty() {
+            store_part(head, self.word(first) >> (8 * within));
+        }
+        let first = first + usize::from(!head.is_empty());
+        let (whole, tail) = rest.as_chunks_mut();
+        let there = self.words_from(first, whole.len());
+        let (inside, outside) = whole.split_at_mut(there.len());
+        load_words(there, inside);
+        outside.fill([0; WORD]);
+        if !tail.is_empty() {
+            store_part(tail, self.word(first + whole.len()));
+        }
+    }
+
+    /// Appends `len` bytes from byte `offset` to `to`. A `len` beyond the view is cut to its end.
+    #[inline]
+    pub fn append_to(&self, offset: usize, len: usize, to: &mut Vec<u8>) {
+        let len = len.min(self.len().saturating_sub(offset));
+        let (first, within) = (offset / WORD, offset % WORD);
+        let head = head_len(within, len);
+        to.reserve(len);
+        if head > 0 {
+            let bytes = (self.word(first) >> (8 * within)).to_le_bytes();
+            to.extend_from_slice(&bytes[..head]);
+        }
+        let (first, count) = (first + usize::from(head > 0), (len - head) / WORD);
+        append_words(self.words_from(first, count), to);
+        let tail = (len - head) % WORD;
+        if tail > 0 {
+            let bytes = self.word(first + count).to_le_bytes();
+            to.extend_from_slice(&bytes[..tail]);
+        }
+    }
+
+    /// Writes `from` at byte `offset`.
+    ///
+    /// # Panics
+    /// When it does not fit.
+    #[inline]
+    pub fn write_bytes(&self, offset: usize, from: &[u8]) {
+        let (first, within) = (offset / WORD, offset % WORD);
+        let (head, rest) = from.split_at(head_len(within, from.len()));
+        if !head.is_empty() {
+            self.set_part(first, within, head);
+        }
+        let first = first + usize::from(!head.is_empty());
+        let (whole, tail) = rest.as_chunks();
+        if !whole.is_empty() {
+            store_words(whole, &self.as_atomics()[first..first + whole.len()]);
+        }
+        if !tail.is_empty() {
+            self.set_part(first + whole.len(), 0, tail);
+        }
+    }
+
+    /// Moves `len` bytes from byte `from` to byte `to`; the ranges may overlap.
+    ///
+    /// # Panics
+    /// When the target range is not inside the view.
+    pub fn move_bytes(&self, from: usize, to: usize, len: usize) {
+        const STEP: usize = 64;
+        let mut buffer = [0; STEP];
+        let mut left = len;
+        while left > 0 {
+            let n = left.min(STEP);
+            // Towards lower addresses copy from the front, towards higher ones from the back, so
+            // that no byte is overwritten before it was read.
+            let at = if to < from { len - left } else { left - n };
+            self.read_bytes(from + at, &mut buffer[..n]);
+            self.write_bytes(to + at, &buffer[..n]);
+            left -= n;
+        }
+    }
+
+    /// Compares `len` bytes at byte `offset` with `other`, as byte strings.
+    #[inline]
+    pub fn compare(&self, offset: usize, len: usize, other: &[u8]) -> Ordering {
+        let common = &other[..len.min(other.len())];
+        let (first, within) = (offset / WORD, offset % WORD);
+        let (head, rest) = common.split_at(head_len(within, common.len()));
+        if !head.is_empty() {
+            let order = compare_part(self.word(first) >> (8 * within), head);
+            if order.is_ne() {
+                return order;
+            }
+        }
+        let first = first + usize::from(!head.is_empty());
+        let (whole, tail) = rest.as_chunks::<WORD>();
+        for (i, theirs) in whole.iter().enumerate() {
+            // Big-endian numbers order like the bytes that they are made of.
+            let mine = self.word(first + i).swap_bytes();
+            let theirs = u64::from_be_bytes(*theirs);
+            if mine != theirs {
+                return mine.cmp(&theirs);
+            }
+        }
+        if !tail.is_empty() {
+            let order = compare_part(self.word(first + whole.len()), tail);
+            if order.is_ne() {
+                return order;
+            }
+        }
+        len.cmp(&other.len())
+    }
+
+    // Load and store instead of a read-modify-write, as for scalars.
+    #[inline]
+    fn set_part(&self, word: usize, within: usize, part: &[u8]) {
+        let cell = &self.as_atomics()[word];
+        let mask = (1 << (8 * part.len())) - 1;
+        let old = cell.load(Order::Relaxed) & !(mask << (8 * within));
+        cell.store(old | load_part(part) << (8 * within), Order::Relaxed);
+    }
+}
+
+/// How many of `len` bytes belong to the word of which `within` bytes come before them; none if they
+/// start with a word.
+#[inline]
+fn head_len(within: usize, len: usize) -> usize {
+    if within == 0 { 0 } else { len.min(WORD - within) }
+}
+
+/// 1 to 7 bytes as the low bytes of a word, in memory order. Two loads that overlap, or one.
+#[inline]
+fn load_part(part: &[u8]) -> u64 {
+    let n = part.len();
+    if let (Some(low), Some(high)) = (part.first_chunk(), part.last_chunk()) {
+        u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << (8 * (n - 4))
+    } else if let (Some(low), Some(high)) = (part.first_chunk(), part.last_chunk()) {
+        u64::from(u16::from_le_bytes(*low)) | u64::from(u16::from_le_bytes(*high)) << (8 * (n - 2))
+    } else {
+        part.first().map_or(0, |&byte| u64::from(byte))
+    }
+}
+
+/// Stores the low bytes of `bits` into 1 to 7 bytes. The counterpart of [`load_part`].
+#[inline]
+fn store_part(part: &mut [u8], bits: u64) {
+    let n = part.len();
+    if n >= 4 {
+        part[..4].copy_from_slice(&(bits as u32).to_le_bytes());
+        part[n - 4..].copy_from_slice(&((bits >> (8 * (n - 4))) as u32).to_le_bytes());
+    } else if n >= 2 {
+        part[..2].copy_from_slice(&(bits as u16).to_le_bytes());
+        part[n - 2..].copy_from_slice(&((bits >> (8 * (n - 2))) as u16).to_le_bytes());
+    } else if let Some(byte) = part.first_mut() {
+        *byte = bits as u8;
+    }
+}
+
+/// Compares the low bytes of `bits` with 1 to 7 bytes.
+#[inline]
+fn compare_part(bits: u64, part: &[u8]) -> Ordering {
+    let unused = 64 - 8 * part.len();
+    // Shifted up, so that what is not compared falls out.
+    (bits << unused).swap_bytes().cmp(&(load_part(part) << unused).swap_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    const LEN: usize = 1200;
+
+    fn memory(bytes: usize) -> Vec<AtomicU64> {
+        let byte = |i: usize| (i as u8).wrapping_mul(37) ^ (i >> 8) as u8;
+        let word = |w: usize| u64::from_le_bytes(std::array::from_fn(|i| byte(w * WORD + i)));
+        (0..bytes / WORD).map(|w| AtomicU64::new(word(w))).collect()
+    }
+
+    fn bytes(words: &Words<'_>) -> Vec<u8> {
+        (0..words.len()).map(|i| words.u8(i)).collect()
+    }
+
+    // All ways to start and end within a word, and lengths on both sides of every faster path.
+    fn spans() -> impl Iterator<Item = (usize, usize)> {
+        let lens = (0..40).chain([64, 77, 500, 511, 512, 513, 519, 520, 600, 1000]);
+        lens.flat_map(|len| (0..20).map(move |offset| (offset, len)))
+    }
+
+    #[test]
+    fn strings_are_read_and_appended_from_any_offset_at_any_length() {
+        let memory = memory(LEN);
+        let words = Words::new(&memory);
+        let all = bytes(&words);
+        for (offset, len) in spans() {
+            let mut read = vec![0xee; len + 2];
+            words.read_bytes(offset, &mut read[1..=len]);
+            assert_eq!(read[1..=len], all[offset..offset + len], "{len} bytes at {offset}");
+            assert_eq!((read[0], read[len + 1]), (0xee, 0xee), "{len} bytes at {offset}");
+            let mut appended = vec![0xee];
+            words.append_to(offset, len, &mut appended);
+            assert_eq!(appended[1..], all[offset..offset + len], "{len} bytes at {offset}");
+        }
+    }
+
+    #[test]
+    fn reading_beyond_the_end_gives_zeros_and_appending_stops_there() {
+        for words in [0, 1, 2, 80] {
+            let memory = memory(words * WORD);
+            let words = Words::new(&memory);
+            let mut all = bytes(&words);
+            all.resize(4 * LEN, 0);
+            for (offset, len) in spans() {
+                let mut read = vec![0xee; len];
+                words.read_bytes(offset, &mut read);
+                assert_eq!(read, all[offset..offset + len], "{len} bytes at {offset}");
+                let mut appended = Vec::new();
+                words.append_to(offset, len, &mut appended);
+                let end = (offset + len).min(words.len()).max(offset);
+                assert_eq!(appended, all[offset..end], "{len} bytes at {offset}");
+            }
+            let mut far = [1; 20];
+            words.read_bytes(usize::MAX - 30, &mut far);
+            assert_eq!(far, [0; 20]);
+        }
+    }
+
+    #[test]
+    fn strings_are_written_without_disturbing_their_neighbours() {
+        for (offset, len) in spans() {
+            let memory = memory(LEN);
+            let words = Words::new(&memory);
+            let mut expected = bytes(&words);
+            let from: Vec<u8> = (0..len).map(|i| 255 - i as u8).collect();
+            expected[offset..offset + len].copy_from_slice(&from);
+            words.write_bytes(offset, &from);
+            assert_eq!(bytes(&words), expected, "{len} bytes at {offset}");
+        }
+    }
+
+    #[test]
+    fn overlapping_moves_keep_every_byte_in_both_directions() {
+        for (from, to) in [(3, 10), (10, 3), (0, 1), (1, 0), (5, 5)] {
+            let memory = memory(LEN);
+            let words = Words::new(&memory);
+            let moved = bytes(&words)[from..from + 200].to_vec();
+            words.move_bytes(from, to, moved.len());
+            assert_eq!(bytes(&words)[to..to + 200], moved, "from {from} to {to}");
+        }
+    }
+
+    #[test]
+    fn comparison_is_that_of_byte_strings() {
+        let memory = memory(LEN);
+        let words = Words::new(&memory);
+        let all = bytes(&words);
+        for (offset, len) in spans() {
+            let mine = &all[offset..offset + len];
+            let compare = |other: &[u8]| {
+                let order = words.compare(offset, len, other);
+                assert_eq!(order, mine.cmp(other), "{len} bytes at {offset}");
+            };
+            compare(mine);
+            compare(&all[offset..offset + len + 1]);
+            compare(&mine[..len / 2]);
+            compare(&[]);
+            for changed in [0, 1, 6, 7, 8, 9, len / 2, len.saturating_sub(1)] {
+                let mut other = mine.to_vec();
+                for add in [1, 0x80, 0xff] {
+                    if let Some(byte) = other.get_mut(changed) {
+                        *byte = byte.wrapping_add(add);
+                        compare(&other);
+                    }
+                }
+            }
+        }
+    }
+}
