@@ -168,7 +168,7 @@ impl Runner {
         if begin >= plan.until || self.run.phase.stopped() {
             return None;
         }
-        if begin >= plan.measured_from {
+        if self.counts(begin, intended) {
             if !self.measuring.replace(true) {
                 let counters = self.store.tree().memory().node().counters();
                 self.done.borrow_mut().counters = Some(counters);
@@ -176,6 +176,11 @@ impl Runner {
             self.left.set(self.left.get().checked_sub(1)?);
         }
         Some((begin, intended))
+    }
+
+    /// Whether an operation belongs to the measured part.
+    fn counts(&self, begin: Time, intended: Option<Time>) -> bool {
+        intended.unwrap_or(begin) >= self.run.plan.measured_from
     }
 
     fn note(
@@ -188,7 +193,7 @@ impl Runner {
     ) {
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
-        if begin >= self.run.plan.measured_from {
+        if self.counts(begin, intended) {
             let kind = operation.kind();
             match ended {
                 Ok(()) => done.latencies.record(kind, end - begin, intended.map(|at| end - at)),
