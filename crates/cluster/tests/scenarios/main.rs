@@ -6,10 +6,14 @@
 #[allow(dead_code, unused_imports, reason = "shared with other test binaries")]
 #[path = "../common/mod.rs"]
 mod common;
+mod dirty;
 mod eviction;
 mod handover;
+mod leave;
+mod local;
 mod messages;
 mod stage;
+mod upgrade;
 mod words;
 
 use common::invariants;

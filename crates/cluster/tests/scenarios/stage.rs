@@ -11,9 +11,9 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_cache::{FrameState, Ownership, WriteGuard};
-use latchwork_cluster::{Member, Simulated};
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need};
+use latchwork_cache::{FrameState, Ownership, ReadVersion, WriteGuard};
+use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_fabric::Fabric;
 use latchwork_latch::{LatchWord, Message, WordOp, WordVerb};
 use latchwork_runtime::{JoinHandle, Time, VirtualWorker};
@@ -68,8 +68,7 @@ struct Watched {
 pub(crate) struct Stage {
     pub(crate) cluster: Simulated,
     pub(crate) seed: u64,
-    members: Vec<Member>,
-    workers: Vec<VirtualWorker>,
+    workers: Vec<Option<(VirtualWorker, Member)>>,
     lines: Lines,
     log: Log,
     _spy: Gate,
@@ -83,8 +82,13 @@ impl Stage {
 
     /// Nodes with one worker each, and room for about `frames` lines.
     pub(crate) fn with(nodes: usize, frames: usize, seed: u64) -> Stage {
+        Stage::on(small(nodes, 1, frames, seed))
+    }
+
+    /// A cluster of any configuration, with one worker on each node.
+    pub(crate) fn on(config: ClusterConfig) -> Stage {
+        let (seed, nodes) = (config.seed, config.compute_nodes);
         let network = if seed % 2 == 0 { SimConfig::default() } else { SimConfig::rough() };
-        let config = small(nodes, 1, frames, seed);
         let cluster = Simulated::start(config, network).expect("a good configuration");
         let (lines, log) = (Lines::default(), Log::default());
         let spy = {
@@ -98,8 +102,7 @@ impl Stage {
                 false
             })
         };
-        let (members, workers) = (Vec::new(), Vec::new());
-        let mut stage = Stage { cluster, seed, members, workers, lines, log, _spy: spy };
+        let mut stage = Stage { cluster, seed, workers: Vec::new(), lines, log, _spy: spy };
         (0..nodes).for_each(|node| _ = stage.add_worker(node));
         stage
     }
@@ -107,27 +110,23 @@ impl Stage {
     /// Starts one more worker of a node; its number, for [`Stage::start`]. The first worker of node
     /// `n` has number `n`.
     pub(crate) fn add_worker(&mut self, node: usize) -> usize {
-        let index = self.members.len();
+        let index = self.workers.len();
         let place = (node, index, index);
-        let (worker, member) = self.cluster.start_worker(place).expect("a node of the cluster");
-        self.workers.push(worker);
-        self.members.push(member);
+        self.workers.push(Some(self.cluster.start_worker(place).expect("a node of the cluster")));
         index
     }
 
-    /// Lets a worker leave, as its thread would before it ends.
+    /// Lets a worker leave, as its thread would before it ends, and ends it with all its tasks.
     pub(crate) fn leave(&mut self, worker: usize) {
-        assert_eq!(worker + 1, self.members.len(), "the last first, so that numbers stay");
-        let member = self.members.pop().expect("started before");
-        let memory = member.memory.clone();
-        drop(member);
-        let left = self.workers[worker].handle().spawn_service(memory.leave());
+        let (actor, member) = self.workers[worker].take().expect("not gone yet");
+        let left = actor.handle().spawn_service(member.memory.leave());
+        drop(member.handle);
         self.end(left).expect("nothing is in its way");
-        self.workers.pop();
     }
 
     pub(crate) fn member(&self, worker: usize) -> &Member {
-        &self.members[worker]
+        let (_, member) = self.workers[worker].as_ref().expect("not gone yet");
+        member
     }
 
     pub(crate) fn node(&self, node: usize) -> &Node {
@@ -149,7 +148,7 @@ impl Stage {
     where
         F: Future<Output = T> + 'static,
     {
-        let member = self.members[worker].clone();
+        let member = self.member(worker).clone();
         let handle = member.handle.clone();
         handle.spawn(body(member))
     }
@@ -231,6 +230,24 @@ impl Stage {
         self.end(self.takes(worker, line, mode)).expect("no error")
     }
 
+    /// Reads a line, and remembers which copy it was.
+    pub(crate) fn sees(&self, worker: usize, line: GlobalAddr) -> (u64, ReadVersion) {
+        self.read(worker, line);
+        // Between two events, so nobody changes it.
+        let read = self.node(self.member(worker).node).cache().try_read(line);
+        let read = read.expect("just read");
+        (value(read.words()), read.version())
+    }
+
+    /// Starts to upgrade a copy.
+    pub(crate) fn upgrades(
+        &self,
+        worker: usize,
+        seen: ReadVersion,
+    ) -> JoinHandle<(Upgrade, Option<Ticket>)> {
+        self.start(worker, async move |member| member.memory.upgrade(seen).await.expect("no error"))
+    }
+
     /// Gives a line up, as eviction does; whether that was possible.
     pub(crate) fn evict(&self, worker: usize, line: GlobalAddr) -> bool {
         self.run(worker, async move |member| member.memory.evict(line))
@@ -239,7 +256,7 @@ impl Stage {
     /// Gives a line up that can be given up, and waits until that is complete.
     pub(crate) fn evict_now(&self, worker: usize, line: GlobalAddr) {
         assert!(self.evict(worker, line), "the line is not in use");
-        let node = self.members[worker].node;
+        let node = self.member(worker).node;
         self.until("the line is given up", || self.node(node).lines_under_way() == 0);
     }
 
@@ -388,8 +405,10 @@ impl Stage {
     /// same.
     pub(crate) fn finish(self) {
         let mut stage = self;
-        while let Some(last) = stage.members.len().checked_sub(1) {
-            stage.leave(last);
+        for worker in 0..stage.workers.len() {
+            if stage.workers[worker].is_some() {
+                stage.leave(worker);
+            }
         }
         stage.pass(Duration::from_millis(20));
         check_at_rest(&stage.cluster, stage.seed);
