@@ -196,7 +196,7 @@ impl Cache {
             return None;
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
-        Some(OptimisticRead::new(frame, self.line(id), addr, state))
+        Some(OptimisticRead::new((id, frame), self.line(id), addr, state))
     }
 
     /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
@@ -211,7 +211,7 @@ impl Cache {
             return None;
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
-        Some(WriteGuard::new(frame, self.line(id), addr, held))
+        Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
     /// Up to `wanted` lines to evict: among a sample, those used longest ago (ScaleStore 4.1).

@@ -6,13 +6,18 @@ use std::ops::Range;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, Words};
 
 use crate::frame::Frame;
-use crate::{DirtyBounds, FrameState};
+use crate::{DirtyBounds, FrameId, FrameState};
 
 /// Which copy a read saw, to ask later whether it is still the same.
+///
+/// The frame belongs to it: a line that was away may come back into another frame, whose counter may
+/// have come just as far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadVersion {
     /// The line.
     pub addr: GlobalAddr,
+    /// The frame that held the copy.
+    pub frame: FrameId,
     /// The copy's counter in its frame.
     pub counter: u64,
 }
@@ -24,6 +29,7 @@ pub struct ReadVersion {
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticRead<'a> {
     frame: &'a Frame,
+    id: FrameId,
     line: Words<'a>,
     addr: GlobalAddr,
     state: FrameState,
@@ -31,12 +37,12 @@ pub struct OptimisticRead<'a> {
 
 impl<'a> OptimisticRead<'a> {
     pub(crate) fn new(
-        frame: &'a Frame,
+        (id, frame): (FrameId, &'a Frame),
         line: Words<'a>,
         addr: GlobalAddr,
         state: FrameState,
     ) -> Self {
-        OptimisticRead { frame, line, addr, state }
+        OptimisticRead { frame, id, line, addr, state }
     }
 
     /// The line's address.
@@ -65,7 +71,7 @@ impl<'a> OptimisticRead<'a> {
 
     /// Which copy this is.
     pub fn version(&self) -> ReadVersion {
-        ReadVersion { addr: self.addr, counter: self.state.counter() }
+        ReadVersion { addr: self.addr, frame: self.id, counter: self.state.counter() }
     }
 }
 
@@ -77,6 +83,7 @@ impl<'a> OptimisticRead<'a> {
 #[derive(Debug)]
 pub struct WriteGuard<'a> {
     frame: &'a Frame,
+    id: FrameId,
     line: Words<'a>,
     addr: GlobalAddr,
     held: FrameState,
@@ -86,12 +93,13 @@ pub struct WriteGuard<'a> {
 
 impl<'a> WriteGuard<'a> {
     pub(crate) fn new(
-        frame: &'a Frame,
+        (id, frame): (FrameId, &'a Frame),
         line: Words<'a>,
         addr: GlobalAddr,
         held: FrameState,
     ) -> Self {
-        WriteGuard { frame, line, addr, held, dirty: DirtyBounds::EMPTY, not_send: PhantomData }
+        let (dirty, not_send) = (DirtyBounds::EMPTY, PhantomData);
+        WriteGuard { frame, id, line, addr, held, dirty, not_send }
     }
 
     /// The line's address.
@@ -113,7 +121,7 @@ impl<'a> WriteGuard<'a> {
 
     /// Which copy the writer found, to compare with what an earlier read saw.
     pub fn version(&self) -> ReadVersion {
-        ReadVersion { addr: self.addr, counter: self.held.counter() }
+        ReadVersion { addr: self.addr, frame: self.id, counter: self.held.counter() }
     }
 
     /// Reports that the payload's byte range `range` changed.

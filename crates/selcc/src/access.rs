@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -291,22 +290,20 @@ impl CoherentMemory for Worker {
         let need = Need { addr: seen.addr, mode: Mode::Exclusive };
         self.inner.check(need.addr)?;
         let cache = &self.inner.node.cache;
-        let lost = || match cache.find(seen.addr).map(|id| cache.frame(id).state()) {
-            Some(state) if state.ownership() == Ownership::Exclusive => ControlFlow::Continue(()),
-            Some(state) if state.counter() == seen.counter && state.is_readable() => {
-                ControlFlow::Continue(())
-            }
-            _ => ControlFlow::Break(()),
-        };
-        if lost().is_break() {
+        let is_seen =
+            |id: FrameId| id == seen.frame && cache.frame(id).state().counter() == seen.counter;
+        let here = cache.find(seen.addr).is_some_and(|id| {
+            let state = cache.frame(id).state();
+            state.ownership() == Ownership::Exclusive || (state.is_readable() && is_seen(id))
+        });
+        if !here {
             return Ok((Upgrade::Busy, None));
         }
         match self.inner.in_time(need, self.inner.obtain(need, true)).await? {
             End::GaveWay => Ok((Upgrade::Busy, None)),
             End::Here(frame) => {
                 let ticket = self.ticket(seen.addr, frame);
-                let same = cache.frame(frame).state().counter() == seen.counter;
-                Ok((if same { Upgrade::Kept } else { Upgrade::Changed }, Some(ticket)))
+                Ok((if is_seen(frame) { Upgrade::Kept } else { Upgrade::Changed }, Some(ticket)))
             }
         }
     }
