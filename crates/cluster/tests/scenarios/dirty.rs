@@ -1,0 +1,219 @@
+//! Dirty bounds: what has to be written back is known, wherever the line went in between.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use latchwork_cluster::Member;
+use latchwork_coherence::CoherentMemory;
+use latchwork_latch::WordOp;
+use latchwork_runtime::JoinHandle;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::Leg;
+
+use crate::stage::*;
+
+const WORDS: usize = (512 - latchwork_cache::LINE_HEADER) / 8;
+
+/// Changes one word, and reports only that.
+fn pokes(stage: &Stage, node: usize, line: GlobalAddr, at: usize, value: u64) -> JoinHandle<()> {
+    stage.start(node, async move |member| poke(&member, line, at..at + 1, value).await)
+}
+
+async fn poke(member: &Member, line: GlobalAddr, range: std::ops::Range<usize>, value: u64) {
+    let write = member.memory.write(line, |guard| {
+        range.clone().for_each(|at| guard.words().set_word(at, value));
+        guard.mark_dirty(range.start * 8..range.end * 8);
+    });
+    write.await.expect("no error");
+}
+
+/// All words, as a node reads them.
+fn all_words(stage: &Stage, node: usize, line: GlobalAddr) -> Vec<u64> {
+    stage.run(node, async move |member| {
+        let read = member
+            .memory
+            .read(line, |words| (0..words.len() / 8).map(|i| words.word(i)).collect::<Vec<_>>());
+        read.await.expect("no error")
+    })
+}
+
+fn expected(pokes: &[(usize, u64)]) -> Vec<u64> {
+    let mut words = vec![0; WORDS];
+    pokes.iter().for_each(|&(at, value)| words[at] = value);
+    words
+}
+
+/// Bug: a hand-over brings the bytes but not the bounds, and the last owner writes back its own changes
+/// only. Mechanism: three nodes change one word each, at both ends and in the middle; nobody writes back
+/// on the way. Fix: the bounds travel with the line.
+#[test]
+fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
+    in_every_world(|seed| {
+        let stage = Stage::new(4, seed);
+        let line = stage.line();
+        let changes = [(A, 40, 1), (B, 3, 2), (C, 59, 3)];
+        for (node, at, value) in changes {
+            stage.end(pokes(&stage, node, line, at, value));
+        }
+        assert_eq!(stage.count(line, grant(A, B)) + stage.count(line, grant(B, C)), 2);
+        assert_eq!(stage.memory(line), expected(&[]), "nothing was written back on the way");
+        stage.until("the chain has settled", || stage.count(line, settled(B, C)) == 1);
+        stage.pass(A_WHILE);
+        stage.evict_now(C, line);
+        let all = expected(&[(40, 1), (3, 2), (59, 3)]);
+        assert_eq!(stage.memory(line), all, "seed {seed}");
+        assert_eq!(all_words(&stage, D, line), all);
+        stage.finish();
+    });
+}
+
+/// A line that goes on without being changed again still has changes to write back.
+#[test]
+fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.end(pokes(&stage, A, line, 7, 1));
+        let ticket = stage.take(B, line, latchwork_coherence::Mode::Exclusive);
+        stage.drop_on(B, ticket);
+        stage.pass(A_WHILE);
+        stage.evict_now(B, line);
+        assert_eq!(stage.memory(line), expected(&[(7, 1)]));
+        assert_eq!(all_words(&stage, A, line), expected(&[(7, 1)]));
+        stage.finish();
+    });
+}
+
+/// Changes, a flush, changes again by the same node and by another: the bounds start anew after the
+/// flush, and nothing that came before or after is forgotten.
+#[test]
+fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
+    in_every_world(|seed| {
+        let stage = Stage::new(3, seed);
+        let line = stage.line();
+        stage.end(pokes(&stage, A, line, 5, 1));
+        assert_eq!(all_words(&stage, B, line), expected(&[(5, 1)]));
+        stage.until("A has flushed", || stage.memory(line) == expected(&[(5, 1)]));
+        stage.end(pokes(&stage, A, line, 50, 2));
+        assert_eq!(stage.count(line, op(A, WordOp::Upgrade)), 2, "past B's copy");
+        stage.end(pokes(&stage, C, line, 20, 3));
+        assert_eq!(stage.memory(line), expected(&[(5, 1)]), "handed over, not flushed");
+        stage.pass(A_WHILE);
+        stage.evict_now(C, line);
+        let all = expected(&[(5, 1), (50, 2), (20, 3)]);
+        assert_eq!(stage.memory(line), all);
+        assert_eq!((all_words(&stage, A, line), all_words(&stage, B, line)), (all.clone(), all));
+        stage.finish();
+    });
+}
+
+/// Bug: the giver's flush lands after the receiver's, and puts old bytes over new ones. Mechanism: A lets
+/// reader B in, and the write-back of that downgrade is held; B wants to write. Fix: the copy is not
+/// settled before the downgrade is complete, so B's change cannot come before.
+#[test]
+fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
+    in_every_world(|seed| {
+        let stage = Stage::new(3, seed);
+        let line = stage.line();
+        stage.end(pokes(&stage, A, line, 5, 1));
+        let flush = stage.hold(Leg::There, line, op(A, WordOp::Downgrade));
+        assert_eq!(all_words(&stage, B, line), expected(&[(5, 1)]), "forwarded before the flush");
+        assert_eq!((flush.held(), stage.memory(line)), (1, expected(&[])));
+        let change = pokes(&stage, B, line, 5, 2);
+        let third = stage.start(C, async move |member| {
+            member.memory.read(line, |words| words.word(5)).await.expect("no error")
+        });
+        stage.pass(A_WHILE);
+        assert!(!change.is_finished() && !third.is_finished());
+        drop(flush);
+        stage.end(change);
+        assert!([1, 2].contains(&stage.end(third)));
+        assert_eq!(all_words(&stage, A, line), expected(&[(5, 2)]));
+        stage.until("flushed", || stage.memory(line) == expected(&[(5, 2)]));
+        stage.finish();
+    });
+}
+
+/// A dirty line is evicted, and another node reads all of its bytes: those that changed and those that
+/// did not.
+#[test]
+fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.run(A, async move |member| {
+            let write = member.memory.write(line, |guard| {
+                (0..WORDS).for_each(|at| guard.words().set_word(at, 100 + at as u64));
+                guard.mark_dirty(0..WORDS * 8);
+            });
+            write.await.expect("no error");
+        });
+        stage.evict_now(A, line);
+        stage.end(pokes(&stage, A, line, 30, 1));
+        let late = stage.hold(Leg::There, line, op(A, WordOp::ReleaseExclusive));
+        assert!(stage.evict(A, line));
+        let reader = stage.start(B, async move |member| {
+            let all =
+                member.memory.read(line, |w| (0..WORDS).map(|i| w.word(i)).collect::<Vec<_>>());
+            all.await.expect("no error")
+        });
+        stage.until("B waits", || stage.word(line) == xs(A, &[B]));
+        drop(late);
+        let mut all: Vec<u64> = (0..WORDS as u64).map(|at| 100 + at).collect();
+        all[30] = 1;
+        assert_eq!(stage.end(reader), all);
+        assert_eq!(stage.memory(line), all);
+        stage.finish();
+    });
+}
+
+/// Random ranges of a line, changed by all nodes with evictions in between, against a copy that only
+/// the test sees: each reader finds exactly what was written last, and in the end so does the memory.
+#[test]
+fn random_changes_by_everybody_add_up_to_the_same_bytes_everywhere() {
+    in_every_world(|seed| {
+        let stage = Stage::new(4, seed);
+        let line = stage.line();
+        let truth = Rc::new(RefCell::new(vec![0; WORDS]));
+        let tasks: Vec<_> = (A..=D)
+            .map(|node| stage.start(node, |member| scribble(member, line, Rc::clone(&truth))))
+            .collect();
+        tasks.into_iter().for_each(|task| stage.end(task));
+        for node in A..=D {
+            assert_eq!(all_words(&stage, node, line), *truth.borrow(), "seed {seed}: node {node}");
+        }
+        stage.pass(A_WHILE);
+        for node in A..=D {
+            stage.evict(node, line);
+        }
+        stage.until("nobody has it", || stage.word(line) == s(&[]));
+        assert_eq!(stage.memory(line), *truth.borrow(), "seed {seed}: the memory");
+        stage.finish();
+    });
+}
+
+async fn scribble(member: Member, line: GlobalAddr, truth: Rc<RefCell<Vec<u64>>>) {
+    let below = |n: usize| member.handle.random_below(n as u64) as usize;
+    for _ in 0..60 {
+        match below(8) {
+            0 => _ = member.memory.evict(line),
+            1..4 => {
+                let read = member.memory.read(line, |words| {
+                    (0..WORDS).map(|i| words.word(i)).collect::<Vec<_>>() == *truth.borrow()
+                });
+                assert!(read.await.expect("no error"), "a reader found other bytes");
+            }
+            _ => {
+                let (start, value) = (below(WORDS), member.handle.random());
+                let end = start + 1 + below(WORDS - start);
+                let write = member.memory.write(line, |guard| {
+                    (start..end).for_each(|at| guard.words().set_word(at, value));
+                    truth.borrow_mut()[start..end].fill(value);
+                    guard.mark_dirty(start * 8..end * 8);
+                });
+                write.await.expect("no error");
+            }
+        }
+        member.handle.sleep(std::time::Duration::from_nanos(below(2000) as u64)).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! Workers that leave, and nodes on which nothing happens.
+
+use std::time::Duration;
+
+use latchwork_coherence::Mode;
+use latchwork_latch::{Answer, WordOp};
+use latchwork_verbs_sim::Leg;
+
+use crate::stage::*;
+
+/// A few times the interval at which a handler looks after what workers left behind.
+const SOON: Duration = Duration::from_millis(5);
+
+/// Bug: a request waits for local code that is gone, and nobody looks at it again. Mechanism: the only
+/// worker of A ends with a task that holds the line, after B's request was noted. Fix: what a worker would
+/// have looked at again is the handler's, and the worker's end wakes the handler.
+#[test]
+fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let task = stage.start(A, async move |member| {
+            let need = latchwork_coherence::Need { addr: line, mode: Mode::Exclusive };
+            let ticket = latchwork_coherence::CoherentMemory::ensure(&member.memory, need).await;
+            member.handle.sleep(Duration::from_secs(1000)).await;
+            drop(ticket);
+        });
+        let writer = stage.writes(B, line, 2);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let since = stage.now();
+        stage.leave(A);
+        assert!(task.is_finished(), "aborted with its worker");
+        assert_eq!(stage.end(writer), 1);
+        assert!(stage.now() - since < SOON, "seed {seed}: {:?}", stage.now() - since);
+        stage.finish();
+    });
+}
+
+/// Messages that arrive at a node without workers are the handler's from the beginning.
+#[test]
+fn a_node_without_workers_still_gives_its_lines_up() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(3, seed);
+        let lines = [stage.line(), stage.line()];
+        for line in lines {
+            stage.write(A, line, 1);
+        }
+        stage.leave(A);
+        assert_eq!(stage.read(B, lines[0]), 1);
+        assert_eq!(stage.write(C, lines[0], 2), 1);
+        assert_eq!(stage.write(C, lines[1], 2), 1);
+        stage.finish();
+    });
+}
+
+/// A message has woken a worker that is gone before it could look: another one is woken for it.
+#[test]
+fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let late = stage.hold(Leg::Inbox, line, request(B, A));
+        let writer = stage.writes(B, line, 2);
+        stage.until("the request is in A's inbox", || late.held() == 1);
+        // In this order, so that the worker is among those that the message may wake.
+        drop(late);
+        stage.leave(A);
+        assert_eq!(stage.end(writer), 1);
+        stage.finish();
+    });
+}
+
+/// A line that is refused and pauses has nobody who waits for it any more: the handler tries again, so
+/// that it comes to rest.
+#[test]
+fn a_pause_that_outlives_its_worker_ends() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let question = stage.hold(Leg::There, line, request(B, A));
+        let access = stage.takes(B, line, Mode::Exclusive);
+        stage.until("B asks", || question.held() == 1);
+        stage.evict_now(A, line);
+        access.abort();
+        let again = stage.hold(Leg::There, line, op(B, WordOp::AcquireExclusive));
+        drop(question);
+        stage.until("B is sent away", || stage.count(line, answer(A, B, Answer::Dropped)) == 1);
+        stage.pass(Duration::from_nanos(1));
+        drop(again);
+        stage.leave(B);
+        stage.until("B is at rest", || stage.node(B).lines_under_way() == 0);
+        stage.finish();
+    });
+}
+
+/// A worker does not leave while somebody has to take completions for it.
+#[test]
+fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        stage.write(second, line, 1);
+        let late = stage.hold(Leg::Back, line, op(A, WordOp::ReleaseExclusive));
+        assert!(stage.evict(second, line));
+        stage.until("the release has landed", || late.held() == 1);
+        let memory = stage.member(second).memory.clone();
+        let left = stage.start(second, async move |_| memory.leave().await);
+        stage.pass(Duration::from_millis(1));
+        assert!(!left.is_finished());
+        drop(late);
+        stage.end(left).expect("now it can");
+        stage.leave(second);
+        assert_eq!(stage.read(B, line), 1);
+        stage.finish();
+    });
+}
+
+/// A cluster on which nobody works makes no events, however much it holds: no polling, no heartbeat.
+#[test]
+fn an_idle_cluster_makes_no_events() {
+    in_every_world(|seed| {
+        for workers_leave in [false, true] {
+            let mut stage = Stage::new(3, seed);
+            let lines = [stage.line(), stage.line()];
+            stage.write(A, lines[0], 1);
+            stage.read(B, lines[0]);
+            stage.write(C, lines[1], 1);
+            // A request that waits for a reservation keeps somebody looking; after that, nobody.
+            let ticket = stage.take(C, lines[1], Mode::Exclusive);
+            let writer = stage.writes(A, lines[1], 2);
+            stage.pass(Duration::from_micros(100));
+            stage.drop_on(C, ticket);
+            stage.end(writer);
+            if workers_leave {
+                [A, B, C].into_iter().for_each(|node| stage.leave(node));
+            }
+            stage.pass(Duration::from_millis(100));
+            let before = stage.cluster.kernel().events();
+            // Deadlines of accesses that ended long before: at most one is left of each worker.
+            stage.pass(Duration::from_secs(30));
+            let left = stage.cluster.kernel().events() - before;
+            assert!(left <= 6, "seed {seed}: {left} events in half an idle minute");
+            stage.pass(Duration::from_secs(600));
+            let made = stage.cluster.kernel().events() - before - left;
+            assert_eq!(made, 0, "seed {seed}: events in ten idle minutes");
+            stage.finish();
+        }
+    });
+}

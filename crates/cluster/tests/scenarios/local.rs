@@ -1,0 +1,185 @@
+//! Local code that uses a line, against requests of other nodes.
+
+use std::time::Duration;
+
+use latchwork_cache::Ownership;
+use latchwork_coherence::Mode;
+use latchwork_latch::{Answer, WordOp};
+use latchwork_verbs_sim::Leg;
+
+use crate::stage::*;
+
+/// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for others,
+/// which would hide a message that nobody looked at: but enough for a hand-over in a rough world.
+const SOON: Duration = Duration::from_micros(300);
+
+/// Bug: a request is noted just after the last local holder has looked for such notes, and waits until
+/// something else happens. Mechanism: two workers hold the line; the first lets go and looks, in vain;
+/// the second lets go as the last. Fix: whoever lets go looks, whether or not others have before.
+#[test]
+fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let tickets =
+            [stage.take(A, line, Mode::Exclusive), stage.take(second, line, Mode::Exclusive)];
+        let writer = stage.writes(B, line, 2);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let [first, last] = tickets;
+        stage.drop_on(A, first);
+        stage.pass(A_WHILE / 4);
+        assert!(!writer.is_finished() && stage.count(line, grant(A, B)) == 0);
+        let since = stage.now();
+        stage.drop_on(second, last);
+        assert_eq!(stage.end(writer), 1);
+        assert!(stage.now() - since < SOON, "seed {seed}: {:?}", stage.now() - since);
+        stage.finish();
+    });
+}
+
+/// The request arrives in the instant after the only holder has let go and looked.
+#[test]
+fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let late = stage.hold(Leg::Inbox, line, request(B, A));
+        let writer = stage.writes(B, line, 2);
+        stage.until("the request is in A's inbox", || late.held() == 1);
+        stage.drop_on(A, ticket);
+        let since = stage.now();
+        drop(late);
+        stage.end(writer);
+        assert!(stage.now() - since < SOON);
+        assert_eq!(stage.count(line, answer(A, B, Answer::Queued)), 0, "nothing was in its way");
+        stage.finish();
+    });
+}
+
+/// A local writer at work when the request is handled: the handler does not wait for it, and whoever
+/// sweeps next serves the request. The latch itself does not lapse, however long it is held.
+#[test]
+fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        // A thread that was descheduled in the middle of its write.
+        let node = stage.cluster.nodes()[A].clone();
+        let mut guard = node.cache().try_write(line).expect("owned");
+        let writer = stage.writes(B, line, 3);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        stage.pass(3 * stage.cluster.config().node.lapse);
+        assert!(!writer.is_finished() && stage.owns(A, line) == Ownership::Exclusive);
+        fill(&mut guard, 2);
+        drop(guard);
+        let since = stage.now();
+        assert_eq!(stage.end(writer), 2, "the whole write");
+        assert!(stage.now() - since < 4 * SOON, "seed {seed}: {:?}", stage.now() - since);
+        stage.finish();
+    });
+}
+
+/// A reservation that is never dropped lapses, and dropping it afterwards does no harm, whatever its
+/// frame is used for by then.
+#[test]
+fn a_reservation_that_is_kept_too_long_lapses() {
+    in_every_world(|seed| {
+        let stage = Stage::with(2, 4, seed);
+        let (line, others) =
+            (stage.line(), [stage.line(), stage.line(), stage.line(), stage.line()]);
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let writer = stage.writes(B, line, 2);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let since = stage.now();
+        assert_eq!(stage.end(writer), 0);
+        let (lapse, waited) = (stage.cluster.config().node.lapse, stage.now() - since);
+        assert!(waited >= lapse && waited < 4 * lapse, "seed {seed}: {waited:?}");
+        for other in others {
+            stage.read(A, other);
+        }
+        stage.drop_on(A, ticket);
+        assert_eq!(stage.read(A, line), 2);
+        stage.finish();
+    });
+}
+
+/// Bug: a reader that becomes a writer goes on with what it read under the old mode. Mechanism: the local
+/// latch changes its mode twice, from writing to reading and to nothing, while a read is in progress.
+/// Fix: a downgrade leaves the copy's counter alone and an invalidation does not, so that what was read
+/// counts as the same copy after the one and not after the other.
+#[test]
+fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let node = stage.cluster.nodes()[A].clone();
+        let read = node.cache().try_read(line).expect("owned");
+        assert_eq!(stage.read(B, line), 1);
+        assert_eq!(stage.owns(A, line), Ownership::Shared);
+        assert!(node.cache().try_write(line).is_none(), "no right to change it");
+        let again = node.cache().try_read(line).expect("shared");
+        assert_eq!(again.version(), read.version(), "the same bytes");
+        stage.write(B, line, 2);
+        assert!(!read.validate() && !again.validate());
+        assert_eq!(stage.read(A, line), 2);
+        assert!(!read.validate(), "not even when a copy is back");
+        stage.finish();
+    });
+}
+
+/// A task holds the line to read, another wants to write it, and another node's claim comes in between:
+/// the upgrade gives way, and whichever of the two writers is next finds what the other wrote.
+#[test]
+fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Shared);
+        let writer = stage.writes(B, line, 2);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let change = stage.writes(A, line, 3);
+        stage.pass(A_WHILE / 4);
+        assert_eq!(stage.count(line, op(A, WordOp::Upgrade)), 0, "B comes first");
+        stage.drop_on(A, ticket);
+        let found = (stage.end(writer), stage.end(change));
+        assert_eq!(stage.count(line, op(A, WordOp::ReleaseShared)), 1, "the copy went");
+        assert!([(0, 2), (3, 0)].contains(&found), "seed {seed}: {found:?}");
+        let last = if found == (0, 2) { 3 } else { 2 };
+        assert_eq!((stage.read(A, line), stage.read(B, line)), (last, last));
+        stage.finish();
+    });
+}
+
+/// A line that a reader waits for is granted and taken away before the reader has had its turn: the
+/// grant is a reservation, so it cannot be.
+#[test]
+fn who_was_granted_a_line_uses_it_once_before_it_goes() {
+    in_every_world(|seed| {
+        let stage = Stage::new(3, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        // C's question travels to B with the line.
+        let late = stage.hold(Leg::There, line, grant(A, B));
+        let hold_a = stage.take(A, line, Mode::Exclusive);
+        let access = stage.takes(B, line, Mode::Exclusive);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let third = stage.writes(C, line, 3);
+        stage.until("A remembers C", || stage.count(line, answer(A, C, Answer::Queued)) == 1);
+        stage.drop_on(A, hold_a);
+        stage.until("A hands over", || late.held() == 1);
+        drop(late);
+        let ticket = stage.end(access).expect("no error");
+        stage.pass(A_WHILE / 4);
+        assert!(!third.is_finished(), "B has not used it yet");
+        assert_eq!(stage.write(B, line, 2), 1);
+        stage.drop_on(B, ticket);
+        assert_eq!(stage.end(third), 2);
+        assert_eq!(stage.count(line, request(C, B)), 0, "C did not have to ask again");
+        stage.finish();
+    });
+}
