@@ -23,7 +23,7 @@ use crate::worker::Inner;
 /// A tag for batches whose completion tells nothing.
 const UNTRACKED: u64 = u64::MAX;
 
-/// An operation on a word, with the forwards that go with it.
+/// An operation on a word, with the forwards that go with it; or a question, without an operation.
 #[derive(Debug)]
 pub(crate) struct Group {
     addr: GlobalAddr,
@@ -122,14 +122,15 @@ impl Inner {
                 self.post_operation(addr, record.frame, op, key)
             }
             Action::Send { to, message } => {
-                let message = match message {
+                let (message, tag) = match message {
                     Message::Request(mut request) => {
                         self.counters.invalidations_sent.add(1);
                         let frame = record.frame.expect("who asks for a line has a frame for it");
                         request.buffer = node.cache.buffer(frame, node.arena).offset;
-                        Message::Request(request)
+                        // Nobody else would tell that the answer will not come.
+                        (Message::Request(request), self.join_group(None, addr) as u64 * 2)
                     }
-                    other => other,
+                    other => (other, UNTRACKED),
                 };
                 if matches!(message, Message::Answer { answer: Answer::Dropped, .. }) {
                     self.counters.invalidations_dropped.add(1);
@@ -137,7 +138,7 @@ impl Inner {
                 self.counters.messages.add(1);
                 let letter = Letter { addr, dirty: DirtyBounds::EMPTY, message };
                 let target = Target::Compute(to, node.arena.0);
-                self.port.post(target, &[Verb::Send(letter.encode(node.id))], UNTRACKED)
+                self.port.post(target, &[Verb::Send(letter.encode(node.id))], tag)
             }
             Action::Forward { request, message } => {
                 let key = self.join_group(*group, addr);
@@ -282,6 +283,9 @@ impl Inner {
             match result {
                 Ok(old) if tag % 2 == 1 => group.old = old,
                 Ok(_) => {}
+                // The receiver of a forward is gone, and takes with it what the word says it has.
+                // This node is through with the line all the same.
+                Err(_) if tag % 2 == 0 && group.op.is_some() => {}
                 Err(error) => group.failed = Some(error),
             }
             group.left -= 1;
@@ -290,6 +294,9 @@ impl Inner {
             }
             groups.remove(key)
         };
+        if group.op.is_none() && group.failed.is_none() {
+            return;
+        }
         let mut records = self.node.records.shard(group.addr).lock();
         let Some(record) = records.get_mut(&group.addr) else { return };
         if record.evicting {
@@ -301,7 +308,8 @@ impl Inner {
                 let old = LatchWord::from_bits(group.old);
                 self.drive(group.addr, record, Event::Completed { op, old });
             }
-            // Whether the word changed is unknown: nobody here may touch the line again.
+            // Whether the word changed, or whether an answer will still write into the frame, is
+            // unknown: nobody here may touch the line again, and the frame stays as it is.
             (Some(error), _) => record.fail(error),
             (None, None) => {}
         }

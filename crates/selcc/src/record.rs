@@ -117,7 +117,8 @@ pub(crate) struct Record {
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
     pub(crate) evicting: bool,
-    /// The fabric failed an operation on the word: the line cannot be used any more.
+    /// The fabric failed an operation on the word, or a question: the line cannot be asked for any
+    /// more, and its frame is not used for another.
     pub(crate) failed: Option<VerbError>,
 }
 
@@ -139,9 +140,9 @@ impl Record {
 
     pub(crate) fn fail(&mut self, error: VerbError) {
         self.failed = Some(error);
-        for waiter in &mut self.waiters {
-            waiter.end(Outcome::Failed(error));
-        }
+        // Who was granted the line before has a reservation, and uses it.
+        let waiting = self.waiters.iter_mut().filter(|w| matches!(w.outcome, Outcome::Waiting));
+        waiting.for_each(|waiter| waiter.end(Outcome::Failed(error)));
     }
 
     /// Whether all is as the frame says, and nobody waits.

@@ -8,6 +8,7 @@
 mod common;
 mod dirty;
 mod eviction;
+mod gone;
 mod handover;
 mod leave;
 mod local;

@@ -165,7 +165,7 @@ impl Stage {
         self.lines.borrow_mut().insert(latch, Watched { line, words: vec![word] });
         self.evict(A, line);
         self.until("the new line is free", || self.word(line) == LatchWord::FREE);
-        self.until("its release is over", || self.node(A).lines_under_way() == 0);
+        self.until("its frame is free", || self.frame(A, line).is_none());
         self.forget();
         line
     }
@@ -399,6 +399,16 @@ impl Stage {
             text += &format!("  {line} {}: {act:?}\n", (b'A' + *from as u8) as char);
         }
         text
+    }
+
+    /// The end of a scenario that leaves lines under way, since a node is gone: the workers of the others
+    /// leave all the same.
+    pub(crate) fn abandon(mut self) {
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].is_some() {
+                self.leave(worker);
+            }
+        }
     }
 
     /// The end: workers leave, everything comes to rest, and what the caches and the words say is the

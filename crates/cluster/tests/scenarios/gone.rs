@@ -1,0 +1,191 @@
+//! A peer that is gone: what needs it fails with a clear error and in time, what does not goes on.
+
+use std::time::Duration;
+
+use latchwork_cache::Ownership;
+use latchwork_cluster::ClusterConfig;
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode};
+use latchwork_latch::WordOp;
+use latchwork_verbs::{GlobalAddr, VerbError};
+use latchwork_verbs_sim::Leg;
+
+use crate::common::small;
+use crate::stage::*;
+
+const DEADLINE: Duration = Duration::from_millis(20);
+
+fn stage(seed: u64) -> Stage {
+    let mut config: ClusterConfig = small(3, 1, 16, seed);
+    config.node.deadline = DEADLINE;
+    Stage::on(config)
+}
+
+/// Cuts B off, and ends its worker: it does nothing any more.
+fn lose_b(stage: &Stage) {
+    stage.sim().disconnect(id(B)).expect("it was there");
+}
+
+/// An access that cannot succeed: how it fails. It must do so before the deadline is over.
+fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
+    let since = stage.now();
+    let end = stage.end(stage.takes(worker, line, mode));
+    let took = stage.now() - since;
+    assert!(took <= DEADLINE + Duration::from_millis(1), "it took {took:?}");
+    end.err().expect("an access that needs a node that is gone")
+}
+
+fn is_disconnected(error: &MemoryError) -> bool {
+    matches!(error, MemoryError::Fabric(VerbError::Disconnected { .. }))
+}
+
+/// Everybody but B reads and writes other lines, B's own memory of nobody among them.
+fn others_go_on(stage: &Stage) {
+    let line = stage.line();
+    assert_eq!(stage.write(A, line, 1), 0);
+    assert_eq!(stage.write(C, line, 2), 1);
+    assert_eq!(stage.read(A, line), 2);
+}
+
+/// The exclusive owner is gone: readers and writers are told at once, again and again.
+#[test]
+fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.write(B, line, 1);
+        lose_b(&stage);
+        for mode in [Mode::Shared, Mode::Exclusive, Mode::Shared] {
+            for node in [A, C] {
+                let error = fails(&stage, node, line, mode);
+                assert!(is_disconnected(&error), "seed {seed}: {error}");
+            }
+        }
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// A sharer is gone: the line can still be read, by those who have it and by those who come, and only
+/// writing fails.
+#[test]
+fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        assert_eq!((stage.read(A, line), stage.read(B, line)), (0, 0));
+        lose_b(&stage);
+        let error = fails(&stage, A, line, Mode::Exclusive);
+        assert!(is_disconnected(&error), "seed {seed}: {error}");
+        assert_eq!(stage.read(A, line), 0, "the copy is still good");
+        assert_eq!(stage.read(C, line), 0);
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// The receiver of a hand-over is gone before the line arrives. The word names it already; the giver is
+/// through with the line, and serves others, who find out for themselves.
+#[test]
+fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let forward = stage.hold(Leg::There, line, grant(A, B));
+        let access = stage.takes(B, line, Mode::Exclusive);
+        stage.until("the word names B", || stage.word(line) == x(B));
+        access.abort();
+        lose_b(&stage);
+        drop(forward);
+        for node in [A, C] {
+            let error = fails(&stage, node, line, Mode::Shared);
+            assert!(is_disconnected(&error), "seed {seed}: {error}");
+        }
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// A reader is gone before the line arrives that it asked for: the giver keeps its copy, flushed, and
+/// others read on.
+#[test]
+fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let forward = stage.hold(Leg::There, line, grant(A, B));
+        let access = stage.takes(B, line, Mode::Shared);
+        stage.until("the downgrade lands", || stage.word(line) == s(&[A, B]));
+        access.abort();
+        lose_b(&stage);
+        drop(forward);
+        stage.until("A is through", || stage.node(A).lines_under_way() == 0);
+        assert_eq!(stage.owns(A, line), Ownership::Shared);
+        assert_eq!((stage.read(A, line), stage.read(C, line)), (1, 1));
+        assert!(stage.memory(line).iter().all(|&word| word == 1));
+        // C asks A as well, which gives its copy up for nothing; it can fetch it again.
+        let error = fails(&stage, C, line, Mode::Exclusive);
+        assert!(is_disconnected(&error), "seed {seed}: {error}");
+        assert_eq!(stage.read(A, line), 1);
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// A node that waits in line behind one that is gone: its question travelled there with the line, and the
+/// deadline ends the wait.
+#[test]
+fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let access = stage.takes(B, line, Mode::Exclusive);
+        stage.until("A remembers B", || {
+            stage.count(line, answer(A, B, latchwork_latch::Answer::Queued)) == 1
+        });
+        let late = stage.takes(C, line, Mode::Exclusive);
+        stage.until("A remembers C", || {
+            stage.count(line, answer(A, C, latchwork_latch::Answer::Queued)) == 1
+        });
+        let forward = stage.hold(Leg::There, line, grant(A, B));
+        stage.drop_on(A, ticket);
+        stage.until("A hands over", || forward.held() == 1);
+        access.abort();
+        lose_b(&stage);
+        drop(forward);
+        let end = stage.end(late);
+        assert!(matches!(end, Err(MemoryError::Timeout { .. })), "seed {seed}: {end:?}");
+        assert!(is_disconnected(&fails(&stage, A, line, Mode::Shared)));
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// A node asked and is gone before the answer: what it asked for goes with it, and the holder goes on.
+#[test]
+fn an_answer_to_a_node_that_is_gone_disturbs_nobody() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let question = stage.hold(Leg::There, line, request(B, A));
+        let access = stage.takes(B, line, Mode::Exclusive);
+        stage.until("B asks", || question.held() == 1);
+        stage.evict_now(A, line);
+        access.abort();
+        lose_b(&stage);
+        drop(question);
+        stage.until("A answers", || {
+            stage.count(line, answer(A, B, latchwork_latch::Answer::Dropped)) == 1
+        });
+        assert_eq!(stage.count(line, op(B, WordOp::Upgrade)), 0);
+        assert_eq!(stage.run(A, async move |member| {
+            member.memory.read(line, |words| words.word(0)).await.map_err(|e| e.to_string())
+        }), Ok(1), "nobody had it");
+        others_go_on(&stage);
+        stage.abandon();
+    });
+}
