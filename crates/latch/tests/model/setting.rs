@@ -1,29 +1,32 @@
-//! A setting to explore: who does what to the line, under which rules; and its steps and properties
-//! as a `stateright` model.
+//! A setting to explore: who does what to the line, under which rules. Its steps and its properties
+//! are a `stateright` model.
 
-use latchwork_latch::{Hold, LatchWord, Line, Message, Rules, Want, WordOp};
+use latchwork_latch::{Action, Event, Hold, Line, LocalCopy, Message, Rules, Want, WordOp};
 use stateright::{Model, Property};
 
-use crate::world::{Bytes, Fault, World};
+use crate::world::{Bytes, Fault, Frame, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Client {
     pub(crate) id: u8,
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
-    pub(crate) evicts: bool,
+    reads: bool,
+    writes: bool,
+    evicts: bool,
+    escalates: bool,
 }
 
 impl Client {
     const fn new(id: u8, reads: bool, writes: bool) -> Self {
-        Client { id, reads, writes, evicts: true }
+        Client { id, reads, writes, evicts: true, escalates: true }
     }
 
+    /// Only reads.
     pub(crate) const fn reader(id: u8) -> Self {
         Client::new(id, true, false)
     }
 
+    /// Only writes.
     pub(crate) const fn writer(id: u8) -> Self {
         Client::new(id, false, true)
     }
@@ -33,8 +36,15 @@ impl Client {
         Client::new(id, true, true)
     }
 
-    pub(crate) const fn never_evicts(mut self) -> Self {
+    /// Does not give the line up unasked.
+    pub(crate) const fn keeping(mut self) -> Self {
         self.evicts = false;
+        self
+    }
+
+    /// Does not ask to write while it waits to read.
+    pub(crate) const fn patient(mut self) -> Self {
+        self.escalates = false;
         self
     }
 }
@@ -48,47 +58,62 @@ pub(crate) enum Demand {
     Data,
 }
 
+/// Who does what, under which rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) rules: Rules,
     pub(crate) clients: Vec<Client>,
-    /// Without registered waits: the undo has landed before the question is sent.
+    /// Where refused readers undo: the undo has landed before the question is sent.
     pub(crate) undo_before_question: bool,
     pub(crate) demand: Demand,
-    pub(crate) escalates: bool,
 }
 
-/// The discipline, with numbers that keep the states finite.
-///
-/// One question number is enough, since no comparison of numbers ever decides: [`Fault::Unasked`] and
-/// [`Fault::AskedTooEarly`] show that every answer that arrives belongs to the question that is out.
-/// Of priorities only the order counts; two give all orders of two nodes.
-pub(crate) const SMALL: Rules = Rules { seq_modulus: 1, priority_max: 1, ..Rules::DISCIPLINE };
+/// One step of the world.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Step {
+    Want { at: u8, want: Want },
+    Reserve { at: u8 },
+    Access { at: u8 },
+    Write { at: u8 },
+    Evict { at: u8 },
+    Retry { at: u8 },
+    Progress { at: u8, flight: u8 },
+    Deliver { packet: u16 },
+}
 
 impl Setting {
-    pub(crate) fn new(clients: &[Client]) -> Self {
+    /// The discipline, with numbers that keep the states finite.
+    ///
+    /// One question number is enough, because no comparison of numbers ever decides: the properties
+    /// ([`Fault::Unasked`], [`Fault::AskedTooEarly`]) say that whatever arrives belongs to the one
+    /// question that is out.
+    pub(crate) fn discipline(clients: &[Client], priority_max: u8) -> Self {
+        let rules = Rules { seq_modulus: 1, priority_max, ..Rules::DISCIPLINE };
         Setting {
-            rules: SMALL,
+            rules,
             clients: clients.to_vec(),
             undo_before_question: false,
             demand: Demand::Everything,
-            escalates: true,
         }
     }
 
+    /// The world before the first step.
     pub(crate) fn first(&self) -> World {
-        let ids: Vec<u8> = self.clients.iter().map(|client| client.id).collect();
-        World::new(&ids)
+        World::new(self.clients.iter().map(|client| client.id))
     }
 
-    /// Whether the step comes without anybody's free choice: it will be taken at some time.
-    pub(crate) fn is_due(step: Step) -> bool {
-        matches!(
-            step,
-            Step::Progress { .. } | Step::Deliver { .. } | Step::Retry { .. } | Step::Access { .. }
-        )
+    /// Whether the step is nobody's free choice: it will be taken at some time.
+    pub(crate) fn is_due(&self, step: Step) -> bool {
+        match step {
+            Step::Progress { .. } | Step::Deliver { .. } => true,
+            Step::Retry { .. } | Step::Access { .. } => true,
+            // Without invalidations, the engine gives back what nobody uses.
+            Step::Evict { .. } => !self.rules.invalidate,
+            Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
+        }
     }
 
+    /// The steps that are possible.
     pub(crate) fn steps(&self, world: &World, steps: &mut Vec<Step>) {
         if self.is_over(world) {
             return;
@@ -96,31 +121,33 @@ impl Setting {
         for (at, (node, client)) in world.nodes.iter().zip(&self.clients).enumerate() {
             let at = at as u8;
             steps.extend((0..node.flights.len() as u8).map(|flight| Step::Progress { at, flight }));
-            if node.frame.reserved {
+            let Frame { hold, reserved, .. } = node.frame;
+            if reserved {
                 steps.push(Step::Access { at });
+            } else if hold != Hold::Nothing {
+                steps.push(Step::Reserve { at });
+            }
+            if hold == Hold::Exclusive {
+                steps.push(Step::Write { at });
             }
             if node.pausing {
                 steps.push(Step::Retry { at });
             }
-            if client.reads && node.wanted.is_none() && node.frame.hold == Hold::Nothing {
+            if client.reads && node.wanted.is_none() && hold == Hold::Nothing {
                 steps.push(Step::Want { at, want: Want::Shared });
             }
-            if client.writes
-                && (if self.escalates { node.wanted != Some(Want::Exclusive) } else { node.wanted.is_none() })
-                && node.frame.hold != Hold::Exclusive
-            {
+            let may_ask = node.wanted.is_none()
+                || (client.escalates && node.wanted == Some(Want::Shared));
+            if client.writes && may_ask && hold != Hold::Exclusive {
                 steps.push(Step::Want { at, want: Want::Exclusive });
             }
-            if client.evicts && node.line.is_at_rest() && node.frame.hold != Hold::Nothing {
+            if client.evicts && hold != Hold::Nothing && node.line.is_at_rest() {
                 steps.push(Step::Evict { at });
-            }
-            if node.frame.hold == Hold::Exclusive {
-                steps.push(Step::Write { at });
             }
         }
         for (packet, sent) in world.wire.iter().enumerate() {
-            let again = packet > 0 && world.wire[packet - 1] == *sent;
-            if !again && self.may_arrive(world, &sent.message) {
+            let same = packet > 0 && world.wire[packet - 1] == *sent;
+            if !same && self.may_arrive(world, &sent.message) {
                 steps.push(Step::Deliver { packet: packet as u16 });
             }
         }
@@ -128,20 +155,22 @@ impl Setting {
 
     fn may_arrive(&self, world: &World, message: &Message) -> bool {
         let Message::Request(request) = message else { return true };
-        let sender = world.nodes.iter().find(|node| node.id == request.from);
-        let undoing = sender.is_some_and(|node| node.flights.iter().any(|f| f.op == WordOp::Undo));
-        !(self.undo_before_question && undoing)
+        let mut senders = world.nodes.iter().filter(|node| node.id == request.from);
+        let undoes = senders.any(|node| node.flights.iter().any(|f| f.op == WordOp::Undo));
+        !(self.undo_before_question && undoes)
     }
 
+    /// The world after a step; nothing when it changes nothing.
     pub(crate) fn take(&self, world: &World, step: Step) -> Option<World> {
         let mut next = world.clone();
         let rules = &self.rules;
         match step {
             Step::Want { at, want } => next.want(rules, at.into(), want),
-            Step::Evict { at } => next.evict(rules, at.into()),
-            Step::Retry { at } => next.retry(rules, at.into()),
+            Step::Reserve { at } => next.reserve(at.into()),
             Step::Access { at } => next.access(rules, at.into()),
             Step::Write { at } => next.write(at.into()),
+            Step::Evict { at } => next.evict(rules, at.into()),
+            Step::Retry { at } => next.retry(rules, at.into()),
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
         }
@@ -151,21 +180,11 @@ impl Setting {
     fn is_over(&self, world: &World) -> bool {
         match self.demand {
             Demand::Everything => world.fault.is_some(),
-            Demand::Data => matches!(world.fault, Some(Fault::Panicked(_))),
+            Demand::Data => {
+                matches!(world.fault, Some(Fault::Panicked(_) | Fault::OutOfRoom(_)))
+            }
         }
     }
-}
-
-/// One step of the world.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Step {
-    Want { at: u8, want: Want },
-    Evict { at: u8 },
-    Retry { at: u8 },
-    Access { at: u8 },
-    Write { at: u8 },
-    Progress { at: u8, flight: u8 },
-    Deliver { packet: u16 },
 }
 
 impl Model for Setting {
@@ -187,7 +206,7 @@ impl Model for Setting {
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
             Property::always("no stale copy", |_, world: &World| no_stale_copy(world)),
-            Property::always("one writer or many readers", |_, world| one_writer_or_readers(world)),
+            Property::always("one writer or many readers", |_, world| writer_or_readers(world)),
         ];
         if self.demand == Demand::Everything {
             properties.extend([
@@ -195,6 +214,7 @@ impl Model for Setting {
                 Property::always("the word is true", |_, world| word_is_true(world)),
                 Property::always("rest is rest", |_, world| rest_is_rest(world)),
                 Property::always("machine and frame agree", |_, world| frames_agree(world)),
+                Property::always("nothing is put off", nothing_is_put_off),
             ]);
         }
         properties
@@ -203,18 +223,19 @@ impl Model for Setting {
 
 /// Whoever may read, reads the last write.
 fn no_stale_copy(world: &World) -> bool {
-    let stale = |frame: crate::world::Frame| frame.hold != Hold::Nothing && frame.bytes == Bytes::Stale;
-    !world.nodes.iter().any(|node| stale(node.frame))
+    let mut frames = world.nodes.iter().map(|node| node.frame);
+    frames.all(|frame| frame.hold == Hold::Nothing || frame.bytes == Bytes::Latest)
 }
 
-fn one_writer_or_readers(world: &World) -> bool {
+fn writer_or_readers(world: &World) -> bool {
     let holding = |least| world.nodes.iter().filter(|node| node.frame.hold >= least).count();
     holding(Hold::Exclusive) == 0 || holding(Hold::Shared) == 1
 }
 
 /// The word names only nodes that exist, and says of every node at rest what that node holds.
 fn word_is_true(world: &World) -> bool {
-    let exclusive = world.word.bits() >> 58;
+    const SHARED_BITS: u32 = 58;
+    let exclusive = world.word.bits() >> SHARED_BITS;
     let known = |id: u64| world.nodes.iter().any(|node| u64::from(node.id.get()) == id);
     (exclusive == 0 || known(exclusive))
         && world.word.shared().iter().all(|id| known(id.get().into()))
@@ -229,12 +250,13 @@ fn word_is_true(world: &World) -> bool {
         })
 }
 
-/// A machine at rest can be forgotten and made anew.
+/// A machine at rest can be forgotten and made anew; an idle one can lose its frame as well.
 fn rest_is_rest(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let line = &node.line;
-        !line.is_at_rest()
-            || (*line == Line::at_rest(node.id, line.hold(), line.seq()) && node.flights.is_empty())
+        let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
+        let alone = || node.flights.is_empty() && node.awaited == 0;
+        !(line.is_at_rest() || line.is_idle()) || (fresh() && alone())
     })
 }
 
@@ -244,5 +266,25 @@ fn frames_agree(world: &World) -> bool {
     })
 }
 
-/// The word of a line that nobody holds.
-pub(crate) const FREE: LatchWord = LatchWord::FREE;
+/// A machine has done all that it can do: to be looked at again changes nothing, unless local code has
+/// let go of the copy. So the engine need not wake it for anything else.
+fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
+    /// A copy that does what it is asked, or that local code is using.
+    struct Any(bool);
+    impl LocalCopy for Any {
+        fn publish(&mut self, _: Hold) {}
+        fn promote(&mut self) {}
+        fn try_invalidate(&mut self) -> bool {
+            self.0
+        }
+        fn try_demote(&mut self) -> bool {
+            self.0
+        }
+    }
+    world.nodes.iter().all(|node| {
+        let mut line = node.line.clone();
+        let mut out: Vec<Action> = Vec::new();
+        line.step(&setting.rules, Event::Serve, &mut Any(!node.frame.reserved), &mut out);
+        line == node.line && out.is_empty()
+    })
+}

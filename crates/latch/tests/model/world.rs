@@ -1,22 +1,24 @@
 //! The world of one line: its latch word, the memory node's copy, a few compute nodes, and
 //! everything that is on its way between them. The nodes are the machines of `latchwork_latch`.
+//!
+//! What a fabric leaves open is open here: the parts of an operation take effect in order, but each at
+//! a time of its own; messages arrive in any order; nothing is ordered between nodes. The bytes of the
+//! line are reduced to whether the last write is in them ([`Bytes`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayvec::ArrayVec;
 use latchwork_latch::{
-    Action, Event, Hold, LatchWord, Line, LocalCopy, Message, Rules, Seq, Want, WordOp, WordVerb,
+    Action, Answer, Event, Hold, LatchWord, Line, LocalCopy, Message, Rules, Seq, Want, WordOp,
+    WordVerb,
 };
 use latchwork_verbs::ComputeNodeId;
 
-/// The most compute nodes that a world has room for.
-pub(crate) const NODES_MAX: usize = 4;
-
 /// How many operations of one node can be in flight. The discipline needs one (R1); the published
 /// scheme leaves its undos in flight.
-pub(crate) const FLIGHTS_MAX: usize = 3;
+const FLIGHTS_MAX: usize = 6;
 
-/// What a copy of the line holds. All that matters of the bytes is whether the last write is in them.
+/// What a copy of the line holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Bytes {
     /// The last write is missing.
@@ -30,12 +32,13 @@ pub(crate) enum Bytes {
 pub(crate) struct Frame {
     /// What local code may do with it.
     pub(crate) hold: Hold,
+    /// Stale when nothing may be done with it.
     pub(crate) bytes: Bytes,
-    /// Published for local code that has waited and has not come yet.
+    /// Local code is about to use it.
     pub(crate) reserved: bool,
 }
 
-/// How far an operation has come. Its parts take effect in order, each at a time of its own.
+/// How far an operation has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Stage {
     /// The write-back has not landed.
@@ -53,7 +56,8 @@ pub(crate) struct Flight {
     pub(crate) stage: Stage,
     /// What the atomic returned.
     pub(crate) old: LatchWord,
-    /// The bytes that are written back, or that were read.
+    /// The bytes that are written back; or the worst that the read behind the atomic, which takes
+    /// effect at any time before the report, may have found so far.
     pub(crate) bytes: Bytes,
 }
 
@@ -76,13 +80,13 @@ pub(crate) struct Node {
     pub(crate) wanted: Option<Want>,
     /// The engine was told to report a retry.
     pub(crate) pausing: bool,
-    /// Who owes a final answer to a question, as bits: told apart from what the machine believes.
-    awaited: u64,
+    /// Who owes a final answer, as bits: counted apart from what the machine believes.
+    pub(crate) awaited: u64,
     /// Grants received less settled notices received.
     unsettled: i8,
 }
 
-/// What must never happen, seen in a single step.
+/// What must never happen, and shows in a single step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fault {
     /// An addition to a word on which it carries, or which does not name its sender (R2, R3).
@@ -93,12 +97,16 @@ pub(crate) enum Fault {
     TwoInFlight(ComputeNodeId),
     /// An answer that answers no question.
     Unasked(ComputeNodeId),
-    /// A question asked while an older one had left a trace (R5).
+    /// A question was asked while an older one had left a trace (R5).
     AskedTooEarly(ComputeNodeId),
+    /// A question to a node that does not exist.
+    AskedNobody(ComputeNodeId),
     /// A line was forwarded into a frame that is in use.
     ForwardedIntoUse(ComputeNodeId),
     /// An assertion of the machine failed.
     Panicked(ComputeNodeId),
+    /// More operations in flight than there is room for: a limit of this world.
+    OutOfRoom(ComputeNodeId),
 }
 
 /// The line, and everybody who has to do with it.
@@ -107,16 +115,17 @@ pub(crate) struct World {
     pub(crate) word: LatchWord,
     /// What the memory node holds.
     pub(crate) memory: Bytes,
-    pub(crate) nodes: ArrayVec<Node, NODES_MAX>,
+    pub(crate) nodes: Vec<Node>,
     /// In no order: kept sorted, so that equal sets are equal.
     pub(crate) wire: Vec<Packet>,
+    /// The first one.
     pub(crate) fault: Option<Fault>,
 }
 
 impl World {
     /// A line that nobody holds.
-    pub(crate) fn new(ids: &[u8]) -> Self {
-        let node = |&id: &u8| {
+    pub(crate) fn new(ids: impl IntoIterator<Item = u8>) -> Self {
+        let node = |id| {
             let id = ComputeNodeId::new(id).expect("a valid id");
             Node {
                 id,
@@ -132,41 +141,37 @@ impl World {
         World {
             word: LatchWord::FREE,
             memory: Bytes::Latest,
-            nodes: ids.iter().map(node).collect(),
+            nodes: ids.into_iter().map(node).collect(),
             wire: Vec::new(),
             fault: None,
         }
     }
 
-    fn index(&self, id: ComputeNodeId) -> usize {
-        self.nodes.iter().position(|node| node.id == id).expect("a node of this world")
+    fn blame(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
     }
 
-    /// Local code of a node starts to wait for the line.
+    // ---- local code ------------------------------------------------------------------------------
+
+    /// Local code starts to wait for the line.
     pub(crate) fn want(&mut self, rules: &Rules, at: usize, want: Want) {
         let node = &mut self.nodes[at];
         node.wanted = node.wanted.max(Some(want));
         self.feed(rules, at, Event::Want(want), Bytes::Stale);
     }
 
-    /// The frame of a node is wanted for another line.
-    pub(crate) fn evict(&mut self, rules: &Rules, at: usize) {
-        self.feed(rules, at, Event::Evict, Bytes::Stale);
+    /// Local code is about to use a copy that is there.
+    pub(crate) fn reserve(&mut self, at: usize) {
+        self.nodes[at].frame.reserved = true;
     }
 
-    /// The pause of a node is over.
-    pub(crate) fn retry(&mut self, rules: &Rules, at: usize) {
-        self.nodes[at].pausing = false;
-        self.feed(rules, at, Event::Retry, Bytes::Stale);
-    }
-
-    /// Local code that had waited uses the copy and lets go of it.
+    /// Local code has used the copy.
     pub(crate) fn access(&mut self, rules: &Rules, at: usize) {
         self.nodes[at].frame.reserved = false;
         self.feed(rules, at, Event::Serve, Bytes::Stale);
     }
 
-    /// Local code of a node writes: from now on every other copy lacks the last write.
+    /// Local code writes: from now on every other copy lacks the last write.
     pub(crate) fn write(&mut self, at: usize) {
         self.memory = Bytes::Stale;
         for (other, node) in self.nodes.iter_mut().enumerate() {
@@ -181,40 +186,53 @@ impl World {
         self.wire.sort_unstable();
     }
 
+    /// The frame is wanted for another line.
+    pub(crate) fn evict(&mut self, rules: &Rules, at: usize) {
+        self.feed(rules, at, Event::Evict, Bytes::Stale);
+    }
+
+    /// The pause is over.
+    pub(crate) fn retry(&mut self, rules: &Rules, at: usize) {
+        self.nodes[at].pausing = false;
+        self.feed(rules, at, Event::Retry, Bytes::Stale);
+    }
+
+    // ---- the fabric ------------------------------------------------------------------------------
+
     /// The next part of an operation in flight takes effect.
     pub(crate) fn progress(&mut self, rules: &Rules, at: usize, flight: usize) {
-        let node = &mut self.nodes[at];
-        let mut moving = node.flights[flight];
+        let id = self.nodes[at].id;
+        let mut moving = self.nodes[at].flights[flight];
         match moving.stage {
             Stage::WriteBack => {
                 self.memory = moving.bytes;
-                for flight in self.nodes.iter_mut().flat_map(|node| &mut node.flights) {
-                    // Whoever has landed an atomic and not reported yet may read before or after.
-                    if flight.stage == Stage::Report {
-                        flight.bytes = flight.bytes.min(moving.bytes);
-                    }
+                for read in self.nodes.iter_mut().flat_map(|node| &mut node.flights) {
+                    read.bytes = match read.stage {
+                        Stage::Report => read.bytes.min(moving.bytes),
+                        _ => read.bytes,
+                    };
                 }
                 moving.bytes = Bytes::Stale;
                 moving.stage = Stage::Atomic;
             }
             Stage::Atomic => {
-                if misapplied(self.word, moving.op, node.id) {
-                    self.fault = self.fault.or(Some(Fault::Misapplied(node.id, moving.op)));
+                if is_misapplied(self.word, moving.op, id) {
+                    self.blame(Fault::Misapplied(id, moving.op));
                 }
                 moving.old = self.word;
-                self.word = match moving.op.verb(node.id) {
+                self.word = match moving.op.verb(id) {
                     WordVerb::Add(add) => self.word.plus(add),
                     WordVerb::CompareSwap { expected, desired } if self.word == expected => desired,
                     WordVerb::CompareSwap { .. } => self.word,
                 };
-                moving.stage = Stage::Report;
                 // What a refused node reads is never used.
-                if moving.op.reads_line() && was_acquired(moving) {
+                if has_acquired(moving) {
                     moving.bytes = self.memory;
                 }
+                moving.stage = Stage::Report;
             }
             Stage::Report => {
-                node.flights.remove(flight);
+                self.nodes[at].flights.remove(flight);
                 let event = Event::Completed { op: moving.op, old: moving.old };
                 return self.feed(rules, at, event, moving.bytes);
             }
@@ -225,82 +243,77 @@ impl World {
     /// A message arrives.
     pub(crate) fn deliver(&mut self, rules: &Rules, packet: usize) {
         let Packet { to, message, forwarded } = self.wire.remove(packet);
-        let at = self.index(to);
-        let node = &mut self.nodes[at];
-        let answers = match &message {
-            Message::Answer { asked, .. } => Some(*asked),
+        let at = self.nodes.iter().position(|node| node.id == to).expect("checked when sent");
+        match &message {
+            Message::Request(_) => {}
+            Message::Answer { asked, .. } => self.is_answered(at, *asked),
             Message::Grant { asked, .. } => {
+                self.is_answered(at, *asked);
+                let node = &mut self.nodes[at];
                 node.unsettled += 1;
-                let reading = node.flights.iter().any(|flight| flight.op.reads_line());
-                if node.frame.hold != Hold::Nothing || reading {
-                    self.fault = self.fault.or(Some(Fault::ForwardedIntoUse(to)));
+                let reads = node.flights.iter().any(|flight| flight.op.reads_line());
+                if node.frame.hold != Hold::Nothing || reads {
+                    self.blame(Fault::ForwardedIntoUse(to));
                 }
-                Some(*asked)
             }
-            Message::Settled { .. } => {
-                node.unsettled -= 1;
-                None
-            }
-            Message::Request(_) => None,
-        };
-        if let Some(asked) = answers {
-            let bit = 1 << asked.index();
-            if node.awaited & bit == 0 {
-                self.fault = self.fault.or(Some(Fault::Unasked(to)));
-            }
-            node.awaited &= !bit;
+            Message::Settled { .. } => self.nodes[at].unsettled -= 1,
         }
         self.feed(rules, at, Event::Received(message), forwarded.unwrap_or(Bytes::Stale));
     }
+
+    fn is_answered(&mut self, at: usize, by: ComputeNodeId) {
+        let node = &mut self.nodes[at];
+        let bit = 1 << by.index();
+        if node.awaited & bit == 0 {
+            let id = node.id;
+            self.blame(Fault::Unasked(id));
+        }
+        self.nodes[at].awaited &= !bit;
+    }
+
+    // ---- the machines ----------------------------------------------------------------------------
 
     /// Gives an event to a machine and carries out its actions. `incoming` is what the frame holds if
     /// the machine publishes it.
     fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
-        let node = &mut self.nodes[at];
-        let mut copy = Local { frame: &mut node.frame, wanted: &mut node.wanted, incoming, stale: false };
-        let line = &mut node.line;
-        let stepped = catch_unwind(AssertUnwindSafe(|| line.step(rules, event, &mut copy, &mut out)));
-        let fault = match stepped {
-            Ok(()) if copy.stale => Some(Fault::StalePublished(node.id)),
-            Ok(()) => None,
-            Err(_) => Some(Fault::Panicked(node.id)),
-        };
-        self.fault = self.fault.or(fault);
+        let Node { id, line, frame, wanted, .. } = &mut self.nodes[at];
+        let id = *id;
+        let mut copy = Copy { frame, wanted, incoming, stale: false };
+        let step = AssertUnwindSafe(|| line.step(rules, event, &mut copy, &mut out));
+        match catch_unwind(step) {
+            Ok(()) if copy.stale => self.blame(Fault::StalePublished(id)),
+            Ok(()) => {}
+            Err(_) => self.blame(Fault::Panicked(id)),
+        }
         self.carry_out(rules, at, out);
     }
 
     fn carry_out(&mut self, rules: &Rules, at: usize, actions: Vec<Action>) {
-        let before = self.nodes[at].awaited;
-        let mut sent = false;
+        let owed = self.nodes[at].awaited != 0 || (rules.settle && self.nodes[at].unsettled != 0);
+        // As they were when the machine decided: an invalid frame keeps its bytes until they are sent.
+        let bytes = self.nodes[at].frame.bytes;
         for action in actions {
-            let Frame { bytes, .. } = self.nodes[at].frame;
             match action {
                 Action::Post(op) => self.post(rules, at, op, bytes),
-                // Only told so that nobody is taken for dead: nothing may depend on it.
-                Action::Send { message: Message::Answer { answer, .. }, .. }
-                    if answer == latchwork_latch::Answer::Queued => {}
+                // Nothing depends on it: the machine treats it as it treats `Serve`, and that one
+                // never finds anything left to do.
+                Action::Send { message: Message::Answer { answer: Answer::Queued, .. }, .. } => {}
                 Action::Send { to, message } => {
                     if let Message::Request(request) = &message {
-                        if before != 0 || self.has_trace_of_question(rules, at) {
-                            let fault = Fault::AskedTooEarly(request.from);
-                            self.fault = self.fault.or(Some(fault));
+                        if owed {
+                            self.blame(Fault::AskedTooEarly(request.from));
                         }
                         self.nodes[at].awaited |= 1 << to.index();
                     }
                     self.send(Packet { to, message, forwarded: None });
-                    sent = true;
                 }
                 Action::Forward { request, message } => {
                     self.send(Packet { to: request.from, message, forwarded: Some(bytes) });
-                    sent = true;
                 }
                 Action::Pause { .. } => self.nodes[at].pausing = true,
                 Action::HoldOff { .. } => {}
             }
-        }
-        if sent {
-            self.wire.sort_unstable();
         }
         let frame = &mut self.nodes[at].frame;
         if frame.hold == Hold::Nothing {
@@ -309,27 +322,34 @@ impl World {
     }
 
     fn send(&mut self, packet: Packet) {
-        self.wire.push(packet);
+        if !self.nodes.iter().any(|node| node.id == packet.to) {
+            return self.blame(Fault::AskedNobody(packet.to));
+        }
+        let place = self.wire.partition_point(|other| *other < packet);
+        self.wire.insert(place, packet);
     }
 
     fn post(&mut self, rules: &Rules, at: usize, op: WordOp, bytes: Bytes) {
-        let node = &mut self.nodes[at];
-        if rules.registered_wait && !node.flights.is_empty() {
-            self.fault = self.fault.or(Some(Fault::TwoInFlight(node.id)));
-            return;
+        let Node { id, flights, .. } = &mut self.nodes[at];
+        let id = *id;
+        if flights.is_full() {
+            return self.blame(Fault::OutOfRoom(id));
         }
-        let stage = if op.writes_back() { Stage::WriteBack } else { Stage::Atomic };
-        let bytes = if op.writes_back() { bytes } else { Bytes::Stale };
-        node.flights.push(Flight { op, stage, old: LatchWord::FREE, bytes });
-    }
-
-    fn has_trace_of_question(&self, rules: &Rules, at: usize) -> bool {
-        rules.settle && self.nodes[at].unsettled != 0
+        let alone = flights.is_empty();
+        let (stage, bytes) = if op.writes_back() {
+            (Stage::WriteBack, bytes)
+        } else {
+            (Stage::Atomic, Bytes::Stale)
+        };
+        flights.push(Flight { op, stage, old: LatchWord::FREE, bytes });
+        if rules.registered_wait && !alone {
+            self.blame(Fault::TwoInFlight(id));
+        }
     }
 }
 
-/// Whether an operation that has landed has acquired the line.
-fn was_acquired(flight: Flight) -> bool {
+/// Whether the operation, whose atomic has landed, reads the line for use.
+fn has_acquired(flight: Flight) -> bool {
     match flight.op {
         WordOp::AcquireShared | WordOp::Poll => flight.old.exclusive().is_none(),
         WordOp::AcquireExclusive => flight.old == LatchWord::FREE,
@@ -337,69 +357,70 @@ fn was_acquired(flight: Flight) -> bool {
     }
 }
 
-/// Whether an operation would not do to `word` what it says: its sum would carry, or the word does
-/// not say what its sender believes (R2, R3).
-fn misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
+/// Whether the operation would not do to `word` what it says: its sum would carry, or the word does
+/// not say what its sender believes.
+fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
     let own_bit = word.shared().contains(me);
-    let holder = word.exclusive() == Some(me);
+    let owner = word.exclusive() == Some(me);
     match op {
         WordOp::AcquireShared => own_bit,
         WordOp::Poll | WordOp::ReleaseShared | WordOp::Undo => !own_bit,
         WordOp::AcquireExclusive | WordOp::Upgrade => false,
-        WordOp::ReleaseExclusive | WordOp::HandOver(_) => !holder,
-        WordOp::Downgrade => !holder || own_bit,
-        WordOp::DowngradeFor(reader) => !holder || own_bit || word.shared().contains(reader),
+        WordOp::ReleaseExclusive | WordOp::HandOver(_) => !owner,
+        WordOp::Downgrade => !owner || own_bit,
+        WordOp::DowngradeFor(reader) => !owner || own_bit || word.shared().contains(reader),
     }
 }
 
-struct Local<'a> {
+/// A frame, for the time of one step of its machine.
+struct Copy<'a> {
     frame: &'a mut Frame,
     wanted: &'a mut Option<Want>,
     incoming: Bytes,
     stale: bool,
 }
 
-impl Local<'_> {
-    fn reserve(&mut self) {
-        let met = match (*self.wanted, self.frame.hold) {
-            (None, _) | (_, Hold::Nothing) => false,
-            (Some(Want::Shared), _) => true,
-            (Some(Want::Exclusive), hold) => hold == Hold::Exclusive,
+impl Copy<'_> {
+    /// Reserved in the same step, so that whoever has waited gets to use the copy once.
+    fn give_to_local_code(&mut self) {
+        let met = match *self.wanted {
+            None => false,
+            Some(Want::Shared) => self.frame.hold >= Hold::Shared,
+            Some(Want::Exclusive) => self.frame.hold == Hold::Exclusive,
         };
         if met {
             *self.wanted = None;
             self.frame.reserved = true;
         }
     }
+
+    fn restrict(&mut self, hold: Hold) -> bool {
+        if !self.frame.reserved {
+            self.frame.hold = hold;
+        }
+        !self.frame.reserved
+    }
 }
 
-impl LocalCopy for Local<'_> {
+impl LocalCopy for Copy<'_> {
     fn publish(&mut self, hold: Hold) {
         self.frame.hold = hold;
         self.frame.bytes = self.incoming;
         self.stale |= self.incoming == Bytes::Stale;
-        self.reserve();
+        self.give_to_local_code();
     }
 
     fn promote(&mut self) {
         self.frame.hold = Hold::Exclusive;
         self.stale |= self.frame.bytes == Bytes::Stale;
-        self.reserve();
+        self.give_to_local_code();
     }
 
     fn try_invalidate(&mut self) -> bool {
-        if self.frame.reserved {
-            return false;
-        }
-        self.frame.hold = Hold::Nothing;
-        true
+        self.restrict(Hold::Nothing)
     }
 
     fn try_demote(&mut self) -> bool {
-        if self.frame.reserved {
-            return false;
-        }
-        self.frame.hold = Hold::Shared;
-        true
+        self.restrict(Hold::Shared)
     }
 }

@@ -1,0 +1,110 @@
+//! The discipline holds: every state that can be reached has all properties, and everybody gets the
+//! line.
+//!
+//! A client that reads and writes does all that one does which only reads or only writes, so a setting
+//! includes all those with lesser clients. What the settings leave out to stay small (voluntary
+//! evictions, a wish to write that comes while a wish to read waits, a second priority), others have.
+
+use std::thread::available_parallelism;
+
+use latchwork_latch::Rules;
+use stateright::{Checker, HasDiscoveries, Model};
+
+use crate::graph;
+use crate::setting::{Client, Setting};
+use crate::story::tell;
+
+const TWO: [Client; 2] = [Client::both(1), Client::both(2)];
+const THREE: [Client; 3] = [Client::both(1), Client::both(2), Client::both(3)];
+
+/// All properties, in every state.
+fn is_safe(name: &str, setting: &Setting) {
+    let threads = available_parallelism().map_or(1, usize::from);
+    let checker = setting.clone().checker();
+    let checker = checker.threads(threads).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    println!(
+        "{name}: {} states, {} steps, depth {}",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth()
+    );
+    if let Some((property, path)) = checker.discoveries().into_iter().next() {
+        let steps = path.into_actions();
+        panic!("{name}: not \"{property}\" after\n{}", tell(setting, &steps));
+    }
+}
+
+/// From every state, all wishes can be met.
+fn is_live(name: &str, setting: &Setting) {
+    let graph = graph::search(setting);
+    println!("{name}: all wishes can be met from each of {} states", graph.states);
+    if let Some(steps) = graph.stuck {
+        panic!("{name}: stuck after\n{}", tell(setting, &steps));
+    }
+}
+
+fn holds(name: &str, setting: &Setting) {
+    is_safe(name, setting);
+    is_live(name, setting);
+}
+
+#[test]
+fn two_nodes() {
+    for priority_max in 0..=2 {
+        let name = format!("two nodes, priorities to {priority_max}");
+        holds(&name, &Setting::discipline(&TWO, priority_max));
+    }
+}
+
+#[test]
+fn two_nodes_with_numbered_questions() {
+    let mut setting = Setting::discipline(&TWO, 1);
+    setting.rules.seq_modulus = 3;
+    holds("two nodes, three numbers", &setting);
+}
+
+#[test]
+fn two_readers_and_one_who_also_writes() {
+    let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
+    holds("two readers and one of both", &Setting::discipline(&clients, 1));
+}
+
+#[test]
+fn one_reader_and_two_writers() {
+    let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
+    holds("one reader and two writers", &Setting::discipline(&clients, 1));
+}
+
+#[test]
+fn one_reader_and_two_who_also_write() {
+    let clients = [Client::both(1), Client::both(2), Client::reader(3)];
+    holds("one reader and two of both", &Setting::discipline(&clients, 0));
+}
+
+#[test]
+fn three_who_read_and_write() {
+    let clients = THREE.map(|client| client.keeping().patient());
+    holds("three of both", &Setting::discipline(&clients, 0));
+}
+
+#[test]
+fn the_latch_alone() {
+    let rules = Rules { seq_modulus: 1, priority_max: 0, ..Rules::LATCH_ONLY };
+    let two = Setting { rules, ..Setting::discipline(&TWO, 0) };
+    holds("two nodes that never ask", &two);
+    let three = Setting { rules, ..Setting::discipline(&THREE, 0) };
+    holds("three nodes that never ask", &three);
+}
+
+#[test]
+#[ignore = "ten million states: a few minutes, a few gigabytes"]
+fn three_who_read_and_write_and_evict() {
+    holds("three of both, evicting", &Setting::discipline(&THREE, 0));
+}
+
+#[test]
+#[ignore = "millions of states: minutes"]
+fn two_who_also_write_and_a_reader_with_priorities() {
+    let clients = [Client::both(1), Client::both(2), Client::reader(3)];
+    holds("one reader and two of both, priorities", &Setting::discipline(&clients, 1));
+}
