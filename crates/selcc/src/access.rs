@@ -1,5 +1,6 @@
 //! Accesses: hits, waiting for a line, tickets. [`CoherentMemory`] for [`Worker`].
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
@@ -65,7 +66,9 @@ enum End {
 struct Waiting<'a> {
     inner: &'a Rc<Inner>,
     addr: GlobalAddr,
-    id: u64,
+    /// Its number in the record. `None` once it was taken out: the record may be gone then, and another
+    /// one count from zero.
+    id: Cell<Option<u64>>,
 }
 
 // After this many looks at a line that a local writer holds, the thread that holds it is not running.
@@ -163,7 +166,7 @@ impl Inner {
                 }
                 Attempt::NoFrame => poll_fn(|cx| self.poll_free_frame(cx)).await,
                 Attempt::Asked(id) => {
-                    let waiting = Waiting { inner: self, addr: need.addr, id };
+                    let waiting = Waiting { inner: self, addr: need.addr, id: Cell::new(Some(id)) };
                     return poll_fn(|cx| waiting.poll(cx)).await;
                 }
             }
@@ -197,7 +200,8 @@ impl Waiting<'_> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<End, MemoryError>> {
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let record = records.get_mut(&self.addr).expect("a record with waiters stays");
-        let at = record.waiters.iter().position(|w| w.id == self.id).expect("still waiting");
+        let at = record.waiters.iter().position(|w| Some(w.id) == self.id.get());
+        let at = at.expect("still waiting");
         let waiter = &mut record.waiters[at];
         let end = match waiter.outcome {
             Outcome::Waiting => {
@@ -209,6 +213,7 @@ impl Waiting<'_> {
             Outcome::Failed(error) => Err(error.into()),
         };
         record.waiters.swap_remove(at);
+        self.id.set(None);
         self.inner.finish(&mut records, self.addr);
         Poll::Ready(end)
     }
@@ -216,13 +221,15 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        let Some(id) = self.id.get() else { return };
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let Some(record) = records.get_mut(&self.addr) else { return };
-        let Some(at) = record.waiters.iter().position(|w| w.id == self.id) else { return };
+        let Some(at) = record.waiters.iter().position(|w| w.id == id) else { return };
         let waiter = record.waiters.swap_remove(at);
-        // The grant came, but the access is gone: the line simply stays.
+        // The grant came, but the access is gone: the line simply stays, for whoever asks.
         if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.frame) {
             self.inner.node.cache.frame(id).unreserve();
+            self.inner.let_go.set(true);
         }
         self.inner.finish(&mut records, self.addr);
     }
