@@ -208,6 +208,7 @@ impl Line {
             Event::Retry => {
                 if self.phase == Phase::Pausing {
                     self.phase = Phase::Rest;
+                    self.raise_priority(rules);
                 }
             }
             Event::Serve => {}
@@ -299,12 +300,17 @@ impl Line {
         }
         match self.hold {
             Hold::Nothing => {}
-            Hold::Shared => self.serve_from_shared(copy, out),
+            Hold::Shared => self.serve_from_shared(rules, copy, out),
             Hold::Exclusive => self.serve_from_exclusive(rules, copy, out),
         }
     }
 
-    fn serve_from_shared(&mut self, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+    fn serve_from_shared(
+        &mut self,
+        rules: &Rules,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
         // A reader that asks a reader saw the time before a downgrade: its wait is ownership now.
         self.remembered.retain(|request| {
             let stale = request.kind == RequestKind::Read;
@@ -316,6 +322,9 @@ impl Line {
         let Some(priority) = self.remembered.iter().map(|r| r.priority).max() else { return };
         if copy.try_invalidate() {
             self.hold = Hold::Nothing;
+            if self.phase == Phase::Pausing {
+                self.raise_priority(rules);
+            }
             out.push(Action::HoldOff { priority });
             self.start(WordOp::ReleaseShared, out);
         }
@@ -508,10 +517,19 @@ impl Line {
         }
     }
 
+    /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other, both
+    /// must compare the same two priorities, or each would refuse the other, time after time.
     fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
-        self.priority = self.priority.saturating_add(1).min(rules.priority_max);
-        out.push(Action::Pause { priority: self.priority });
+        out.push(Action::Pause { priority: self.raised_priority(rules) });
+    }
+
+    fn raised_priority(&self, rules: &Rules) -> u8 {
+        self.priority.saturating_add(1).min(rules.priority_max)
+    }
+
+    fn raise_priority(&mut self, rules: &Rules) {
+        self.priority = self.raised_priority(rules);
     }
 
     fn received(
@@ -577,7 +595,7 @@ impl Line {
             self.pause(rules, out);
         } else {
             self.phase = Phase::Rest;
-            self.priority = self.priority.saturating_add(1).min(rules.priority_max);
+            self.raise_priority(rules);
         }
     }
 

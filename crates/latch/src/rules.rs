@@ -27,14 +27,13 @@ pub struct Rules {
 
 impl Rules {
     /// The whole discipline.
-    pub const DISCIPLINE: Rules =
-        Rules {
-            settle: true,
-            registered_wait: true,
-            invalidate: true,
-            seq_modulus: 1 << 16,
-            priority_max: u8::MAX,
-        };
+    pub const DISCIPLINE: Rules = Rules {
+        settle: true,
+        registered_wait: true,
+        invalidate: true,
+        seq_modulus: 1 << 16,
+        priority_max: u8::MAX,
+    };
 
     /// The discipline without messages: the shared-exclusive latch.
     pub const LATCH_ONLY: Rules = Rules { invalidate: false, ..Self::DISCIPLINE };

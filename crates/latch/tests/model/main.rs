@@ -7,14 +7,19 @@
 //!   graph.rs     whether everybody gets the line
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
 //!   story.rs     a path, told
+//!   script.rs    single runs: conflicts.rs, races.rs; and requests.rs, of one machine alone
 //! ```
 //!
 //! `cargo test -p latchwork-latch --test model -- --nocapture` prints the numbers of states and the
 //! counterexamples; with `--ignored`, the settings that take minutes.
 
+mod conflicts;
 mod discipline;
 mod graph;
+mod races;
 mod refuted;
+mod requests;
+mod script;
 mod setting;
 mod story;
 mod world;

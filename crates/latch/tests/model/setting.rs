@@ -136,8 +136,8 @@ impl Setting {
             if client.reads && node.wanted.is_none() && hold == Hold::Nothing {
                 steps.push(Step::Want { at, want: Want::Shared });
             }
-            let may_ask = node.wanted.is_none()
-                || (client.escalates && node.wanted == Some(Want::Shared));
+            let may_ask =
+                node.wanted.is_none() || (client.escalates && node.wanted == Some(Want::Shared));
             if client.writes && may_ask && hold != Hold::Exclusive {
                 steps.push(Step::Want { at, want: Want::Exclusive });
             }

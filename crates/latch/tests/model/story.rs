@@ -35,7 +35,8 @@ fn happening(world: &World, step: Step) -> String {
         Step::Evict { at } => format!("{:?} evicts the line", id(at)),
         Step::Retry { at } => format!("{:?} tries again", id(at)),
         Step::Progress { at, flight } => {
-            let Flight { op, stage, .. } = world.nodes[usize::from(at)].flights[usize::from(flight)];
+            let Flight { op, stage, .. } =
+                world.nodes[usize::from(at)].flights[usize::from(flight)];
             let part = match stage {
                 Stage::WriteBack => "write-back lands",
                 Stage::Atomic => "atomic lands",

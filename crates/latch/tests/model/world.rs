@@ -298,7 +298,9 @@ impl World {
                 Action::Post(op) => self.post(rules, at, op, bytes),
                 // Nothing depends on it: the machine treats it as it treats `Serve`, and that one
                 // never finds anything left to do.
-                Action::Send { message: Message::Answer { answer: Answer::Queued, .. }, .. } => {}
+                Action::Send {
+                    message: Message::Answer { answer: Answer::Queued, .. }, ..
+                } => {}
                 Action::Send { to, message } => {
                     if let Message::Request(request) = &message {
                         if owed {

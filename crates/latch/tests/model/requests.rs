@@ -1,0 +1,242 @@
+//! Scenarios of one machine: what it does with a request, by what it is doing itself.
+
+use latchwork_latch::{
+    Action, Answer, Event, GrantMode, Hold, LatchWord, Line, LocalCopy, Message, REMEMBERED_MAX,
+    Remembered, Request, RequestKind, Rules, Seq, Want, WordOp,
+};
+use latchwork_verbs::ComputeNodeId;
+
+use crate::script::node;
+
+const ME: u8 = 10;
+
+/// A frame that local code has reserved, or not.
+#[derive(Default)]
+struct Copy {
+    reserved: bool,
+}
+
+impl LocalCopy for Copy {
+    fn publish(&mut self, _: Hold) {}
+    fn promote(&mut self) {}
+    fn try_invalidate(&mut self) -> bool {
+        !self.reserved
+    }
+    fn try_demote(&mut self) -> bool {
+        !self.reserved
+    }
+}
+
+struct Machine {
+    line: Line,
+    copy: Copy,
+}
+
+impl Machine {
+    fn holding(hold: Hold) -> Self {
+        Machine { line: Line::at_rest(node(ME), hold, Seq(7)), copy: Copy::default() }
+    }
+
+    fn reserved(mut self) -> Self {
+        self.copy.reserved = true;
+        self
+    }
+
+    fn after(mut self, event: Event) -> Self {
+        self.take(event);
+        self
+    }
+
+    fn take(&mut self, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        self.line.step(&Rules::DISCIPLINE, event, &mut self.copy, &mut out);
+        out
+    }
+
+    fn takes_request(&mut self, request: Request) -> Vec<Action> {
+        self.take(Event::Received(Message::Request(request)))
+    }
+}
+
+fn request(from: u8, kind: RequestKind) -> Request {
+    Request { from: node(from), asked: node(ME), kind, seq: Seq(1), priority: 0, buffer: 0 }
+}
+
+fn completed(op: WordOp, old: LatchWord) -> Event {
+    Event::Completed { op, old }
+}
+
+fn answer(to: u8, answer: Answer) -> Action {
+    let message = Message::Answer { asked: node(ME), seq: Seq(1), answer };
+    Action::Send { to: node(to), message }
+}
+
+/// What the machine says to a request, final or not, and whether it posts something at once.
+fn reaction(mut machine: Machine, kind: RequestKind) -> (Option<Answer>, Option<WordOp>) {
+    let actions = machine.takes_request(request(2, kind));
+    let said = actions.iter().find_map(|action| match action {
+        Action::Send { message: Message::Answer { answer, .. }, .. } => Some(*answer),
+        _ => None,
+    });
+    let posted = actions.iter().find_map(|action| match action {
+        Action::Post(op) => Some(*op),
+        _ => None,
+    });
+    (said, posted)
+}
+
+fn held_by(id: u8) -> LatchWord {
+    LatchWord::exclusively(node(id))
+}
+
+#[test]
+fn every_phase_has_its_reaction_to_a_writer() {
+    use Hold::{Exclusive, Nothing, Shared};
+    let rest = Machine::holding;
+    let want_to_write = |hold| rest(hold).after(Event::Want(Want::Exclusive));
+    let acquiring = || want_to_write(Nothing);
+    let asking = || acquiring().after(completed(WordOp::AcquireExclusive, held_by(3)));
+    let dropped = |by: ComputeNodeId| {
+        Event::Received(Message::Answer { asked: by, seq: Seq(8), answer: Answer::Dropped })
+    };
+    let upgrading = || want_to_write(Shared);
+    let read_by_all = LatchWord::shared_by(node(ME)).plus(LatchWord::shared_by(node(3)).bits());
+    let upgrade_asking = || upgrading().after(completed(WordOp::Upgrade, read_by_all));
+    let releasing = |hold| rest(hold).after(Event::Evict);
+    let downgrading =
+        || rest(Exclusive).after(Event::Received(Message::Request(request(4, RequestKind::Read))));
+    let handing_over =
+        || rest(Exclusive).after(Event::Received(Message::Request(request(4, RequestKind::Write))));
+    let queued = (Some(Answer::Queued), None);
+    let dropped_at_once = (Some(Answer::Dropped), None);
+
+    let cases = [
+        ("at rest, nothing", rest(Nothing), dropped_at_once),
+        ("at rest, shared", rest(Shared), (Some(Answer::Queued), Some(WordOp::ReleaseShared))),
+        ("at rest, exclusive", rest(Exclusive), (None, Some(WordOp::HandOver(node(2))))),
+        ("in use, shared", rest(Shared).reserved(), queued),
+        ("in use, exclusive", rest(Exclusive).reserved(), queued),
+        ("acquiring", acquiring(), dropped_at_once),
+        ("asking", asking(), dropped_at_once),
+        ("pausing", asking().after(dropped(node(3))), dropped_at_once),
+        ("upgrading", upgrading(), dropped_at_once),
+        ("asking for an upgrade", upgrade_asking(), dropped_at_once),
+        ("pausing in an upgrade", upgrade_asking().after(dropped(node(3))), dropped_at_once),
+        ("releasing, was shared", releasing(Shared), queued),
+        ("releasing, was exclusive", releasing(Exclusive), queued),
+        ("downgrading", downgrading(), queued),
+        ("handing over", handing_over(), queued),
+    ];
+    for (phase, machine, expected) in cases {
+        assert_eq!(reaction(machine, RequestKind::Write), expected, "{phase}");
+    }
+}
+
+#[test]
+fn a_reader_that_asks_a_reader_has_missed_a_downgrade() {
+    let machine = Machine::holding(Hold::Shared);
+    assert_eq!(reaction(machine, RequestKind::Read), (Some(Answer::Released), None));
+}
+
+#[test]
+fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
+    let mut machine = Machine::holding(Hold::Exclusive).reserved();
+    for (from, priority) in [(2, 1), (3, 4), (4, 4), (5, 0)] {
+        machine.takes_request(Request { priority, ..request(from, RequestKind::Write) });
+    }
+    machine.copy.reserved = false;
+    let actions = machine.take(Event::Serve);
+    let Some(Action::Forward { request, message }) = actions.first() else {
+        panic!("no forward: {actions:?}")
+    };
+    assert_eq!(request.from, node(3));
+    let Message::Grant { mode: GrantMode::Exclusive, travelling, .. } = message else {
+        panic!("not a grant: {message:?}")
+    };
+    let left: Vec<u8> = travelling.iter().map(|request| request.from.get()).collect();
+    assert_eq!(left, [2, 4, 5]);
+}
+
+#[test]
+fn a_full_memory_refuses_and_keeps_what_it_has() {
+    let mut machine = Machine::holding(Hold::Exclusive).reserved();
+    for from in 1..=REMEMBERED_MAX as u8 {
+        let actions = machine.takes_request(request(from, RequestKind::Read));
+        assert_eq!(actions, [answer(from, Answer::Queued)]);
+    }
+    let late = REMEMBERED_MAX as u8 + 1;
+    let actions = machine.takes_request(request(late, RequestKind::Write));
+    assert_eq!(actions, [answer(late, Answer::Dropped)]);
+    machine.copy.reserved = false;
+    let forwards = machine.take(Event::Serve);
+    let forwards = forwards.iter().filter(|action| matches!(action, Action::Forward { .. }));
+    assert_eq!(forwards.count(), REMEMBERED_MAX);
+}
+
+#[test]
+fn whoever_receives_a_line_remembers_what_travels_along() {
+    let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
+    machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
+    machine.copy.reserved = true;
+    let travelling: Remembered = (4..=7).map(|from| request(from, RequestKind::Write)).collect();
+    let grant = |travelling| Message::Grant {
+        asked: node(3),
+        seq: Seq(8),
+        mode: GrantMode::Exclusive,
+        travelling,
+    };
+    machine.take(Event::Received(grant(travelling)));
+    assert_eq!(machine.line.hold(), Hold::Exclusive);
+    assert!(!machine.line.is_blocked(), "not before it is settled");
+    let queued = machine.takes_request(request(2, RequestKind::Write));
+    assert_eq!(queued, [answer(2, Answer::Queued)]);
+    let full = machine.takes_request(request(8, RequestKind::Write));
+    assert_eq!(full, [answer(8, Answer::Dropped)]);
+    machine.take(Event::Received(Message::Settled { seq: Seq(8) }));
+    assert!(machine.line.is_blocked());
+}
+
+#[test]
+fn an_answer_to_another_question_changes_nothing() {
+    let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
+    machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
+    let before = machine.line.clone();
+    let stale = Message::Answer { asked: node(3), seq: Seq(7), answer: Answer::Dropped };
+    assert_eq!(machine.take(Event::Received(stale)), []);
+    let other = Message::Answer { asked: node(4), seq: Seq(8), answer: Answer::Dropped };
+    assert_eq!(machine.take(Event::Received(other)), []);
+    assert_eq!(machine.take(Event::Received(Message::Settled { seq: Seq(7) })), []);
+    assert_eq!(machine.line, before);
+}
+
+#[test]
+fn an_upgrade_sends_those_away_that_come_behind_it() {
+    let mut machine = Machine::holding(Hold::Shared).reserved();
+    assert_eq!(machine.takes_request(request(2, RequestKind::Write)), [answer(2, Answer::Queued)]);
+    let actions = machine.take(Event::Want(Want::Exclusive));
+    assert_eq!(actions, [answer(2, Answer::Dropped), Action::Post(WordOp::Upgrade)]);
+}
+
+#[test]
+fn an_upgrade_waits_for_those_that_come_before_it() {
+    let mut machine = Machine::holding(Hold::Shared).reserved();
+    let before = Request { priority: 1, ..request(2, RequestKind::Write) };
+    machine.takes_request(before);
+    assert_eq!(machine.take(Event::Want(Want::Exclusive)), []);
+    machine.copy.reserved = false;
+    let actions = machine.take(Event::Serve);
+    assert_eq!(actions, [Action::HoldOff { priority: 1 }, Action::Post(WordOp::ReleaseShared)]);
+}
+
+#[test]
+fn a_wish_that_is_met_already_asks_for_nothing() {
+    for (hold, want) in [
+        (Hold::Shared, Want::Shared),
+        (Hold::Exclusive, Want::Shared),
+        (Hold::Exclusive, Want::Exclusive),
+    ] {
+        let mut machine = Machine::holding(hold);
+        assert_eq!(machine.take(Event::Want(want)), []);
+        assert!(machine.line.is_at_rest());
+    }
+}

@@ -1,0 +1,194 @@
+//! Single runs of the model, step by step: the scenarios are written with this.
+
+use latchwork_latch::{Answer, Hold, LatchWord, Message, Want, WordOp};
+use latchwork_verbs::ComputeNodeId;
+use stateright::Model;
+
+use crate::setting::{Client, Setting, Step};
+use crate::world::{Bytes, Flight, Node, Stage, World};
+
+/// A world whose steps are chosen one by one. After each step all properties are checked.
+pub(crate) struct Script {
+    setting: Setting,
+    world: World,
+}
+
+pub(crate) fn node(id: u8) -> ComputeNodeId {
+    ComputeNodeId::new(id).expect("a valid id")
+}
+
+impl Script {
+    /// Nodes 1 to `nodes`, under the discipline.
+    pub(crate) fn new(nodes: u8) -> Self {
+        let clients: Vec<Client> = (1..=nodes).map(Client::both).collect();
+        let mut setting = Setting::discipline(&clients, 3);
+        setting.rules.seq_modulus = 1 << 16;
+        Script { world: setting.first(), setting }
+    }
+
+    /// The same nodes, which never ask each other.
+    pub(crate) fn latch_only(mut self) -> Self {
+        self.setting.rules.invalidate = false;
+        self
+    }
+
+    // ---- what happens ----------------------------------------------------------------------------
+
+    fn take(&mut self, step: Step) {
+        if let Some(next) = self.setting.take(&self.world, step) {
+            self.world = next;
+        }
+        for property in self.setting.properties() {
+            let holds = (property.condition)(&self.setting, &self.world);
+            assert!(holds, "not \"{}\" after {step:?}: {:#?}", property.name, self.world);
+        }
+    }
+
+    fn at(id: u8) -> u8 {
+        id - 1
+    }
+
+    pub(crate) fn want(&mut self, id: u8, want: Want) {
+        self.take(Step::Want { at: Self::at(id), want });
+    }
+
+    pub(crate) fn reserve(&mut self, id: u8) {
+        self.take(Step::Reserve { at: Self::at(id) });
+    }
+
+    pub(crate) fn access(&mut self, id: u8) {
+        self.take(Step::Access { at: Self::at(id) });
+    }
+
+    pub(crate) fn write(&mut self, id: u8) {
+        self.take(Step::Write { at: Self::at(id) });
+    }
+
+    pub(crate) fn evict(&mut self, id: u8) {
+        self.take(Step::Evict { at: Self::at(id) });
+    }
+
+    pub(crate) fn retry(&mut self, id: u8) {
+        assert!(self.node(id).pausing, "node {id} does not pause");
+        self.take(Step::Retry { at: Self::at(id) });
+    }
+
+    /// Everything of the operation in flight takes effect, but it is not reported.
+    pub(crate) fn land(&mut self, id: u8, op: WordOp) {
+        assert_eq!(self.flying(id), Some(op));
+        while self.flight(id).is_some_and(|flight| flight.stage != Stage::Report) {
+            self.take(Step::Progress { at: Self::at(id), flight: 0 });
+        }
+    }
+
+    /// The operation in flight takes effect and is reported.
+    pub(crate) fn complete(&mut self, id: u8, op: WordOp) {
+        self.land(id, op);
+        self.take(Step::Progress { at: Self::at(id), flight: 0 });
+    }
+
+    /// Node `to` receives the one message of which `is_it` is true.
+    fn receive(&mut self, to: u8, is_it: impl Fn(&Message) -> bool) {
+        let wire = &self.world.wire;
+        let found = |at: &usize| wire[*at].to == node(to) && is_it(&wire[*at].message);
+        let packet = (0..wire.len()).find(found);
+        let packet = packet.unwrap_or_else(|| panic!("no such message to {to}: {wire:#?}"));
+        self.take(Step::Deliver { packet: packet as u16 });
+    }
+
+    pub(crate) fn receive_request(&mut self, to: u8, from: u8) {
+        self.receive(to, |m| matches!(m, Message::Request(r) if r.from == node(from)));
+    }
+
+    pub(crate) fn receive_answer(&mut self, to: u8, by: u8, expected: Answer) {
+        self.receive(to, |message| {
+            matches!(message, Message::Answer { asked, answer, .. }
+                if *asked == node(by) && *answer == expected)
+        });
+    }
+
+    pub(crate) fn receive_grant(&mut self, to: u8) {
+        self.receive(to, |message| matches!(message, Message::Grant { .. }));
+    }
+
+    pub(crate) fn receive_settled(&mut self, to: u8) {
+        self.receive(to, |message| matches!(message, Message::Settled { .. }));
+    }
+
+    /// Node `id`, which wants the line when nobody is in its way, gets it and uses it.
+    pub(crate) fn obtain(&mut self, id: u8, want: Want) {
+        self.want(id, want);
+        self.complete(
+            id,
+            match want {
+                Want::Shared => WordOp::AcquireShared,
+                Want::Exclusive => WordOp::AcquireExclusive,
+            },
+        );
+        self.access(id);
+    }
+
+    /// Takes whatever steps are due, in turn, until none is.
+    pub(crate) fn run_down(&mut self) {
+        const STEPS_MAX: usize = 1000;
+        for turn in 0..STEPS_MAX {
+            let mut steps = Vec::new();
+            self.setting.steps(&self.world, &mut steps);
+            steps.retain(|&step| self.setting.is_due(step));
+            if steps.is_empty() {
+                return assert!(self.world.nodes.iter().all(|node| node.line.is_at_rest()));
+            }
+            self.take(steps[turn % steps.len()]);
+        }
+        panic!("still busy after {STEPS_MAX} steps: {:#?}", self.world);
+    }
+
+    // ---- what is the case ------------------------------------------------------------------------
+
+    fn node(&self, id: u8) -> &Node {
+        &self.world.nodes[usize::from(Self::at(id))]
+    }
+
+    fn flight(&self, id: u8) -> Option<Flight> {
+        self.node(id).flights.first().copied()
+    }
+
+    /// The operation of node `id` in flight.
+    pub(crate) fn flying(&self, id: u8) -> Option<WordOp> {
+        self.flight(id).map(|flight| flight.op)
+    }
+
+    pub(crate) fn hold(&self, id: u8) -> Hold {
+        self.node(id).frame.hold
+    }
+
+    pub(crate) fn is_pausing(&self, id: u8) -> bool {
+        self.node(id).pausing
+    }
+
+    pub(crate) fn is_blocked(&self, id: u8) -> bool {
+        self.node(id).line.is_blocked()
+    }
+
+    pub(crate) fn memory(&self) -> Bytes {
+        self.world.memory
+    }
+
+    /// Whether the word names `exclusive` (0: nobody) and has the bits of `shared`.
+    #[track_caller]
+    pub(crate) fn expect_word(&self, exclusive: u8, shared: &[u8]) {
+        let mut word = match exclusive {
+            0 => LatchWord::FREE,
+            id => LatchWord::exclusively(node(id)),
+        };
+        for &id in shared {
+            word = word.plus(LatchWord::shared_by(node(id)).bits());
+        }
+        assert_eq!(self.world.word, word);
+    }
+
+    /// How many messages are on their way.
+    pub(crate) fn messages(&self) -> usize {
+        self.world.wire.len()
+    }
+}
