@@ -102,6 +102,35 @@ fn the_worlds_notice_a_protocol_without_settling() {
 }
 
 #[test]
+fn nothing_happens_in_an_idle_world() {
+    let load = Load { lines: 8, operations: 60, tasks: 3, writes: 40, dropped: 10 };
+    for protocol in Protocol::ALL {
+        let mut config = small(4, 2, 8, 1);
+        config.node.policy = protocol.policy();
+        let cluster = Simulated::start(config, SimConfig::default()).expect("a configuration");
+        let kernel = cluster.kernel().clone();
+        let limit = Duration::from_secs(60);
+        let events = cluster.run(limit, move |member| {
+            let kernel = kernel.clone();
+            async move {
+                hammer(member.clone(), load).await;
+                member.handle.sleep(Duration::from_secs(1)).await;
+                let before = kernel.events();
+                member.handle.sleep(Duration::from_secs(10)).await;
+                kernel.events() - before
+            }
+        });
+        // Each worker's own two alarms, and what they set off.
+        let events = events.expect("no worker fails").into_iter().max();
+        assert!(events < Some(100), "{protocol}: {events:?} events in an idle world");
+        cluster.settle(Duration::from_secs(1));
+        let before = cluster.kernel().events();
+        cluster.settle(Duration::from_secs(10));
+        assert_eq!(cluster.kernel().events(), before, "{protocol}: without workers");
+    }
+}
+
+#[test]
 fn threads_on_shared_memory_lose_no_write() {
     let shapes = [(2, 2, 16, 4), (4, 2, 8, 16), (3, 1, 4, 12)];
     for (protocol, shape) in Protocol::ALL.into_iter().flat_map(|p| shapes.map(|s| (p, s))) {

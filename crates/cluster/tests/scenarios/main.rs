@@ -6,6 +6,7 @@
 #[allow(dead_code, unused_imports, reason = "shared with other test binaries")]
 #[path = "../common/mod.rs"]
 mod common;
+mod cancel;
 mod dirty;
 mod eviction;
 mod gone;

@@ -286,6 +286,16 @@ impl Stage {
         result.unwrap_or_else(|_| panic!("seed {}: nobody aborted the task", self.seed))
     }
 
+    /// Lets so many events happen, or fewer if `enough`.
+    pub(crate) fn steps(&self, events: usize, mut enough: impl FnMut() -> bool) {
+        for _ in 0..events {
+            if enough() || !self.cluster.kernel().step() {
+                return;
+            }
+            self.look();
+        }
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.cluster.kernel().now()
     }
@@ -364,7 +374,7 @@ impl Stage {
         self.frame(node, line).map_or(Ownership::Invalid, FrameState::ownership)
     }
 
-    fn geometry(&self) -> latchwork_memnode::Geometry {
+    pub(crate) fn geometry(&self) -> latchwork_memnode::Geometry {
         self.cluster.config().check().expect("checked before")
     }
 
@@ -390,7 +400,7 @@ impl Stage {
         }
     }
 
-    fn tell(&self) -> String {
+    pub(crate) fn tell(&self) -> String {
         let mut text = String::new();
         for watched in self.lines.borrow().values() {
             text += &format!("{}: {:?}\n", watched.line, watched.words);

@@ -1,0 +1,72 @@
+//! A cluster in which nothing happens uses no CPU. Alone in this binary, whose CPU time is measured.
+
+mod common;
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Load, hammer, small};
+use latchwork_cluster::{Embedded, Member, Protocol};
+
+const NODES: usize = 4;
+const WORKERS: usize = 2;
+const LOAD: Load = Load { lines: 8, operations: 200, tasks: 3, writes: 40, dropped: 10 };
+
+/// Idle nodes tell the others so, and stop looking at the clock.
+const CALM_DOWN: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_millis(200);
+const CPU_MAX: Duration = Duration::from_millis(4);
+
+/// CPU time of all threads of this process; `None` where the system does not tell.
+fn cpu_time() -> Option<Duration> {
+    let mut nanos = 0;
+    for task in fs::read_dir("/proc/self/task").ok()? {
+        let times = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        nanos += times.split(' ').next()?.parse::<u64>().ok()?;
+    }
+    Some(Duration::from_nanos(nanos))
+}
+
+/// What the process uses while this worker sleeps, after a while in which all become calm.
+async fn used_while_asleep(member: &Member) -> Option<Duration> {
+    member.handle.sleep(CALM_DOWN).await;
+    let before = cpu_time()?;
+    member.handle.sleep(IDLE).await;
+    cpu_time()?.checked_sub(before)
+}
+
+// The only test, so that no other thread of this process disturbs.
+#[test]
+fn an_idle_cluster_uses_no_cpu() {
+    for protocol in Protocol::ALL {
+        let mut config = small(NODES, WORKERS, 8, 1);
+        config.node.policy = protocol.policy();
+        let cluster = Embedded::start(config).expect("a configuration");
+        let working = AtomicUsize::new(NODES * WORKERS);
+        // Workers that all wait for something.
+        let used = cluster.run(async |member| {
+            hammer(member.clone(), LOAD).await;
+            working.fetch_sub(1, Ordering::Relaxed);
+            while working.load(Ordering::Relaxed) > 0 {
+                member.handle.sleep(Duration::from_millis(1)).await;
+            }
+            if member.index == 0 {
+                used_while_asleep(&member).await
+            } else {
+                member.handle.sleep(2 * (CALM_DOWN + IDLE)).await;
+                None
+            }
+        });
+        let with_workers = used.expect("no worker fails")[0];
+        // Only the nodes' handlers are left, and the one worker that measures.
+        let alone = cluster.run_on(1, async |member| {
+            if member.index == 0 { used_while_asleep(&member).await } else { None }
+        });
+        let without_workers = alone.expect("no worker fails")[0];
+        println!("{protocol}: {with_workers:?} with workers, {without_workers:?} without");
+        for used in [with_workers, without_workers].into_iter().flatten() {
+            assert!(used < CPU_MAX, "{protocol}: an idle cluster used {used:?} in {IDLE:?}");
+        }
+    }
+}
