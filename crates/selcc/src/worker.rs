@@ -33,7 +33,7 @@ enum Role {
     Handler,
 }
 
-/// How often a handler looks at alarms that the workers should have seen to.
+/// How often a handler looks at requests that the workers should have seen to.
 const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
 // Between two looks at whether all is over; most of the time it is at the first.
@@ -212,14 +212,15 @@ impl Poller for Pump {
     fn next_deadline(&self) -> Option<Time> {
         let inner = self.inner.upgrade()?;
         let alarm = inner.node.timers.next();
-        let serve = (!inner.node.blocked.is_empty())
-            .then(|| inner.handle.sweep_time() + inner.node.settings.serve_interval);
-        let next = [alarm, serve].into_iter().flatten().min()?;
-        Some(match inner.role {
-            Role::Worker => next,
-            // Workers that poll are faster, and those that park wake up for the same alarm.
-            Role::Handler => next.max(inner.handle.sweep_time() + COVER_INTERVAL),
-        })
+        // A handler only covers for the workers, which look again when they let go of a line.
+        let interval = match inner.role {
+            Role::Worker => inner.node.settings.serve_interval,
+            Role::Handler => COVER_INTERVAL,
+        };
+        let serve = (!inner.node.blocked.is_empty()).then(|| inner.handle.sweep_time() + interval);
+        // No cover for alarms: whoever sets one may be the only one who knows of it, since the others
+        // parked before.
+        [alarm, serve].into_iter().flatten().min()
     }
 
     fn may_park(&self) -> bool {

@@ -58,7 +58,7 @@ pub(crate) enum Act {
 type Lines = Rc<RefCell<BTreeMap<GlobalAddr, Watched>>>;
 
 /// Everything that was posted about watched lines, in order.
-type Log = Rc<RefCell<Vec<(GlobalAddr, usize, Act)>>>;
+type Log = Rc<RefCell<Vec<(Time, GlobalAddr, usize, Act)>>>;
 
 struct Watched {
     line: GlobalAddr,
@@ -93,11 +93,12 @@ impl Stage {
         let (lines, log) = (Lines::default(), Log::default());
         let spy = {
             let (lines, log) = (lines.clone(), Rc::clone(&log));
+            let kernel = cluster.kernel().clone();
             fabric(&cluster).gate(move |passing| {
                 if passing.leg == Leg::There
-                    && let Some(entry) = read(&lines, passing)
+                    && let Some((line, from, act)) = read(&lines, passing)
                 {
-                    log.borrow_mut().push(entry);
+                    log.borrow_mut().push((kernel.now(), line, from, act));
                 }
                 false
             })
@@ -335,8 +336,9 @@ impl Stage {
         chosen: impl Fn(usize, &Act) -> bool,
     ) -> Vec<(usize, Act)> {
         let log = self.log.borrow();
-        let entries = log.iter().filter(|(about, from, act)| *about == line && chosen(*from, act));
-        entries.map(|(_, from, act)| (*from, act.clone())).collect()
+        let entries =
+            log.iter().filter(|(_, about, from, act)| *about == line && chosen(*from, act));
+        entries.map(|(_, _, from, act)| (*from, act.clone())).collect()
     }
 
     /// How often a node posted something about `line`.
@@ -400,13 +402,14 @@ impl Stage {
         }
     }
 
-    pub(crate) fn tell(&self) -> String {
+    fn tell(&self) -> String {
         let mut text = String::new();
         for watched in self.lines.borrow().values() {
             text += &format!("{}: {:?}\n", watched.line, watched.words);
         }
-        for (line, from, act) in self.log.borrow().iter() {
-            text += &format!("  {line} {}: {act:?}\n", (b'A' + *from as u8) as char);
+        for (at, line, from, act) in self.log.borrow().iter() {
+            let node = (b'A' + *from as u8) as char;
+            text += &format!("  {at:?} {line} {node}: {act:?}\n");
         }
         text
     }
