@@ -30,6 +30,10 @@
 //! - **R5** A question is final: until it has been answered, the asker keeps its bit and its frame. Every
 //!   question gets one final answer, and a grant counts for the question that it names.
 //!
+//! `tests/model` explores all orders of events of two and three nodes that run this code: there is one
+//! writer or there are many readers, no copy lacks the last write, the word is true, and from every
+//! state everybody can get the line. It also finds what goes wrong without one of the rules.
+//!
 //! No handler waits: a request is served, remembered, or refused. What a node remembers depends on
 //! nothing but its own operation in flight, its local code, and answers that are given at once, and
 //! among nodes that upgrade the same line the one with the higher priority (then id) comes first; so

@@ -85,5 +85,7 @@ fn the_published_scheme_leads_to_a_stale_read() {
     is_refuted(&setting(PUBLISHED, &clients), "no stale copy");
     let mut kind = setting(PUBLISHED, &clients);
     kind.undo_before_question = true;
-    is_refuted(&kind, "no stale copy");
+    let story = is_refuted(&kind, "no stale copy");
+    let page = include_str!("../../../../docs/src/stale-read.md");
+    assert!(page.contains(&story), "docs/src/stale-read.md tells another run");
 }
