@@ -111,6 +111,19 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
     unsafe { to.set_len(to.len() + bytes) }
 }
 
+/// Asks for the cache lines of `words`.
+#[inline]
+pub(crate) fn prefetch_words(words: &[AtomicU64]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in words.chunks(64 / WORD) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = words;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

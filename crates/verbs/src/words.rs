@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering as Order};
 
-use crate::copy::copy_words;
+use crate::copy::{copy_words, prefetch_words};
 
 /// Bytes in one word.
 pub const WORD: usize = 8;
@@ -137,6 +137,14 @@ impl<'a> Words<'a> {
         let shift = 8 * byte;
         let old = cell.load(Order::Relaxed);
         cell.store(old & !(mask << shift) | value << shift, Order::Relaxed);
+    }
+
+    /// Asks the processor to fetch the cache lines of the byte range, as far as they are inside the
+    /// view. A hint, which reads nothing: for places that will be read in an order that the
+    /// processor cannot guess.
+    #[inline]
+    pub fn prefetch(&self, bytes: Range<usize>) {
+        prefetch_words(self.words_from(bytes.start / WORD, bytes.len().div_ceil(WORD)));
     }
 
     /// Copies all words of `from`, which has the same length, in any order.

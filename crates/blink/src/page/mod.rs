@@ -74,14 +74,19 @@ pub(crate) const fn entry_size(suffix: usize, value: usize) -> usize {
 }
 
 /// The first 8 bytes of `suffix` as a number that orders like they do.
+#[inline]
 pub(crate) fn head_of(suffix: &[u8]) -> u64 {
-    match suffix.first_chunk::<HEAD>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; HEAD];
-            bytes[..suffix.len()].copy_from_slice(suffix);
-            u64::from_be_bytes(bytes)
-        }
+    if let Some(bytes) = suffix.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    // Two loads that overlap, or one, instead of a copy of unknown length.
+    let end = 64 - 8 * suffix.len();
+    if let (Some(first), Some(last)) = (suffix.first_chunk(), suffix.last_chunk()) {
+        u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << end
+    } else if let (Some(first), Some(last)) = (suffix.first_chunk(), suffix.last_chunk()) {
+        u64::from(u16::from_be_bytes(*first)) << 48 | u64::from(u16::from_be_bytes(*last)) << end
+    } else {
+        suffix.first().map_or(0, |&byte| u64::from(byte) << 56)
     }
 }
 
