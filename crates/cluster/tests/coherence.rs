@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::invariants::{check_at_rest, check_step};
 use common::{Load, hammer, read_counters, small, totals};
-use latchwork_cluster::{ClusterConfig, Embedded, Protocol, Simulated};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
+use latchwork_coherence::CoherentMemory;
 use latchwork_verbs_sim::SimConfig;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -147,4 +148,31 @@ fn threads_on_shared_memory_lose_no_write() {
             assert_eq!(read, totals(&counts), "a write was lost");
         }
     }
+}
+
+/// Bug: a worker that was woken only by its alarm, and whose verb then completed, parked before the task
+/// behind that verb had another look. What it had begun for its node, the others waited for in vain.
+#[test]
+fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
+    const ROUND: Duration = Duration::from_millis(40);
+    async fn take_turns(member: Member) -> Duration {
+        let mut longest = Duration::ZERO;
+        let start = member.handle.now();
+        for round in (0..8).filter(|round| round % 2 == member.worker as u32) {
+            // Long enough for the node to fall idle meanwhile.
+            member.handle.sleep_until(start + ROUND * (round + 1)).await;
+            let begin = member.handle.now();
+            drop(member.memory.enter().await.expect("no error"));
+            longest = longest.max(member.handle.now() - begin);
+        }
+        member.handle.sleep_until(start + ROUND * 9).await;
+        longest
+    }
+    let config = || small(2, 2, 8, 1);
+    let cluster = Embedded::start(config()).expect("a configuration");
+    let threads = cluster.run(take_turns).expect("no worker fails");
+    let cluster = Simulated::start(config(), SimConfig::default()).expect("a configuration");
+    let world = cluster.run(LIMIT, take_turns).expect("no worker fails");
+    assert!(world.iter().all(|longest| *longest < Duration::from_micros(100)), "{world:?}");
+    assert!(threads.iter().all(|longest| *longest < Duration::from_secs(1)), "{threads:?}");
 }

@@ -163,8 +163,9 @@ impl Drop for Inner {
 impl Inner {
     fn poll_port(&self) -> bool {
         let mut completions = self.completions.take();
-        self.port.poll(&mut |tag, result| completions.push((tag, result)));
-        let any = !completions.is_empty();
+        // Also when only a future's batch completed: whoever drives that future without a waker has to
+        // have another sweep before the worker parks.
+        let any = self.port.poll(&mut |tag, result| completions.push((tag, result)));
         for (tag, result) in completions.drain(..) {
             self.completed(tag, result.map(|outcome| outcome.old[0]));
         }

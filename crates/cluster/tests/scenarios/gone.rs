@@ -182,9 +182,13 @@ fn an_answer_to_a_node_that_is_gone_disturbs_nobody() {
             stage.count(line, answer(A, B, latchwork_latch::Answer::Dropped)) == 1
         });
         assert_eq!(stage.count(line, op(B, WordOp::Upgrade)), 0);
-        assert_eq!(stage.run(A, async move |member| {
-            member.memory.read(line, |words| words.word(0)).await.map_err(|e| e.to_string())
-        }), Ok(1), "nobody had it");
+        assert_eq!(
+            stage.run(A, async move |member| {
+                member.memory.read(line, |words| words.word(0)).await.map_err(|e| e.to_string())
+            }),
+            Ok(1),
+            "nobody had it"
+        );
         others_go_on(&stage);
         stage.abandon();
     });

@@ -3,10 +3,10 @@
 //! A scenario says which race it is, holds what must be late, and shows two things: that the race
 //! really happened, and that it did no harm.
 
+mod cancel;
 #[allow(dead_code, unused_imports, reason = "shared with other test binaries")]
 #[path = "../common/mod.rs"]
 mod common;
-mod cancel;
 mod dirty;
 mod eviction;
 mod gone;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeError};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
-use latchwork_coherence::MemoryError;
+use latchwork_coherence::{CoherentMemory, MemoryError};
+use latchwork_verbs_sim::SimConfig;
 
 use crate::content::key;
 use crate::shape::Shape;
@@ -93,5 +94,44 @@ fn threads_fill_a_pool_and_keep_what_they_have() {
             .run_on(1, |member| check(member, inserted.clone()))
             .unwrap_or_else(|e| panic!("{shape:?}: {e}"));
         checked.into_iter().for_each(|node| node.unwrap_or_else(|e| panic!("{shape:?}: {e}")));
+    }
+}
+
+#[test]
+fn nodes_without_work_hold_nobodys_freed_lines_back() {
+    async fn churn(member: Member) -> Result<(), MemoryError> {
+        let memory = &member.memory;
+        if member.index != 0 {
+            // Something at first, then nothing.
+            let line = memory.allocate().await?;
+            memory.free(line).await?;
+            member.handle.sleep(Duration::from_millis(600)).await;
+            return Ok(());
+        }
+        member.handle.sleep(Duration::from_millis(50)).await;
+        // Far more than there is.
+        for _ in 0..40 {
+            let mut lines = Vec::new();
+            for _ in 0..50 {
+                lines.push(memory.allocate().await?);
+            }
+            for line in lines {
+                memory.free(line).await?;
+            }
+            pass_time(&member).await;
+        }
+        Ok(())
+    }
+    for protocol in Protocol::ALL {
+        let (shape, mut config) = tiny(9, protocol);
+        config.pool.reuse_wait = Duration::from_secs(1);
+        let cluster = Embedded::start(config.clone()).expect("a configuration");
+        let ends = cluster.run(churn).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        ends.into_iter().for_each(|end| end.unwrap_or_else(|e| panic!("{shape:?}: {e}")));
+        for network in [SimConfig::default(), SimConfig::rough()] {
+            let cluster = Simulated::start(config.clone(), network).expect("a configuration");
+            let ends = cluster.run(LIMIT, churn).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+            ends.into_iter().for_each(|end| end.unwrap_or_else(|e| panic!("{shape:?}: {e}")));
+        }
     }
 }
