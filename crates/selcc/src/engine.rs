@@ -285,7 +285,7 @@ impl Inner {
                 Ok(_) => {}
                 // The receiver of a forward is gone, and takes with it what the word says it has.
                 // This node is through with the line all the same.
-                Err(_) if tag % 2 == 0 && group.op.is_some() => {}
+                Err(_) if tag.is_multiple_of(2) && group.op.is_some() => {}
                 Err(error) => group.failed = Some(error),
             }
             group.left -= 1;

@@ -20,7 +20,7 @@ fn stage(seed: u64) -> Stage {
     Stage::on(config)
 }
 
-/// Cuts B off, and ends its worker: it does nothing any more.
+/// Cuts B off. What it was about to do itself, each scenario has ended before.
 fn lose_b(stage: &Stage) {
     stage.sim().disconnect(id(B)).expect("it was there");
 }
@@ -31,14 +31,14 @@ fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryEr
     let end = stage.end(stage.takes(worker, line, mode));
     let took = stage.now() - since;
     assert!(took <= DEADLINE + Duration::from_millis(1), "it took {took:?}");
-    end.err().expect("an access that needs a node that is gone")
+    end.expect_err("an access that needs a node that is gone")
 }
 
 fn is_disconnected(error: &MemoryError) -> bool {
     matches!(error, MemoryError::Fabric(VerbError::Disconnected { .. }))
 }
 
-/// Everybody but B reads and writes other lines, B's own memory of nobody among them.
+/// Everybody but B goes on with other lines.
 fn others_go_on(stage: &Stage) {
     let line = stage.line();
     assert_eq!(stage.write(A, line, 1), 0);

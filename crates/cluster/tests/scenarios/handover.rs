@@ -160,12 +160,12 @@ fn a_chain_of_hand_overs_settles_link_by_link() {
             });
         }
         assert!(writers[0].is_finished() && !writers[1].is_finished());
-        for link in 1..3 {
+        for next in &writers[1..] {
             stage.until("a report is held", || late.held() == 1);
             stage.pass(A_WHILE);
-            assert!(!writers[link].is_finished(), "seed {seed}: link {link} is not settled");
+            assert!(!next.is_finished(), "seed {seed}: the link before it is not settled");
             late.release();
-            stage.until("the next writer", || writers[link].is_finished());
+            stage.until("the next writer", || next.is_finished());
         }
         drop(late);
         let found: Vec<u64> = writers.into_iter().map(|writer| stage.end(writer)).collect();

@@ -4,7 +4,6 @@
 //! really happened, and that it did no harm.
 
 mod cancel;
-#[allow(dead_code, unused_imports, reason = "shared with other test binaries")]
 #[path = "../common/mod.rs"]
 mod common;
 mod dirty;
