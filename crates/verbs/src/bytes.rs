@@ -4,7 +4,8 @@
 //! Whole words go at the speed of the memory, and the parts are never copied by a loop of bytes.
 
 use std::cmp::Ordering;
-use std::sync::atomic::Ordering as Order;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering as Order};
 
 use crate::copy::{append_words, load_words, store_words};
 use crate::words::{WORD, Words};
@@ -35,17 +36,16 @@ impl Words<'_> {
         let len = len.min(self.len().saturating_sub(offset));
         let (first, within) = (offset / WORD, offset % WORD);
         let head = head_len(within, len);
-        to.reserve(len);
+        // With room for the word that a part comes from.
+        to.reserve(len + WORD);
         if head > 0 {
-            let bytes = (self.word(first) >> (8 * within)).to_le_bytes();
-            to.extend_from_slice(&bytes[..head]);
+            append_part(to, self.word(first) >> (8 * within), head);
         }
         let (first, count) = (first + usize::from(head > 0), (len - head) / WORD);
         append_words(self.words_from(first, count), to);
         let tail = (len - head) % WORD;
         if tail > 0 {
-            let bytes = self.word(first + count).to_le_bytes();
-            to.extend_from_slice(&bytes[..tail]);
+            append_part(to, self.word(first + count), tail);
         }
     }
 
@@ -70,23 +70,20 @@ impl Words<'_> {
         }
     }
 
-    /// Moves `len` bytes from byte `from` to byte `to`; the ranges may overlap.
+    /// Moves the byte range `from` to byte `to`, all multiples of 8; the two places may overlap.
     ///
     /// # Panics
-    /// When the target range is not inside the view.
-    pub fn move_bytes(&self, from: usize, to: usize, len: usize) {
-        const STEP: usize = 64;
-        let mut buffer = [0; STEP];
-        let mut left = len;
-        while left > 0 {
-            let n = left.min(STEP);
-            // Towards lower addresses copy from the front, towards higher ones from the back, so
-            // that no byte is overwritten before it was read.
-            let at = if to < from { len - left } else { left - n };
-            self.read_bytes(from + at, &mut buffer[..n]);
-            self.write_bytes(to + at, &buffer[..n]);
-            left -= n;
-        }
+    /// When a place is not aligned or not inside the view.
+    #[inline]
+    pub fn move_words(&self, from: Range<usize>, to: usize) {
+        let end = to + from.len();
+        let (source, target) = (self.slice(from.clone()), self.slice(to..end));
+        let words = target.as_atomics().iter().zip(source.as_atomics());
+        let copy = |(to, from): (&AtomicU64, &AtomicU64)| {
+            to.store(from.load(Order::Relaxed), Order::Relaxed);
+        };
+        // So that no word is overwritten before it was read.
+        if to < from.start { words.for_each(copy) } else { words.rev().for_each(copy) }
     }
 
     /// Compares `len` bytes at byte `offset` with `other`, as byte strings.
@@ -165,6 +162,15 @@ fn store_part(part: &mut [u8], bits: u64) {
     }
 }
 
+/// Appends the low `len` bytes of `bits`, fewer than 8.
+#[inline]
+fn append_part(to: &mut Vec<u8>, bits: u64, len: usize) {
+    let end = to.len() + len;
+    // A whole word is one store, and to forget the rest of it is cheaper than to copy a part.
+    to.extend_from_slice(&bits.to_le_bytes());
+    to.truncate(end);
+}
+
 /// Compares the low bytes of `bits` with 1 to 7 bytes.
 #[inline]
 fn compare_part(bits: u64, part: &[u8]) -> Ordering {
@@ -175,8 +181,6 @@ fn compare_part(bits: u64, part: &[u8]) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
 
     const LEN: usize = 1200;
@@ -249,13 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_moves_keep_every_byte_in_both_directions() {
-        for (from, to) in [(3, 10), (10, 3), (0, 1), (1, 0), (5, 5)] {
-            let memory = memory(LEN);
-            let words = Words::new(&memory);
-            let moved = bytes(&words)[from..from + 200].to_vec();
-            words.move_bytes(from, to, moved.len());
-            assert_eq!(bytes(&words)[to..to + 200], moved, "from {from} to {to}");
+    fn overlapping_moves_keep_every_word_in_both_directions() {
+        for (from, to) in [(8, 24), (24, 8), (0, 8), (8, 0), (16, 16), (0, 640)] {
+            for len in [0, 8, 16, 200, 520] {
+                let memory = memory(LEN);
+                let words = Words::new(&memory);
+                let mut expected = bytes(&words);
+                expected.copy_within(from..from + len, to);
+                words.move_words(from..from + len, to);
+                assert_eq!(bytes(&words), expected, "{len} bytes from {from} to {to}");
+            }
         }
     }
 

@@ -204,15 +204,6 @@ fn release(header: &mut Header, entry: Entry) {
 
 /// Moves slots `from..to` by one, up or down.
 fn shift_slots(words: Words<'_>, from: usize, to: usize, by: isize) {
-    let range = slot_at(from) / WORD..slot_at(to) / WORD;
-    let step = SLOT / WORD;
-    if by > 0 {
-        for word in range.rev() {
-            words.set_word(word + step, words.word(word));
-        }
-    } else {
-        for word in range {
-            words.set_word(word - step, words.word(word));
-        }
-    }
+    let to_slot = from.saturating_add_signed(by);
+    words.move_words(slot_at(from)..slot_at(to), slot_at(to_slot));
 }

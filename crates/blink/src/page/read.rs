@@ -169,8 +169,10 @@ impl<'a> Page<'a> {
     pub(crate) fn append_key(&self, slot: usize, to: &mut Vec<u8>) {
         let entry = self.entry(slot);
         self.words.append_to(usize::from(self.header.low.offset), self.header.prefix(), to);
-        let head = self.head(slot).to_be_bytes();
-        to.extend_from_slice(&head[..entry.suffix_len().min(HEAD)]);
+        let end = to.len() + entry.suffix_len().min(HEAD);
+        // A head is one store, and to forget what is too much of it is cheap.
+        to.extend_from_slice(&self.head(slot).to_be_bytes());
+        to.truncate(end);
         let (rest, len) = entry.rest();
         self.words.append_to(rest, len, to);
     }
