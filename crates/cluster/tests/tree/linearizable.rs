@@ -2,7 +2,7 @@
 
 use latchwork_cluster::Protocol;
 
-use crate::shape::{Shape, seeds};
+use crate::shape::{Shape, crowded, seeds};
 use crate::world::simulate;
 
 #[test]
@@ -25,6 +25,13 @@ fn a_handful_of_keys_that_everybody_wants() {
         let protocol = Protocol::ALL[seed as usize % 2];
         let shape = Shape { nodes: 4, workers: 2, tasks: 2, ..Shape::drawn(seed, protocol) };
         simulate(Shape { keys: 4, loaded: 0, operations: 15, ..shape });
+    }
+}
+
+#[test]
+fn crowds_with_hardly_any_cache_on_a_bad_network() {
+    for seed in seeds(6 << 20, 16) {
+        simulate(Shape { seed, ..crowded(Protocol::ALL[seed as usize % 2]) });
     }
 }
 

@@ -1,5 +1,7 @@
 //! Shapes of worlds: how many nodes, how small a cache, how many operations.
 
+use std::time::Duration;
+
 use latchwork_blink::TreeConfig;
 use latchwork_cluster::{ClusterConfig, Protocol};
 use latchwork_verbs_sim::SimConfig;
@@ -15,6 +17,17 @@ pub(crate) const FAN_OUT_3: TreeConfig =
 pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
     first..first + count * times.unwrap_or(1)
+}
+
+/// How a simulated network behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Network {
+    /// As one would like it.
+    Calm,
+    /// Everything overtakes everything.
+    Rough,
+    /// And much of it is late by a multiple of what else takes long.
+    Harsh,
 }
 
 /// The shape of one world.
@@ -36,8 +49,7 @@ pub(crate) struct Shape {
     /// Of a hundred operations, how many are dropped at a random await.
     pub(crate) dropped: u64,
     pub(crate) protocol: Protocol,
-    /// Whether everything overtakes everything in the network.
-    pub(crate) rough: bool,
+    pub(crate) network: Network,
 }
 
 impl Shape {
@@ -57,7 +69,7 @@ impl Shape {
             keys,
             dropped: 0,
             protocol,
-            rough: between(0, 1) == 0,
+            network: [Network::Calm, Network::Rough, Network::Harsh][between(0, 2) as usize],
         }
     }
 
@@ -68,6 +80,29 @@ impl Shape {
     }
 
     pub(crate) fn network(&self) -> SimConfig {
-        if self.rough { SimConfig::rough() } else { SimConfig::default() }
+        match self.network {
+            Network::Calm => SimConfig::default(),
+            Network::Rough => SimConfig::rough(),
+            Network::Harsh => {
+                SimConfig { tail_one_in: 4, tail: Duration::from_micros(200), ..SimConfig::rough() }
+            }
+        }
+    }
+}
+
+/// Many nodes with hardly any cache on a bad network: lines are handed over and given up all the time.
+pub(crate) fn crowded(protocol: Protocol) -> Shape {
+    Shape {
+        seed: 0,
+        nodes: 8,
+        workers: 1,
+        tasks: 2,
+        operations: 60,
+        frames: 4,
+        keys: 30,
+        loaded: 0,
+        dropped: 0,
+        protocol,
+        network: Network::Harsh,
     }
 }
