@@ -57,8 +57,7 @@ async fn tree(member: &Member) -> Result<Tree<Worker>, Failure> {
         return Ok(tree);
     }
     let deadline = member.handle.now() + Duration::from_secs(10);
-    let entry =
-        member.catalogue.wait_for(memory.port(), &member.handle, "tree", deadline).await?;
+    let entry = member.catalogue.wait_for(memory.port(), &member.handle, "tree", deadline).await?;
     Ok(Tree::open(memory, GlobalAddr::from_bits(entry.value), TreeConfig::default()).await?)
 }
 
