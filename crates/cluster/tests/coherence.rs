@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 fn world(config: ClusterConfig, load: Load) -> u64 {
     let seed = config.seed;
     // Every other world has a network in which everything overtakes everything.
-    let network = if seed % 2 == 0 { SimConfig::default() } else { SimConfig::rough() };
+    let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
     let counts = cluster
         .run_watched(LIMIT, move |member| hammer(member, load), |cluster| check_step(cluster, seed))
