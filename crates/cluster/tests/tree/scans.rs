@@ -41,7 +41,7 @@ async fn scan_while_others_write(member: Member, scans: u64) -> Result<u64, Tree
             let n = number(key).unwrap_or_else(|what| panic!("{what}"));
             let in_order = last.replace(n).is_none_or(|last| (last < n) == upwards && last != n);
             assert!(in_order, "{n} after {last:?}");
-            if n % STABLE_EVERY == 0 {
+            if n.is_multiple_of(STABLE_EVERY) {
                 assert_eq!(value, b"stable");
                 stable.push(n);
             } else {
@@ -74,7 +74,7 @@ async fn write(
 ) -> Result<(), TreeError> {
     while running.get() {
         let n = member.handle.random_below(KEYS);
-        if n % STABLE_EVERY != 0 {
+        if !n.is_multiple_of(STABLE_EVERY) {
             let key = key(n);
             if member.handle.random_below(4) > 0 {
                 tree.upsert(&key, &key).await?;
