@@ -1,5 +1,6 @@
 //! The cache of a compute node: an arena of frames within an exact memory limit.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
@@ -219,14 +220,16 @@ impl Cache {
     /// Only a proposal: whoever evicts asks again under the protocol's own lock.
     pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {
         let sample = (wanted * 4).max(16).min(self.frames.len());
-        let start = self.hand.fetch_add(sample, Ordering::Relaxed);
+        let start = self.hand.fetch_add(sample, Ordering::Relaxed) % self.frames.len();
         let now = self.epoch.load(Ordering::Relaxed);
-        let mut seen: Vec<(u32, GlobalAddr)> = (0..sample)
-            .map(|i| &self.frames[(start + i) % self.frames.len()])
-            .filter(|f| evictable(f.state()) && !f.is_reserved() && !f.addr().is_null())
-            .map(|f| (now.wrapping_sub(f.last_use()), f.addr()))
-            .collect();
-        seen.sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
+        let (behind, ahead) = self.frames.split_at(start);
+        let mut seen = Vec::with_capacity(sample);
+        for frame in ahead.iter().chain(behind).take(sample) {
+            if evictable(frame.state()) && !frame.is_reserved() && !frame.addr().is_null() {
+                seen.push((now.wrapping_sub(frame.last_use()), frame.addr()));
+            }
+        }
+        seen.sort_unstable_by_key(|&(age, _)| Reverse(age));
         seen.truncate(wanted);
         let evicted = self.evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
         // A new epoch once a tenth of the cache was replaced.

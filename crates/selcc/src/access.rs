@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use latchwork_cache::{FrameId, OptimisticRead, Ownership, ReadVersion, WriteGuard};
@@ -69,6 +70,8 @@ struct Waiting<'a> {
     /// Its number in the record. `None` once it was taken out: the record may be gone then, and another
     /// one count from zero.
     id: Cell<Option<u64>>,
+    /// It has the task's waker since this very poll: what comes next wakes the task again.
+    fresh: Cell<bool>,
 }
 
 // After this many looks at a line that a local writer holds, the thread that holds it is not running.
@@ -106,10 +109,10 @@ impl Inner {
     }
 
     /// Reserves the line if it is here, or asks for it.
-    fn attempt(&self, need: Need, upgrade: bool) -> Result<Attempt, MemoryError> {
+    fn attempt(&self, need: Need, upgrade: bool, waker: &Waker) -> Result<Attempt, MemoryError> {
         let mut records = self.node.records.shard(need.addr).lock();
         let record = self.record(&mut records, need.addr);
-        let result = self.attempt_with(need, upgrade, record);
+        let result = self.attempt_with(need, upgrade, record, waker);
         self.finish(&mut records, need.addr);
         if let Ok(Attempt::Asked(_)) = result {
             self.counters.cache_misses.add(1);
@@ -122,6 +125,7 @@ impl Inner {
         Need { addr, mode }: Need,
         upgrade: bool,
         record: &mut Record,
+        waker: &Waker,
     ) -> Result<Attempt, MemoryError> {
         if let Some(error) = record.failed {
             return Err(error.into());
@@ -140,7 +144,8 @@ impl Inner {
         }
         let id = record.next_waiter;
         record.next_waiter += 1;
-        record.waiters.push(Waiter { id, mode, upgrade, outcome: Outcome::Waiting, waker: None });
+        let waker = Some(waker.clone());
+        record.waiters.push(Waiter { id, mode, upgrade, outcome: Outcome::Waiting, waker });
         let holds_off = mode == Mode::Shared
             && record.line.hold() == Hold::Nothing
             && record.hold_off_until > self.handle.sweep_time();
@@ -154,7 +159,8 @@ impl Inner {
     async fn obtain(self: &Rc<Self>, need: Need, upgrade: bool) -> Result<End, MemoryError> {
         let mut looks = 0;
         loop {
-            match self.attempt(need, upgrade)? {
+            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(need, upgrade, cx.waker())));
+            match attempt.await? {
                 Attempt::Here(frame) => return Ok(End::Here(frame)),
                 Attempt::Latched => {
                     looks += 1;
@@ -166,7 +172,9 @@ impl Inner {
                 }
                 Attempt::NoFrame => poll_fn(|cx| self.poll_free_frame(cx)).await,
                 Attempt::Asked(id) => {
-                    let waiting = Waiting { inner: self, addr: need.addr, id: Cell::new(Some(id)) };
+                    let id = Cell::new(Some(id));
+                    let fresh = Cell::new(true);
+                    let waiting = Waiting { inner: self, addr: need.addr, id, fresh };
                     return poll_fn(|cx| waiting.poll(cx)).await;
                 }
             }
@@ -198,6 +206,9 @@ impl Inner {
 
 impl Waiting<'_> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<End, MemoryError>> {
+        if self.fresh.take() {
+            return Poll::Pending;
+        }
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let record = records.get_mut(&self.addr).expect("a record with waiters stays");
         let at = record.waiters.iter().position(|w| Some(w.id) == self.id.get());
@@ -287,7 +298,7 @@ impl CoherentMemory for Worker {
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
         self.inner.check(need.addr)?;
-        match self.inner.in_time(need, self.inner.obtain(need, false)).await? {
+        match self.inner.in_time(need, pin!(self.inner.obtain(need, false))).await? {
             End::Here(frame) => Ok(self.ticket(need.addr, frame)),
             End::GaveWay => unreachable!("only upgrades give way"),
         }
@@ -306,7 +317,7 @@ impl CoherentMemory for Worker {
         if !here {
             return Ok((Upgrade::Busy, None));
         }
-        match self.inner.in_time(need, self.inner.obtain(need, true)).await? {
+        match self.inner.in_time(need, pin!(self.inner.obtain(need, true))).await? {
             End::GaveWay => Ok((Upgrade::Busy, None)),
             End::Here(frame) => {
                 let ticket = self.ticket(seen.addr, frame);

@@ -380,8 +380,10 @@ impl Inner {
         let cache = &node.cache;
         let reserve = (cache.capacity() / settings.evict_share).clamp(1, settings.evict_batch * 8);
         let wanted = reserve + node.frame_waiters.len();
+        // Not as soon as one is missing: to choose among many costs less for each that is chosen.
+        let enough = wanted - (reserve / 2).min(settings.evict_batch);
         let coming = cache.free_frames() + node.releasing.load(Ordering::Relaxed);
-        if coming >= wanted {
+        if coming >= enough {
             return false;
         }
         let mut victims = self.victims.take();
