@@ -44,7 +44,11 @@ pub enum CacheError {
 const STAGGER: usize = 64;
 
 /// The frames of one compute node, shared by its workers.
+///
+/// Every hit reads these fields, so nothing that is written all the time stands in their CPU cache
+/// lines, whatever this is a part of.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Cache {
     frames: Box<[Frame]>,
     arena: Arc<Region>,
@@ -52,6 +56,13 @@ pub struct Cache {
     free: ArrayQueue<u32>,
     line_size: usize,
     epoch: AtomicU32,
+    replacement: Replacement,
+}
+
+/// What every eviction writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Replacement {
     evicted_in_epoch: AtomicUsize,
     hand: AtomicUsize,
 }
@@ -102,8 +113,7 @@ impl Cache {
             free,
             line_size,
             epoch: AtomicU32::new(1),
-            evicted_in_epoch: AtomicUsize::new(0),
-            hand: AtomicUsize::new(0),
+            replacement: Replacement::default(),
         })
     }
 
@@ -220,7 +230,8 @@ impl Cache {
     /// Only a proposal: whoever evicts asks again under the protocol's own lock.
     pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {
         let sample = (wanted * 4).max(16).min(self.frames.len());
-        let start = self.hand.fetch_add(sample, Ordering::Relaxed) % self.frames.len();
+        let Replacement { evicted_in_epoch, hand } = &self.replacement;
+        let start = hand.fetch_add(sample, Ordering::Relaxed) % self.frames.len();
         let now = self.epoch.load(Ordering::Relaxed);
         let (behind, ahead) = self.frames.split_at(start);
         let mut seen = Vec::with_capacity(sample);
@@ -231,10 +242,10 @@ impl Cache {
         }
         seen.sort_unstable_by_key(|&(age, _)| Reverse(age));
         seen.truncate(wanted);
-        let evicted = self.evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
+        let evicted = evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
         // A new epoch once a tenth of the cache was replaced.
         if evicted * 10 >= self.frames.len() {
-            self.evicted_in_epoch.store(0, Ordering::Relaxed);
+            evicted_in_epoch.store(0, Ordering::Relaxed);
             self.epoch.fetch_add(1, Ordering::Relaxed);
         }
         out.extend(seen.into_iter().map(|(_, addr)| addr));
