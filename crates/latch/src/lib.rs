@@ -50,13 +50,15 @@
 
 #![forbid(unsafe_code)]
 
+mod event;
 mod line;
 mod message;
 mod operation;
 mod rules;
 mod word;
 
-pub use line::{Action, Event, Hold, Line, LocalCopy, Want};
+pub use event::{Action, Event, Hold, LocalCopy, Want};
+pub use line::Line;
 pub use message::{Answer, GrantMode, Message, REMEMBERED_MAX, Remembered, Request, RequestKind};
 pub use operation::{WordOp, WordVerb};
 pub use rules::{Rules, Seq};

@@ -1,0 +1,212 @@
+//! Getting a line: operations that complete, questions to those who own it, and their answers.
+
+use latchwork_verbs::ComputeNodeId;
+
+use super::{Line, Phase, answer};
+use crate::message::{Answer, GrantMode, Message, Request, RequestKind};
+use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
+
+impl Line {
+    pub(super) fn completed(
+        &mut self,
+        rules: &Rules,
+        op: WordOp,
+        old: LatchWord,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        if op == WordOp::Undo {
+            return;
+        }
+        debug_assert_eq!(self.phase, Phase::Operating(op), "a completion of an unknown operation");
+        self.phase = Phase::Rest;
+        match op {
+            WordOp::AcquireShared | WordOp::Poll => match old.exclusive() {
+                None => {
+                    self.registered = false;
+                    self.acquired(Hold::Shared, copy);
+                }
+                Some(holder) => {
+                    if rules.registered_wait {
+                        self.registered = true;
+                    } else {
+                        out.push(Action::Post(WordOp::Undo));
+                    }
+                    self.ask(rules, NodeSet::of(holder), RequestKind::Read, out);
+                }
+            },
+            WordOp::AcquireExclusive => {
+                if old == LatchWord::FREE {
+                    self.acquired(Hold::Exclusive, copy);
+                } else {
+                    self.ask_owners(rules, old, out);
+                }
+            }
+            WordOp::Upgrade => {
+                if old == LatchWord::shared_by(self.me) {
+                    self.hold = Hold::Exclusive;
+                    copy.promote();
+                } else if rules.invalidate || !copy.try_invalidate() {
+                    self.ask_owners(rules, old, out);
+                } else {
+                    // Nobody could be asked to let go, and others may be waiting in the same way.
+                    self.hold = Hold::Nothing;
+                    self.start(WordOp::ReleaseShared, out);
+                }
+            }
+            WordOp::ReleaseShared | WordOp::ReleaseExclusive => {
+                self.send_away(Answer::Released, out);
+            }
+            WordOp::Downgrade | WordOp::DowngradeFor(_) => self.report_settled(out),
+            WordOp::HandOver(_) => {
+                self.report_settled(out);
+                self.send_away(Answer::Released, out);
+            }
+            WordOp::Undo => {}
+        }
+    }
+
+    fn acquired(&mut self, hold: Hold, copy: &mut impl LocalCopy) {
+        self.hold = hold;
+        copy.publish(hold);
+    }
+
+    fn report_settled(&mut self, out: &mut Vec<Action>) {
+        for (to, seq) in self.served.drain(..) {
+            out.push(Action::Send { to, message: Message::Settled { seq } });
+        }
+    }
+
+    fn send_away(&mut self, how: Answer, out: &mut Vec<Action>) {
+        for request in std::mem::take(&mut self.remembered) {
+            answer(&request, how, out);
+        }
+    }
+
+    fn ask_owners(&mut self, rules: &Rules, word: LatchWord, out: &mut Vec<Action>) {
+        let owners = match word.exclusive() {
+            Some(holder) => NodeSet::of(holder),
+            None => word.shared(),
+        };
+        self.ask(rules, owners.without(self.me), RequestKind::Write, out);
+    }
+
+    fn ask(&mut self, rules: &Rules, whom: NodeSet, kind: RequestKind, out: &mut Vec<Action>) {
+        self.seq = self.seq.next(rules);
+        self.settled_early = false;
+        if whom.is_empty() || !rules.invalidate {
+            // Only a word that no discipline can produce names no owner: try again later.
+            return self.pause(rules, out);
+        }
+        self.phase = Phase::Asking { open: whom, dropped: false };
+        for asked in whom.iter() {
+            let request = Request {
+                from: self.me,
+                asked,
+                kind,
+                seq: self.seq,
+                priority: self.priority,
+                buffer: 0,
+            };
+            out.push(Action::Send { to: asked, message: Message::Request(request) });
+        }
+    }
+
+    /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other, both
+    /// must compare the same two priorities, or each would refuse the other, time after time.
+    fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
+        self.phase = Phase::Pausing;
+        out.push(Action::Pause { priority: self.raised_priority(rules) });
+    }
+
+    fn raised_priority(&self, rules: &Rules) -> u8 {
+        self.priority.saturating_add(1).min(rules.priority_max)
+    }
+
+    pub(super) fn raise_priority(&mut self, rules: &Rules) {
+        self.priority = self.raised_priority(rules);
+    }
+
+    pub(super) fn received(
+        &mut self,
+        rules: &Rules,
+        message: Message,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        match message {
+            Message::Request(request) => self.asked(request, out),
+            Message::Answer { answer: Answer::Queued, .. } => {}
+            Message::Answer { asked, seq, answer } => {
+                self.answered(rules, asked, seq, answer == Answer::Dropped, out);
+            }
+            Message::Grant { asked, seq, mode, travelling } => {
+                debug_assert_eq!(seq, self.seq, "a grant that nobody asked for");
+                self.registered = false;
+                self.unsettled = rules.settle && !self.settled_early;
+                self.settled_early = false;
+                let hold = match mode {
+                    GrantMode::Shared => Hold::Shared,
+                    GrantMode::Exclusive => Hold::Exclusive,
+                };
+                self.acquired(hold, copy);
+                debug_assert!(self.remembered.is_empty(), "who holds nothing remembers nothing");
+                self.remembered = travelling;
+                self.answered(rules, asked, seq, false, out);
+            }
+            Message::Settled { seq } => {
+                if seq != self.seq {
+                    return;
+                }
+                if self.unsettled {
+                    self.unsettled = false;
+                } else {
+                    self.settled_early = matches!(self.phase, Phase::Asking { .. });
+                }
+            }
+        }
+    }
+
+    /// One of the nodes that were asked has given its final answer.
+    fn answered(
+        &mut self,
+        rules: &Rules,
+        asked: ComputeNodeId,
+        seq: Seq,
+        refused: bool,
+        out: &mut Vec<Action>,
+    ) {
+        let Phase::Asking { open, dropped } = self.phase else { return };
+        if seq != self.seq || !open.contains(asked) {
+            return;
+        }
+        let open = open.without(asked);
+        let dropped = dropped || refused;
+        if !open.is_empty() {
+            self.phase = Phase::Asking { open, dropped };
+        } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
+            self.phase = Phase::Rest;
+        } else if dropped {
+            self.pause(rules, out);
+        } else {
+            self.phase = Phase::Rest;
+            self.raise_priority(rules);
+        }
+    }
+
+    fn asked(&mut self, request: Request, out: &mut Vec<Action>) {
+        let keep = match (self.hold, self.phase) {
+            // Giving the line up: the answer comes when that is complete.
+            (Hold::Nothing, Phase::Operating(op)) => {
+                matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
+            }
+            (Hold::Nothing, _) => false,
+            (Hold::Shared, _) if self.is_upgrading() => self.must_give_way_to(&request),
+            (Hold::Shared | Hold::Exclusive, _) => true,
+        };
+        if !keep || self.remembered.is_full() {
+            return answer(&request, Answer::Dropped, out);
+        }
+        self.remembered.push(request);
+    }
+}

@@ -1,0 +1,195 @@
+//! [`Line`]: one node's part in the ownership of one line, as a state machine.
+//!
+//! Here is its state and what it does next; `give` is about giving the line up, `ask` about operations
+//! that complete, questions and answers.
+
+mod ask;
+mod give;
+
+use latchwork_verbs::ComputeNodeId;
+
+use crate::message::{Answer, Message, Remembered, Request, RequestKind};
+use crate::{Action, Event, Hold, LocalCopy, NodeSet, Rules, Seq, Want, WordOp};
+
+/// Where the machine stands between events.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// Nothing is under way.
+    Rest,
+    /// An operation on the word is in flight.
+    Operating(WordOp),
+    /// Questions are out; these nodes have not answered.
+    Asking { open: NodeSet, dropped: bool },
+    /// Refused: waiting before the next try.
+    Pausing,
+}
+
+/// One node's part in the ownership of one line.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Line {
+    me: ComputeNodeId,
+    hold: Hold,
+    phase: Phase,
+    want: Option<Want>,
+    /// The own bit is in the word as a registered wait.
+    registered: bool,
+    /// A grant whose giver has not reported its operation complete.
+    unsettled: bool,
+    /// The report came before the grant.
+    settled_early: bool,
+    seq: Seq,
+    priority: u8,
+    remembered: Remembered,
+    /// Readers served by the downgrade in flight, or the writer served by the hand-over in flight.
+    served: arrayvec::ArrayVec<(ComputeNodeId, Seq), { crate::REMEMBERED_MAX }>,
+}
+
+impl Line {
+    /// A line at rest. `seq` is the number of the last question that this node asked about it, or any
+    /// number when all its questions about the line have been answered.
+    pub fn at_rest(me: ComputeNodeId, hold: Hold, seq: Seq) -> Self {
+        Line {
+            me,
+            hold,
+            phase: Phase::Rest,
+            want: None,
+            registered: false,
+            unsettled: false,
+            settled_early: false,
+            seq,
+            priority: 0,
+            remembered: Remembered::new(),
+            served: arrayvec::ArrayVec::new(),
+        }
+    }
+
+    /// What the node holds.
+    pub fn hold(&self) -> Hold {
+        self.hold
+    }
+
+    /// The number of the last question.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Whether nothing is under way or remembered: [`Line::at_rest`] with the same hold and number
+    /// stands for this machine.
+    pub fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Rest
+            && self.want.is_none()
+            && !self.unsettled
+            && self.remembered.is_empty()
+    }
+
+    /// Whether the node has no copy and nothing is under way that could write into its frame.
+    pub fn is_idle(&self) -> bool {
+        self.hold == Hold::Nothing && self.phase == Phase::Rest && self.want.is_none()
+    }
+
+    /// Whether requests wait for local code to let go of the line: report [`Event::Serve`] then.
+    pub fn is_blocked(&self) -> bool {
+        !self.remembered.is_empty() && self.can_serve()
+    }
+
+    /// Whether local code waits for the line.
+    pub fn is_wanted(&self) -> bool {
+        self.want.is_some()
+    }
+
+    /// Takes in one event. What is to be done is appended to `out`.
+    pub fn step(
+        &mut self,
+        rules: &Rules,
+        event: Event,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        let asked = match &event {
+            Event::Received(Message::Request(request)) => Some(*request),
+            _ => None,
+        };
+        match event {
+            Event::Want(want) => self.want = self.want.max(Some(want)),
+            Event::Evict => return self.evict(copy, out),
+            Event::Completed { op, old } => self.completed(rules, op, old, copy, out),
+            Event::Received(message) => self.received(rules, message, copy, out),
+            Event::Retry => {
+                if self.phase == Phase::Pausing {
+                    self.phase = Phase::Rest;
+                    self.raise_priority(rules);
+                }
+            }
+            Event::Serve => {}
+        }
+        self.advance(rules, copy, out);
+        // Told only when it could not be served at once, so that the common case is one message.
+        if let Some(request) = asked.filter(|request| self.remembered.contains(request)) {
+            answer(&request, Answer::Queued, out);
+        }
+    }
+
+    fn advance(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        if self.want.is_some_and(|want| want.is_met_by(self.hold)) {
+            self.want = None;
+            self.priority = 0;
+        }
+        self.serve(rules, copy, out);
+        if self.phase != Phase::Rest || self.unsettled {
+            return;
+        }
+        let op = match (self.want, self.hold) {
+            (None, _) => return,
+            (Some(_), Hold::Nothing) if self.registered => WordOp::Poll,
+            (Some(Want::Shared), Hold::Nothing) => WordOp::AcquireShared,
+            (Some(Want::Exclusive), Hold::Nothing) => WordOp::AcquireExclusive,
+            (Some(Want::Exclusive), Hold::Shared) => {
+                if !self.may_upgrade(out) {
+                    return;
+                }
+                WordOp::Upgrade
+            }
+            (Some(_), _) => return,
+        };
+        self.start(op, out);
+    }
+
+    fn start(&mut self, op: WordOp, out: &mut Vec<Action>) {
+        debug_assert!(!matches!(self.phase, Phase::Operating(_)), "R1: one operation at a time");
+        self.phase = Phase::Operating(op);
+        out.push(Action::Post(op));
+    }
+
+    /// Whether the node may claim a shared line exclusively: only when no remembered writer comes
+    /// before it. Those behind it are sent away, so that nobody waits for them while they wait.
+    fn may_upgrade(&mut self, out: &mut Vec<Action>) -> bool {
+        if self.remembered.iter().any(|r| self.must_give_way_to(r)) {
+            return false;
+        }
+        for request in std::mem::take(&mut self.remembered) {
+            answer(&request, Answer::Dropped, out);
+        }
+        true
+    }
+
+    /// The order among nodes that hold the line shared and all want to write it.
+    fn must_give_way_to(&self, request: &Request) -> bool {
+        request.kind == RequestKind::Write
+            && (request.priority, request.from) > (self.priority, self.me)
+    }
+
+    fn is_upgrading(&self) -> bool {
+        self.hold == Hold::Shared
+            && self.want == Some(Want::Exclusive)
+            && match self.phase {
+                Phase::Operating(op) => op == WordOp::Upgrade,
+                Phase::Asking { .. } | Phase::Pausing => true,
+                Phase::Rest => false,
+            }
+    }
+}
+
+fn answer(request: &Request, answer: Answer, out: &mut Vec<Action>) {
+    let message = Message::Answer { asked: request.asked, seq: request.seq, answer };
+    out.push(Action::Send { to: request.from, message });
+}
