@@ -24,7 +24,7 @@ anchors() {
         tr '[:upper:]' '[:lower:]' | sed -E 's/[^[:alnum:] _-]//g; s/ /-/g'
 }
 
-book=docs/src
+book=docs
 listed=$(links $book/SUMMARY.md | sed 's/#.*//' | sort -u)
 for page in $listed; do
     [ -f "$book/$page" ] || fault "SUMMARY.md lists $page, which does not exist"

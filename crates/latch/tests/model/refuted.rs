@@ -86,6 +86,6 @@ fn the_published_scheme_leads_to_a_stale_read() {
     let mut kind = setting(PUBLISHED, &clients);
     kind.undo_before_question = true;
     let story = is_refuted(&kind, "no stale copy");
-    let page = include_str!("../../../../docs/src/stale-read.md");
-    assert!(page.contains(&story), "docs/src/stale-read.md tells another run");
+    let page = include_str!("../../../../docs/stale-read.md");
+    assert!(page.contains(&story), "docs/stale-read.md tells another run");
 }
