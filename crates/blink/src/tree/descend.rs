@@ -109,10 +109,24 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn read_page<R>(
         &self,
         addr: GlobalAddr,
+        read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+    ) -> Result<R, Stop> {
+        self.read_page_of(addr, None, read)
+    }
+
+    /// As [`read_page`](Tree::read_page), of a page whose level may be known.
+    #[inline]
+    fn read_page_of<R>(
+        &self,
+        addr: GlobalAddr,
+        level: Option<u8>,
         mut read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
     ) -> Result<R, Stop> {
         for _ in 0..READS_MAX {
             let seen = self.memory.try_read(addr).map_err(Stop::Need)?;
+            if level == Some(0) {
+                Page::fetch_leaf(seen.words());
+            }
             let result = Page::open(seen.words(), self.tag).and_then(|page| read(&page));
             if seen.validate() {
                 return result.map_err(|broken| Stop::Broken(addr, broken));
@@ -131,11 +145,12 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<R, Stop> {
         loop {
             self.count_visit(at)?;
-            let visited =
-                self.read_page(at.addr, |page| match self.turn(at, page, seek, level)? {
+            let visited = self.read_page_of(at.addr, at.level, |page| {
+                match self.turn(at, page, seek, level)? {
                     Some(turn) => Ok(Visit::Turn(turn)),
                     None => visit(page).map(Visit::Arrived),
-                })?;
+                }
+            })?;
             match visited {
                 Visit::Turn(turn) => at.follow(turn),
                 Visit::Arrived(result) => return Ok(result),

@@ -109,6 +109,9 @@ impl<M: CoherentMemory> Tree<M> {
             let addr = cursor.at.addr;
             let broken = |broken| Stop::Broken(addr, broken);
             let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
+            if cursor.level == 0 {
+                Page::fetch_leaf(guard.words());
+            }
             let page = Page::open(guard.words(), self.tag).map_err(broken)?;
             if page.header.level != cursor.level {
                 if addr != self.root || page.header.level < cursor.level {
