@@ -13,6 +13,10 @@ use crate::Value;
 /// away, and where in it a lookup goes, the processor cannot guess.
 const FETCHED_WHOLE: usize = 2048;
 
+/// Of a longer leaf, so many bytes at its start, which are header and slots, and at its end, which are
+/// its fences.
+const FETCHED_ENDS: (usize, usize) = (256, 64);
+
 /// The slots that a search asks for before it looks at the first. Without branches no step begins
 /// before the one before has its slot, so on a page that is far away it would wait for each in turn.
 const FETCHED_AT_ONCE: usize = 96;
@@ -50,6 +54,9 @@ impl<'a> Page<'a> {
     pub(crate) fn fetch_leaf(words: Words<'a>) {
         if words.len() <= FETCHED_WHOLE {
             words.prefetch(0..words.len());
+        } else {
+            words.prefetch(0..FETCHED_ENDS.0);
+            words.prefetch(words.len() - FETCHED_ENDS.1..words.len());
         }
     }
 
