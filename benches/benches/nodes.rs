@@ -23,8 +23,14 @@ fn by_turns(
         let me = member.index as u64;
         let mut time = Duration::ZERO;
         for round in 0..rounds {
+            let mut looks = 0_u32;
             while turn.load(Ordering::Acquire) != 2 * round + me {
                 member.handle.yield_now().await;
+                looks += 1;
+                if looks.is_multiple_of(1024) {
+                    // The other thread may need this core.
+                    std::thread::yield_now();
+                }
             }
             let start = member.handle.now();
             if me == 0 || second_writes {

@@ -7,10 +7,14 @@
 //! without such a path is a deadlock, or belongs to a livelock that no schedule leaves. Since due steps
 //! lead from good states to good states only, a schedule that does not avoid a step for ever meets all
 //! wishes.
+//!
+//! The properties of the setting are checked on the way, so that large settings are searched once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use stateright::Model;
 
 use crate::setting::{Setting, Step};
 use crate::world::World;
@@ -19,14 +23,15 @@ use crate::world::World;
 pub(crate) struct Graph {
     /// How many states can be reached.
     pub(crate) states: usize,
-    /// The steps to a state whence the wishes cannot be met.
-    pub(crate) stuck: Option<Vec<Step>>,
+    /// What is wrong with a state, and the steps to it.
+    pub(crate) wrong: Option<(&'static str, Vec<Step>)>,
 }
 
 type Numbers = HashMap<u64, u32, BuildHasherDefault<Digest>>;
 
 /// Searches all states of the setting.
 pub(crate) fn search(setting: &Setting) -> Graph {
+    let properties = setting.properties();
     let first = setting.first();
     let mut numbers = Numbers::default();
     numbers.insert(fingerprint(&first), 0);
@@ -36,6 +41,11 @@ pub(crate) fn search(setting: &Setting) -> Graph {
     let mut open = VecDeque::from([(0, first)]);
     let mut steps = Vec::new();
     while let Some((number, world)) = open.pop_front() {
+        let broken = properties.iter().find(|p| !(p.condition)(setting, &world));
+        if let Some(property) = broken {
+            let wrong = Some((property.name, path_to(&came_by, number)));
+            return Graph { states: came_by.len(), wrong };
+        }
         if is_content(&world) {
             content.push(number);
         }
@@ -58,8 +68,9 @@ pub(crate) fn search(setting: &Setting) -> Graph {
     }
     let states = came_by.len();
     let good = backwards(states, due, content);
-    let stuck = good.iter().position(|&good| !good).map(|at| path_to(&came_by, at));
-    Graph { states, stuck }
+    let stuck = good.iter().position(|&good| !good);
+    let wrong = stuck.map(|at| ("all wishes can be met", path_to(&came_by, at as u32)));
+    Graph { states, wrong }
 }
 
 /// Everybody has got what they asked for, and nothing is on its way.
@@ -89,11 +100,11 @@ fn backwards(states: usize, mut edges: Vec<(u32, u32)>, goals: Vec<u32>) -> Vec<
     reaches
 }
 
-fn path_to(came_by: &[Option<(u32, Step)>], mut at: usize) -> Vec<Step> {
+fn path_to(came_by: &[Option<(u32, Step)>], mut at: u32) -> Vec<Step> {
     let mut path = Vec::new();
-    while let Some((from, step)) = came_by[at] {
+    while let Some((from, step)) = came_by[at as usize] {
         path.push(step);
-        at = from as usize;
+        at = from;
     }
     path.reverse();
     path
