@@ -3,6 +3,7 @@
 //! A scenario says which race it is, holds what must be late, and shows two things: that the race
 //! really happened, and that it did no harm.
 
+mod acts;
 mod cancel;
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,0 +1,167 @@
+//! What nodes post about a line: read from batches, chosen at gates, looked for in the log.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use latchwork_latch::{LatchWord, Message, WordOp, WordVerb};
+use latchwork_selcc::read_message;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
+use latchwork_verbs_sim::Passing;
+
+/// Compute nodes, by index.
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+pub(crate) const C: usize = 2;
+pub(crate) const D: usize = 3;
+
+/// The id of a node.
+pub(crate) fn id(node: usize) -> ComputeNodeId {
+    ComputeNodeId::new(node as u8 + 1).expect("a small index")
+}
+
+/// Something that a node posted about a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Op(WordOp),
+    Letter { to: usize, message: Message },
+}
+
+/// Lines that are watched, by the address of their latch words, with all values the words had.
+pub(crate) type Lines = Rc<RefCell<BTreeMap<GlobalAddr, Watched>>>;
+
+pub(crate) struct Watched {
+    pub(crate) line: GlobalAddr,
+    pub(crate) words: Vec<LatchWord>,
+}
+
+/// Whether one atomic of the discipline leads from `old` to `new` (rules R2 and R3).
+pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
+    let only = |owner: ComputeNodeId, word: LatchWord| {
+        word.exclusive() == Some(owner) && word.shared().is_empty()
+    };
+    let (old_x, new_x) = (old.exclusive(), new.exclusive());
+    let changed = (old.bits() ^ new.bits()) & ((1 << 58) - 1);
+    let one = changed.count_ones() == 1;
+    let set = new.bits() & changed == changed;
+    match (old_x, new_x) {
+        _ if new.bits() >> 58 > 58 => false,
+        // A reader comes, or a reader leaves; nobody takes a registered wait back.
+        (None, None) => one,
+        (Some(a), Some(b)) if a == b => one && set,
+        // Claimed: from a free word, or from the sole reader's.
+        (None, Some(owner)) => {
+            only(owner, new) && (old == LatchWord::FREE || old == LatchWord::shared_by(owner))
+        }
+        // Released, or downgraded.
+        (Some(owner), None) => {
+            changed == 0 || (one && set && changed == LatchWord::shared_by(owner).bits())
+        }
+        (Some(_), Some(_)) => changed == 0,
+    }
+}
+
+/// What a batch is about, if it is about a watched line.
+pub(crate) fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, usize, Act)> {
+    let from = passing.from.index();
+    match passing.target {
+        Target::Compute(to, _) => passing.requests.iter().find_map(|request| {
+            let Request::Send(wire) = request else { return None };
+            let (line, message) = read_message(wire)?;
+            Some((line, from, Act::Letter { to: to.index(), message }))
+        }),
+        Target::Memory(node) => passing.requests.iter().find_map(|request| {
+            let (latch, verb) = match *request {
+                Request::FetchAdd { remote, add } => (remote, WordVerb::Add(add)),
+                Request::CompareSwap { remote, expected, desired } => {
+                    let (expected, desired) =
+                        (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
+                    (remote, WordVerb::CompareSwap { expected, desired })
+                }
+                _ => return None,
+            };
+            let lines = lines.borrow();
+            let line = lines.get(&GlobalAddr::new(node, latch))?.line;
+            let op = operations().find(|op| op.verb(passing.from) == verb)?;
+            Some((line, from, Act::Op(op)))
+        }),
+    }
+}
+
+fn operations() -> impl Iterator<Item = WordOp> {
+    let plain = [
+        WordOp::AcquireShared,
+        WordOp::Poll,
+        WordOp::AcquireExclusive,
+        WordOp::Upgrade,
+        WordOp::ReleaseShared,
+        WordOp::ReleaseExclusive,
+        WordOp::Downgrade,
+    ];
+    plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to))))
+}
+
+// ---- what can be chosen at a gate, and looked for in the log --------------------------------------
+
+/// An operation of `node` on the word.
+pub(crate) fn op(node: usize, which: WordOp) -> impl Fn(usize, &Act) -> bool {
+    move |from, act| from == node && *act == Act::Op(which)
+}
+
+/// Any operation of `node` on the word.
+pub(crate) fn any_op(node: usize) -> impl Fn(usize, &Act) -> bool {
+    move |from, act| from == node && matches!(act, Act::Op(_))
+}
+
+fn letter(from: usize, to: usize, kind: impl Fn(&Message) -> bool) -> impl Fn(usize, &Act) -> bool {
+    move |sender, act| {
+        matches!(act, Act::Letter { to: receiver, message }
+            if sender == from && *receiver == to && kind(message))
+    }
+}
+
+/// A request of `from` that is sent to `to`.
+pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Request(_)))
+}
+
+/// An answer without the line.
+pub(crate) fn answer(
+    from: usize,
+    to: usize,
+    which: latchwork_latch::Answer,
+) -> impl Fn(usize, &Act) -> bool {
+    letter(
+        from,
+        to,
+        move |message| matches!(message, Message::Answer { answer, .. } if *answer == which),
+    )
+}
+
+/// A grant, with the line.
+pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Grant { .. }))
+}
+
+/// A report that a giver's operation is complete.
+pub(crate) fn settled(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Settled { .. }))
+}
+
+// ---- words ------------------------------------------------------------------------------------------
+
+/// Owned by `node` alone.
+pub(crate) fn x(node: usize) -> LatchWord {
+    LatchWord::exclusively(id(node))
+}
+
+/// The bits of `nodes`.
+pub(crate) fn s(nodes: &[usize]) -> LatchWord {
+    let bits = nodes.iter().map(|node| LatchWord::shared_by(id(*node)).bits());
+    bits.fold(LatchWord::FREE, LatchWord::plus)
+}
+
+/// Owned by `node`, and awaited by `readers`.
+pub(crate) fn xs(node: usize, readers: &[usize]) -> LatchWord {
+    x(node).plus(s(readers).bits())
+}
