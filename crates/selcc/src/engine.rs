@@ -9,6 +9,7 @@ use latchwork_coherence::Mode;
 use latchwork_latch::{
     Action, Answer, Event, GrantMode, Hold, LatchWord, Line, Message, Seq, Want, WordOp, WordVerb,
 };
+use latchwork_runtime::Time;
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
     BATCH_MAX, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
@@ -340,7 +341,14 @@ impl Inner {
             if let Some(record) = records.get_mut(&addr) {
                 match alarm {
                     Alarm::Retry => self.drive(addr, record, Event::Retry),
-                    Alarm::HoldOffOver => self.want_for_waiters(addr, record),
+                    // A later one has an alarm of its own.
+                    Alarm::HoldOffOver if record.hold_off_until > now => {}
+                    Alarm::HoldOffOver => {
+                        // Forgotten, not only over: to a worker whose sweep began before this moment
+                        // it would still seem to last, and no other alarm would come.
+                        record.hold_off_until = Time::ZERO;
+                        self.want_for_waiters(addr, record);
+                    }
                 }
             }
             self.finish(&mut records, addr);
