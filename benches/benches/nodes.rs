@@ -27,7 +27,7 @@ fn by_turns(
             while turn.load(Ordering::Acquire) != 2 * round + me {
                 member.handle.yield_now().await;
                 looks += 1;
-                if looks.is_multiple_of(1024) {
+                if looks.is_multiple_of(64) {
                     // The other thread may need this core.
                     std::thread::yield_now();
                 }
