@@ -1,33 +1,18 @@
-//! [`SimConfig`]: delays, limits, and which freedoms are used.
+//! [`SimConfig`]: what a simulated fabric is like.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use latchwork_simulation::Kernel;
 use latchwork_verbs::BATCH_MAX;
 
-/// Pieces that one READ or WRITE is cut into at most.
-pub const PIECES_MAX: usize = 8;
+use crate::drawn::Drawn;
+use crate::faults::Faults;
+use crate::profile::NicProfile;
 
-/// How the simulated network and its NICs behave. All draws are uniform and the kernel's.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What the simulated network and its NICs are like.
+#[derive(Clone, PartialEq, Debug)]
 pub struct SimConfig {
-    /// From the doorbell to the target, and again from the last effect to the completion.
-    pub one_way: RangeInclusive<Duration>,
-    /// One in so many of these delays is longer, by up to `tail`; 0 means none is.
-    pub tail_one_in: u64,
-    /// See `tail_one_in`.
-    pub tail: Duration,
-    /// How far apart the effects of one batch are at the target: the longest pause before a request,
-    /// and the longest time over which the pieces of a READ or WRITE are scattered.
-    pub spread: Duration,
-    /// READs and WRITEs are placed in at most so many pieces (1 to [`PIECES_MAX`]), cut at random
-    /// words, in random order. With 1 nothing is torn.
-    pub pieces_max: usize,
-    /// True: each batch goes its own way, as over several queue pairs. False: the batches of one
-    /// endpoint to one target are one queue pair, and [`Kind::before`](latchwork_verbs::Kind::before)
-    /// holds between them too. Code above must not rely on more than true gives.
-    pub reorder_batches: bool,
+    /// How long things take, and which freedoms are used.
+    pub timing: Timing,
     /// READs and atomics of one endpoint to one target under way at most (at least a batch).
     pub reads_max: usize,
     /// Requests of one endpoint to one target under way at most (at least a batch).
@@ -36,63 +21,66 @@ pub struct SimConfig {
     pub inbox_capacity: usize,
     /// When a message that met a full inbox tries again.
     pub inbox_retry: Duration,
+    /// What goes wrong by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes it later.
+    pub faults: Faults,
+    /// READs and WRITEs copy only so many of their first bytes, although they take the time of all:
+    /// for measuring protocols, where nobody looks at the rest. A multiple of 8; `None` copies all.
+    pub payload_max: Option<u32>,
+}
+
+/// How long things take.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Timing {
+    /// As the seed draws, with every reordering that the contract permits: for looking for races.
+    Drawn(Drawn),
+    /// As NICs of this kind take: for measuring.
+    Nic(NicProfile),
 }
 
 impl Default for SimConfig {
     fn default() -> Self {
         SimConfig {
-            one_way: Duration::from_nanos(500)..=Duration::from_nanos(1_500),
-            tail_one_in: 64,
-            tail: Duration::from_micros(20),
-            spread: Duration::from_nanos(300),
-            pieces_max: 3,
-            reorder_batches: true,
+            timing: Timing::Drawn(Drawn::default()),
             reads_max: 16,
             requests_max: 128,
             inbox_capacity: 1024,
             inbox_retry: Duration::from_micros(5),
+            faults: Faults::NONE,
+            payload_max: None,
         }
     }
 }
 
 impl SimConfig {
-    /// A network in which delays differ by a factor of a hundred, so that what is rarely overtaken
-    /// elsewhere is overtaken all the time: for looking for races, not for measuring.
+    /// [`Drawn::rough`], with the usual limits.
     pub fn rough() -> Self {
+        SimConfig::drawn(Drawn::rough())
+    }
+
+    /// Drawn times, with the usual limits.
+    pub fn drawn(drawn: Drawn) -> Self {
+        SimConfig { timing: Timing::Drawn(drawn), ..SimConfig::default() }
+    }
+
+    /// The times and limits of a kind of NIC.
+    pub fn nic(profile: NicProfile) -> Self {
         SimConfig {
-            one_way: Duration::from_nanos(100)..=Duration::from_micros(5),
-            tail_one_in: 6,
-            tail: Duration::from_micros(40),
-            spread: Duration::from_micros(2),
-            pieces_max: 4,
+            reads_max: profile.reads_max as usize,
+            requests_max: profile.requests_max as usize,
+            timing: Timing::Nic(profile),
             ..SimConfig::default()
         }
     }
 
     /// The limits, as far as they make sense.
     pub(crate) fn sane(mut self) -> Self {
-        self.pieces_max = self.pieces_max.clamp(1, PIECES_MAX);
+        if let Timing::Drawn(drawn) = &mut self.timing {
+            drawn.make_sane();
+        }
         self.reads_max = self.reads_max.max(BATCH_MAX);
         self.requests_max = self.requests_max.max(BATCH_MAX);
         self.inbox_capacity = self.inbox_capacity.max(1);
+        self.payload_max = self.payload_max.map(|bytes| bytes & !7);
         self
     }
-
-    pub(crate) fn draw_one_way(&self, kernel: &Kernel) -> Duration {
-        let (start, end) = (*self.one_way.start(), *self.one_way.end());
-        let mut delay = start + draw_up_to(kernel, end.saturating_sub(start));
-        if self.tail_one_in > 0 && kernel.random_below(self.tail_one_in) == 0 {
-            delay += draw_up_to(kernel, self.tail);
-        }
-        delay
-    }
-
-    pub(crate) fn draw_spread(&self, kernel: &Kernel) -> Duration {
-        draw_up_to(kernel, self.spread)
-    }
-}
-
-fn draw_up_to(kernel: &Kernel, max: Duration) -> Duration {
-    let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
-    Duration::from_nanos(kernel.random_below(nanos + 1))
 }

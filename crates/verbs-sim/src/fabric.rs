@@ -11,8 +11,10 @@ use latchwork_verbs::{
 };
 use slab::Slab;
 
-use crate::config::SimConfig;
+use crate::config::{SimConfig, Timing};
+use crate::drawn::Drawn;
 use crate::endpoint::Endpoint;
+use crate::faults::{FaultCounts, Faults};
 use crate::flight::{Batch, Begin, COMPLETION, Flight, MESSAGE};
 use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
@@ -27,6 +29,9 @@ pub struct Fabric {
 pub(crate) struct World {
     kernel: Kernel,
     pub(crate) config: SimConfig,
+    no_drawn: Drawn,
+    faults: Cell<Faults>,
+    fault_counts: Cell<FaultCounts>,
     actor: OnceCell<ActorId>,
     memory: RefCell<Vec<Arc<Region>>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
@@ -54,6 +59,9 @@ impl Fabric {
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
         let world = Rc::new(World {
             kernel: kernel.clone(),
+            no_drawn: Drawn::default(),
+            faults: Cell::new(config.faults),
+            fault_counts: Cell::default(),
             config: config.sane(),
             actor: OnceCell::new(),
             memory: RefCell::default(),
@@ -154,6 +162,16 @@ impl Fabric {
         Ok(())
     }
 
+    /// What goes wrong by chance from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.world.faults.set(faults);
+    }
+
+    /// How often each fault has struck.
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.world.fault_counts.get()
+    }
+
     /// Holds back, from now on, the batches that `rule` picks; the first gate that picks a batch has
     /// it. For tests that force a race: code above cannot tell it from a slow network.
     ///
@@ -232,6 +250,13 @@ impl Actor for World {
 }
 
 impl World {
+    fn drawn(&self) -> &Drawn {
+        match &self.config.timing {
+            Timing::Drawn(drawn) => drawn,
+            Timing::Nic(_) => &self.no_drawn,
+        }
+    }
+
     pub(crate) fn node(&self, id: ComputeNodeId) -> Option<Rc<Node>> {
         self.nodes.borrow().get(id.index()).cloned().flatten()
     }
@@ -290,14 +315,14 @@ impl World {
     pub(crate) fn submit(&self, flight: Flight) {
         let lane = Rc::clone(&flight.lane);
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
-        if !self.config.reorder_batches {
+        if !self.drawn().reorder_batches {
             lane.flights.borrow_mut().push_back(key);
         }
         if self.is_held(Leg::There, key) {
             return;
         }
-        let mut delay = self.config.draw_one_way(&self.kernel);
-        if !self.config.reorder_batches {
+        let mut delay = self.drawn().draw_one_way(&self.kernel);
+        if !self.drawn().reorder_batches {
             let arrival = lane.last_arrival.get().max(self.kernel.now() + delay);
             lane.last_arrival.set(arrival);
             delay = arrival - self.kernel.now();
@@ -312,7 +337,7 @@ impl World {
             from = request + 1;
             if !self.held_back_by_earlier(key, kind) {
                 self.with(key, |flight| flight.scheduled(request));
-                let pause = self.config.draw_spread(&self.kernel);
+                let pause = self.drawn().draw_spread(&self.kernel);
                 self.schedule(pause, key, Event::Begin { request });
             }
         }
@@ -320,7 +345,7 @@ impl World {
 
     /// Whether a batch before this one on its queue pair holds back a request of kind `kind`.
     fn held_back_by_earlier(&self, key: u32, kind: Kind) -> bool {
-        if self.config.reorder_batches {
+        if self.drawn().reorder_batches {
             return false;
         }
         let flights = self.flights.borrow();
@@ -334,12 +359,12 @@ impl World {
             self.with(key, |flight| flight.fail(error));
             return self.done(key, request);
         }
-        let pieces_max = self.config.pieces_max;
+        let pieces_max = self.drawn().pieces_max;
         match self.with(key, |flight| flight.begin(request, pieces_max, &self.kernel)) {
             Begin::Done => self.done(key, request),
             Begin::Pieces(pieces) => {
                 for piece in 0..pieces {
-                    let pause = self.config.draw_spread(&self.kernel);
+                    let pause = self.drawn().draw_spread(&self.kernel);
                     self.schedule(pause, key, Event::Place { request, piece });
                 }
             }
@@ -377,10 +402,10 @@ impl World {
     fn done(&self, key: u32, request: usize) {
         self.with(key, |flight| flight.done(request));
         if self.with(key, |flight| flight.is_done()) && !self.is_held(Leg::Back, key) {
-            let delay = self.config.draw_one_way(&self.kernel);
+            let delay = self.drawn().draw_one_way(&self.kernel);
             self.schedule(delay, key, Event::Complete);
         }
-        if self.config.reorder_batches {
+        if self.drawn().reorder_batches {
             return self.advance(key);
         }
         let lane = self.with(key, |flight| Rc::clone(&flight.lane));

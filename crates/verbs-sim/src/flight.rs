@@ -9,7 +9,7 @@ use latchwork_verbs::{
     WORD, Words,
 };
 
-use crate::config::PIECES_MAX;
+use crate::drawn::PIECES_MAX;
 use crate::endpoint::Lane;
 use crate::fabric::Node;
 

@@ -35,7 +35,7 @@
 //! use latchwork_verbs_sim::{Fabric, SimConfig};
 //!
 //! let kernel = Kernel::new(7);
-//! let fabric = Fabric::new(&kernel, SimConfig { pieces_max: 1, ..SimConfig::default() });
+//! let fabric = Fabric::new(&kernel, SimConfig::default());
 //! let memory = fabric.add_memory_node(1 << 20).unwrap();
 //! assert_eq!(fabric.memory(memory).unwrap().len(), 1 << 20);
 //! assert!(!kernel.step(), "nothing happens in a world without workers");
@@ -44,14 +44,20 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod drawn;
 mod endpoint;
 mod fabric;
+mod faults;
 mod flight;
 mod gate;
 mod inbox;
+mod profile;
 
-pub use config::{PIECES_MAX, SimConfig};
+pub use config::{SimConfig, Timing};
+pub use drawn::{Drawn, PIECES_MAX};
 pub use endpoint::Endpoint;
 pub use fabric::Fabric;
+pub use faults::{FaultCounts, Faults};
 pub use gate::{Gate, Leg, Passing};
 pub use inbox::{Inbox, Subscription};
+pub use profile::{CpuProfile, NicProfile};

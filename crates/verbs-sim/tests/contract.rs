@@ -2,7 +2,7 @@
 
 mod world;
 
-use latchwork_verbs_sim::SimConfig;
+use latchwork_verbs_sim::{Drawn, SimConfig};
 use world::World;
 
 fn worlds() -> impl Iterator<Item = World> {
@@ -10,7 +10,10 @@ fn worlds() -> impl Iterator<Item = World> {
         // Some worlds use fewer freedoms; nothing must need them.
         let reorder_batches = seed % 4 != 1;
         let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
-        World::new(seed, SimConfig { reorder_batches, pieces_max, ..SimConfig::default() })
+        World::new(
+            seed,
+            SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() }),
+        )
     })
 }
 

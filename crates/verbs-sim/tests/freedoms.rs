@@ -10,7 +10,7 @@ use latchwork_verbs::contract::{Harness, Script, Worker};
 use latchwork_verbs::{
     ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target,
 };
-use latchwork_verbs_sim::SimConfig;
+use latchwork_verbs_sim::{Drawn, SimConfig};
 use world::World;
 
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
@@ -84,7 +84,7 @@ fn reads_are_torn_and_not_in_address_order() {
 
 #[test]
 fn nothing_is_torn_with_one_piece() {
-    assert_eq!(torn(&SimConfig { pieces_max: 1, ..SimConfig::default() }), (0, 0));
+    assert_eq!(torn(&SimConfig::drawn(Drawn { pieces_max: 1, ..Drawn::default() })), (0, 0));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn batches_of_one_endpoint_overtake_each_other_unless_they_share_a_queue_pair() 
     };
     let count = sightings(&SimConfig::default(), overtaken);
     assert!(count > SEEDS / 8 && count < SEEDS, "{count} of {SEEDS}");
-    let queue_pair = SimConfig { reorder_batches: false, ..SimConfig::default() };
+    let queue_pair = SimConfig::drawn(Drawn { reorder_batches: false, ..Drawn::default() });
     assert_eq!(sightings(&queue_pair, overtaken), 0);
 }
 
@@ -134,7 +134,7 @@ fn an_atomic_may_be_later_than_the_write_or_atomic_behind_it() {
 #[test]
 fn now_and_then_a_batch_takes_much_longer_than_usual() {
     let time = |tail_one_in| {
-        let world = World::new(1, SimConfig { tail_one_in, ..SimConfig::default() });
+        let world = World::new(1, SimConfig::drawn(Drawn { tail_one_in, ..Drawn::default() }));
         let start = world.kernel.now();
         world.run(vec![Script::new(node(1), |worker| async move {
             let add = [Request::FetchAdd { remote: 0, add: 1 }];
@@ -153,7 +153,8 @@ fn now_and_then_a_batch_takes_much_longer_than_usual() {
 fn no_more_reads_are_outstanding_than_the_nic_allows() {
     let time = |reads_max| {
         let one_way = Duration::from_micros(1)..=Duration::from_micros(1);
-        let exact = SimConfig { one_way, tail_one_in: 0, reads_max, ..SimConfig::default() };
+        let drawn = Drawn { one_way, tail_one_in: 0, ..Drawn::default() };
+        let exact = SimConfig { reads_max, ..SimConfig::drawn(drawn) };
         let world = World::new(3, exact);
         let start = world.kernel.now();
         world.run(vec![Script::new(node(1), |worker| async move {

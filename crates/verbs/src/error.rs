@@ -8,8 +8,8 @@ use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///
-/// Everything but [`VerbError::Disconnected`] is found when the batch is posted, and nothing of a
-/// batch that was refused then has taken effect.
+/// Everything but [`VerbError::Disconnected`] and [`VerbError::Ambiguous`] is found when the batch is
+/// posted, and nothing of a batch that was refused then has taken effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -71,6 +71,13 @@ pub enum VerbError {
     /// A message for a memory node; those run no code that could receive it.
     #[error("a message cannot be sent to {target:?}")]
     SendToMemory {
+        /// The target.
+        target: Target,
+    },
+    /// The connection failed under the batch. Its requests took effect up to some point, perhaps all
+    /// or none of them, and those behind that point never will. The connection stands again.
+    #[error("the connection to {target:?} failed: whether the batch took effect is unknown")]
+    Ambiguous {
         /// The target.
         target: Target,
     },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_blink::TreeConfig;
 use latchwork_cluster::{ClusterConfig, Protocol};
-use latchwork_verbs_sim::SimConfig;
+use latchwork_verbs_sim::{Drawn, SimConfig};
 
 use crate::common::small;
 
@@ -84,7 +84,8 @@ impl Shape {
             Network::Calm => SimConfig::default(),
             Network::Rough => SimConfig::rough(),
             Network::Harsh => {
-                SimConfig { tail_one_in: 4, tail: Duration::from_micros(200), ..SimConfig::rough() }
+                let tail = Duration::from_micros(200);
+                SimConfig::drawn(Drawn { tail_one_in: 4, tail, ..Drawn::rough() })
             }
         }
     }
