@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
-use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
+use latchwork_runtime::sync::{ArrayQueue, AtomicU32, AtomicUsize, Ordering};
 use latchwork_verbs::{GlobalAddr, LocalBuffer, Region, RegionKey, Words};
 use thiserror::Error;
 

@@ -13,7 +13,7 @@
 //! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address in
 //! the frame, whose state word decides in the end.
 
-use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
 use latchwork_verbs::GlobalAddr;
 
 use crate::FrameId;
@@ -39,7 +39,7 @@ impl Bucket {
         let mut seen = self.meta.load(Ordering::Relaxed);
         loop {
             if seen & LOCK != 0 {
-                std::thread::yield_now();
+                yield_now();
                 seen = self.meta.load(Ordering::Relaxed);
                 continue;
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use latchwork_fabric::Port;
 use latchwork_runtime::Handle;
+use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::GlobalAddr;
-use parking_lot::Mutex;
 
 use crate::chunks::Claims;
 use crate::turn::Turn;

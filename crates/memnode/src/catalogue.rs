@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use latchwork_fabric::Port;
+use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::WORD;
-use parking_lot::Mutex;
 
 use crate::PoolError;
 use crate::layout::{self, NAMES, RECORD_WORDS, RECORDS};

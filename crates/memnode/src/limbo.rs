@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use latchwork_runtime::sync::{AtomicUsize, Ordering};
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
-use parking_lot::Mutex;
 
 use crate::epoch::Epoch;
 

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::task::{Poll, Waker};
 
-use parking_lot::Mutex;
+use latchwork_runtime::sync::Mutex;
 
 /// A value for one task at a time, of any worker of the node.
 ///

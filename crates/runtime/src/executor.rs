@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::mailbox::{TaskHeader, TaskId};
 use crate::shared::{Core, Pollers};
-use crate::sync::{AtomicBool, Ordering, spin_loop};
+use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 
 /// What one sweep found.
@@ -227,7 +227,7 @@ impl Executor<RealDriver> {
                 }
             } else {
                 // Also when a poller refused to park: whoever it waits for may need this core.
-                std::thread::yield_now();
+                yield_now();
             }
         }
     }

@@ -6,9 +6,8 @@ use std::task::Waker;
 use latchwork_cache::Cache;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::Notifier;
-use latchwork_runtime::sync::{AtomicUsize, Ordering};
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
-use parking_lot::Mutex;
 
 use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};

@@ -12,8 +12,8 @@ use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
 use latchwork_coherence::Mode;
 use latchwork_latch::{Hold, Line, LocalCopy};
 use latchwork_runtime::Time;
+use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
-use parking_lot::Mutex;
 
 /// Addresses are spread by their bits; a keyed hash would differ from run to run for no gain.
 #[derive(Default)]

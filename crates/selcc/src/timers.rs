@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
-use parking_lot::Mutex;
 
 /// Why a line is looked at again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

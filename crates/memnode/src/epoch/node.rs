@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use latchwork_fabric::Port;
-use latchwork_runtime::sync::{AtomicU8, AtomicU64, Ordering, fence};
+use latchwork_runtime::sync::{AtomicU8, AtomicU64, Mutex, Ordering, fence};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
-use parking_lot::Mutex;
 
 use super::worker::Seat;
 use super::{Epoch, SlotWord};
