@@ -60,4 +60,4 @@ pub use fabric::Fabric;
 pub use faults::{FaultCounts, Faults};
 pub use gate::{Gate, Leg, Passing};
 pub use inbox::{Inbox, Subscription};
-pub use profile::{CpuProfile, NicProfile};
+pub use profile::{CpuProfile, Measure, NicProfile, ProfileError, Published, Unit};

@@ -1,0 +1,132 @@
+//! [`Published`]: what others have measured, for calibration to compare with.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::parse;
+
+/// One published figure.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(try_from = "parse::RawPublished")]
+pub struct Published {
+    /// What was measured.
+    pub measure: Measure,
+    /// Payload of each request, where the measure has one.
+    pub bytes: u32,
+    /// The figure.
+    pub value: f64,
+    /// Its unit, which is that of the measure.
+    pub unit: Unit,
+    /// The model may be off by this part of the figure.
+    pub tolerance: f64,
+    /// Where the figure stands.
+    pub source: String,
+}
+
+/// What a micro-benchmark measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// One READ at a time, from posting to its completion.
+    ReadLatency,
+    /// One WRITE at a time, from posting to its completion.
+    WriteLatency,
+    /// One compare-and-swap at a time, from posting to its completion.
+    AtomicLatency,
+    /// Half of a ping-pong of WRITEs, each seen in memory by a polling CPU.
+    WriteOneWay,
+    /// Half of a ping-pong of SENDs between two CPUs.
+    SendOneWay,
+    /// READs of many nodes that one NIC serves.
+    ReadInbound,
+    /// WRITEs of many nodes that one NIC serves.
+    WriteInbound,
+    /// READs of many workers of one node, to many targets.
+    ReadOutbound,
+    /// WRITEs of many workers of one node, to many targets.
+    WriteOutbound,
+    /// READs of one worker to many targets.
+    ReadWorker,
+    /// WRITEs of one worker to many targets.
+    WriteWorker,
+    /// Atomics of many nodes on one word.
+    AtomicOneAddress,
+    /// Atomics of many nodes on words whose addresses differ only above the bucket bits.
+    AtomicOneBucket,
+    /// Atomics of many nodes on words all over the memory.
+    AtomicManyAddresses,
+    /// Bytes of READs between two nodes.
+    ReadBandwidth,
+    /// Bytes of WRITEs between two nodes.
+    WriteBandwidth,
+}
+
+impl Measure {
+    /// The unit of its figures.
+    pub const fn unit(self) -> Unit {
+        use Measure::*;
+        match self {
+            ReadLatency | WriteLatency | AtomicLatency | WriteOneWay | SendOneWay => Unit::Micros,
+            ReadBandwidth | WriteBandwidth => Unit::GigabitPerSecond,
+            _ => Unit::MillionPerSecond,
+        }
+    }
+
+    /// Whether the payload is always one word, or one message.
+    pub const fn has_fixed_size(self) -> bool {
+        use Measure::*;
+        matches!(
+            self,
+            AtomicLatency | SendOneWay | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses
+        )
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Measure::*;
+        f.write_str(match self {
+            ReadLatency => "READ latency",
+            WriteLatency => "WRITE latency",
+            AtomicLatency => "atomic latency",
+            WriteOneWay => "WRITE one way",
+            SendOneWay => "SEND one way",
+            ReadInbound => "READs inbound",
+            WriteInbound => "WRITEs inbound",
+            ReadOutbound => "READs outbound",
+            WriteOutbound => "WRITEs outbound",
+            ReadWorker => "READs of one worker",
+            WriteWorker => "WRITEs of one worker",
+            AtomicOneAddress => "atomics, one address",
+            AtomicOneBucket => "atomics, one bucket",
+            AtomicManyAddresses => "atomics, many addresses",
+            ReadBandwidth => "READ bandwidth",
+            WriteBandwidth => "WRITE bandwidth",
+        })
+    }
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub enum Unit {
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Micros,
+    /// Millions of requests per second.
+    #[serde(rename = "Mops")]
+    MillionPerSecond,
+    /// Payload, in 10^9 bits per second.
+    #[serde(rename = "Gbit/s")]
+    GigabitPerSecond,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::Micros => "us",
+            Unit::MillionPerSecond => "Mops",
+            Unit::GigabitPerSecond => "Gbit/s",
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Profiles come from people: whatever is wrong with one is told in one line that says where.
+
+use latchwork_verbs_sim::NicProfile;
+
+const GOOD: &str = r#"# A NIC of nowhere.
+name = "nowhere"
+bandwidth_gbit_s = 56
+one_way_ns = 400
+jitter_ns = 40
+send_rate_mops = 35.5
+send_read_rate_mops = 22
+serve_rate_mops = 35
+serve_read_rate_mops = 26
+serve_atomic_rate_mops = 2.7
+inline_max_bytes = 256
+gather_ns = 300
+write_ns = 150
+read_ns = 400
+atomic_ns = 370
+atomic_bucket_bits = 12
+completion_ns = 200
+queue_pairs = 1
+reads_max = 16
+requests_max = 128
+
+[cpu]
+post_ns = 60
+doorbell_ns = 100
+poll_ns = 40
+message_ns = 150
+sweep_ns = 20
+hit_ns = 60
+copy_ns_per_kib = 40
+latch_ns = 20
+
+[[published]]
+measure = "read_latency"
+bytes = 64
+value = 1.9
+unit = "us"
+tolerance = 0.1
+source = "Somebody, section 3"
+
+[[published]]
+measure = "atomic_one_address"
+value = 2.2
+unit = "Mops"
+tolerance = 0.1
+source = "Somebody, figure 4"
+"#;
+
+#[test]
+fn a_good_profile_is_read() {
+    let profile = NicProfile::parse(GOOD, "nowhere.toml").unwrap();
+    assert_eq!((profile.name.as_str(), profile.send_rate_mops), ("nowhere", 35.5));
+    assert_eq!((profile.bandwidth_gbit_s, profile.cpu.poll_ns), (56.0, 40));
+    assert_eq!(profile.published.len(), 2);
+    assert_eq!((profile.published[0].bytes, profile.published[1].bytes), (64, 8));
+}
+
+#[test]
+fn the_profiles_that_come_along_are_read_under_their_names() {
+    assert!(NicProfile::names().count() >= 3);
+    for name in NicProfile::names() {
+        let profile = NicProfile::find(name).unwrap();
+        assert_eq!(profile.name, name);
+        assert_eq!(NicProfile::named(name).unwrap(), profile);
+    }
+}
+
+/// What of [`GOOD`] becomes what, and the error; `…` stands for a list of all that would do.
+const BAD: &[(&str, &str, &str)] = &[
+    (
+        "bandwidth_gbit_s = 56",
+        "bandwidth_gbit_s = -3",
+        "nowhere.toml:3: bandwidth_gbit_s = -3: must be a positive number of Gbit/s, at most 10000",
+    ),
+    (
+        "bandwidth_gbit_s = 56",
+        "bandwidth_gbit_s = \"fast\"",
+        "nowhere.toml:3: bandwidth_gbit_s = \"fast\": must be a positive number of Gbit/s, at most 10000",
+    ),
+    (
+        "bandwidth_gbit_s = 56",
+        "bandwidth_gbit_s = nan # not measured",
+        "nowhere.toml:3: bandwidth_gbit_s = nan: must be a positive number of Gbit/s, at most 10000",
+    ),
+    (
+        "bandwidth_gbit_s = 56",
+        "bandwith_gbit_s = 56",
+        "nowhere.toml:3: bandwith_gbit_s = 56: unknown field `bandwith_gbit_s`, expected one of `…",
+    ),
+    (
+        "one_way_ns = 400",
+        "one_way_ns = 1.5",
+        "nowhere.toml:4: one_way_ns = 1.5: must be a whole number of nanoseconds, at most 1000000000",
+    ),
+    (
+        "one_way_ns = 400",
+        "one_way_ns = -400",
+        "nowhere.toml:4: one_way_ns = -400: must be a whole number of nanoseconds, at most 1000000000",
+    ),
+    (
+        "one_way_ns = 400",
+        "one_way_ns 400",
+        "nowhere.toml:4: one_way_ns 400: key with no value, expected `=`",
+    ),
+    (
+        "one_way_ns = 400",
+        "one_way_ns = ",
+        "nowhere.toml:4: one_way_ns =: string values must be quoted, expected literal string",
+    ),
+    (
+        "one_way_ns = 400",
+        "bandwidth_gbit_s = 400",
+        "nowhere.toml:4: bandwidth_gbit_s = 400: duplicate key",
+    ),
+    ("one_way_ns = 400\n", "", "nowhere.toml:1: missing field `one_way_ns`"),
+    (
+        "send_rate_mops = 35.5",
+        "send_rate_mops = 0",
+        "nowhere.toml:6: send_rate_mops = 0: must be a positive number of millions per second, at most 10000",
+    ),
+    (
+        "serve_read_rate_mops = 26",
+        "serve_read_rate_mops = inf",
+        "nowhere.toml:9: serve_read_rate_mops = inf: must be a positive number of millions per second, at most 10000",
+    ),
+    (
+        "atomic_bucket_bits = 12",
+        "atomic_bucket_bits = 33",
+        "nowhere.toml:16: atomic_bucket_bits = 33: must be a number of address bits, 0 to 32",
+    ),
+    (
+        "queue_pairs = 1",
+        "queue_pairs = 101",
+        "nowhere.toml:18: queue_pairs = 101: must be a number of queue pairs, 1 to 100",
+    ),
+    (
+        "queue_pairs = 1",
+        "queue_pairs = 0",
+        "nowhere.toml:18: queue_pairs = 0: must be a number of queue pairs, 1 to 100",
+    ),
+    (
+        "reads_max = 16",
+        "reads_max = 2",
+        "nowhere.toml:19: reads_max = 2: must be a number of requests, 4 (a whole batch) to 65536",
+    ),
+    (
+        "inline_max_bytes = 256",
+        "inline_max_bytes = 99999999999999999999",
+        "nowhere.toml:11: inline_max_bytes = 99999999999999999999: must be a number of bytes, 0 to 4096",
+    ),
+    ("poll_ns = 40\n", "", "nowhere.toml:22: [cpu]: missing field `poll_ns`"),
+    (
+        "sweep_ns = 20",
+        "sweep_ns = true",
+        "nowhere.toml:27: sweep_ns = true: must be a whole number of nanoseconds, at most 1000000000",
+    ),
+    ("[cpu]", "[gpu]", "nowhere.toml:22: [gpu]: unknown field `gpu`, expected one of `…"),
+    ("name = \"nowhere\"", "name = \"\"", "nowhere.toml:2: name = \"\": must be one line of text"),
+    (
+        "measure = \"read_latency\"",
+        "measure = \"read_speed\"",
+        "nowhere.toml:33: measure = \"read_speed\": unknown variant `read_speed`, expected one of `…",
+    ),
+    (
+        "unit = \"us\"",
+        "unit = \"ms\"",
+        "nowhere.toml:36: unit = \"ms\": unknown variant `ms`, expected one of `us`, `Mops`, `Gbit/s`",
+    ),
+    (
+        "unit = \"us\"",
+        "unit = \"Mops\"",
+        "nowhere.toml:32: [[published]]: READ latency: the unit must be \"us\"",
+    ),
+    (
+        "bytes = 64\n",
+        "",
+        "nowhere.toml:32: [[published]]: READ latency: this measure needs `bytes`",
+    ),
+    (
+        "bytes = 64",
+        "bytes = 63",
+        "nowhere.toml:34: bytes = 63: must be a number of bytes, a multiple of 8, 8 to 4194304",
+    ),
+    (
+        "value = 2.2",
+        "bytes = 8\nvalue = 2.2",
+        "nowhere.toml:32: [[published]]: atomics, one address: this measure has no `bytes`",
+    ),
+    ("value = 1.9", "value = 0", "nowhere.toml:35: value = 0: must be a positive number"),
+    (
+        "tolerance = 0.1\nsource = \"Somebody, section 3\"",
+        "tolerance = 2\nsource = \"Somebody, section 3\"",
+        "nowhere.toml:37: tolerance = 2: must be a part of the value, above 0 and at most 0.5",
+    ),
+    (
+        "source = \"Somebody, section 3\"",
+        "",
+        "nowhere.toml:32: [[published]]: missing field `source`",
+    ),
+];
+
+#[test]
+fn what_is_wrong_is_one_line_that_says_where() {
+    for (good, bad, expected) in BAD {
+        assert_eq!(GOOD.matches(good).count(), 1, "{good}");
+        let text = GOOD.replace(good, bad);
+        let error = NicProfile::parse(&text, "nowhere.toml").unwrap_err().to_string();
+        match expected.strip_suffix('…') {
+            Some(start) => assert!(error.starts_with(start), "{error}"),
+            None => assert_eq!(&error, expected),
+        }
+        assert_eq!(error.lines().count(), 1);
+    }
+}
+
+#[test]
+fn an_unknown_name_and_an_unreadable_file_are_told() {
+    let error = NicProfile::find("connectx9").unwrap_err().to_string();
+    let expected = "no NIC profile is called `connectx9`: give one of connectx3, connectx5, \
+                    ethernet10g, or the path of a profile file";
+    assert_eq!(error, expected);
+    let error = NicProfile::find(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string();
+    assert!(error.contains(": cannot be read: "), "{error}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/connectx3.toml");
+    assert_eq!(NicProfile::find(file).unwrap(), NicProfile::named("connectx3").unwrap());
+}
