@@ -1,5 +1,6 @@
 //! [`Simulated`]: a cluster in virtual time, all on this thread.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,9 +8,10 @@ use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
 use latchwork_fabric::{Fabric, Port};
-use latchwork_runtime::{JoinHandle, VirtualWorker, run_all};
+use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all};
 use latchwork_selcc::{Counters, Node, Worker};
 use latchwork_simulation::{Kernel, RunEnd};
+use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
@@ -25,8 +27,12 @@ pub struct Simulated {
     config: ClusterConfig,
     kernel: Kernel,
     fabric: Fabric,
+    network: sim::Fabric,
     nodes: Nodes,
     _handlers: Vec<(VirtualWorker, Worker)>,
+    /// Of all workers and handlers, with the index of their node.
+    powers: RefCell<Vec<(usize, Power)>>,
+    dead: RefCell<Vec<bool>>,
 }
 
 impl Simulated {
@@ -37,7 +43,8 @@ impl Simulated {
     pub fn start(config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
         let kernel = Kernel::new(config.seed);
-        let fabric = Fabric::from(sim::Fabric::new(&kernel, network));
+        let network = sim::Fabric::new(&kernel, network);
+        let fabric = Fabric::from(network.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
         let builder = VirtualWorker::spawn(&kernel, worker_config(&config, usize::MAX));
         let handle = builder.handle();
@@ -51,15 +58,19 @@ impl Simulated {
         let nodes = builder.run(BUILD_LIMIT, build).map_err(world)??;
         handle.remove_poller(&poller);
         let mut handlers = Vec::new();
+        let mut powers = Vec::new();
         for (index, node) in nodes.nodes.iter().enumerate() {
             let actor = VirtualWorker::spawn(&kernel, handler_config(&config, index));
             let handle = actor.handle();
             let port = Port::new(&fabric, node.id(), &handle)?;
             let inbox = fabric.inbox(node.id())?;
             let worker = Worker::start_handler(node, port, inbox, &handle);
+            powers.push((index, actor.power()));
             handlers.push((actor, worker));
         }
-        Ok(Simulated { config, kernel, fabric, nodes, _handlers: handlers })
+        let dead = RefCell::new(vec![false; nodes.nodes.len()]);
+        let powers = RefCell::new(powers);
+        Ok(Simulated { config, kernel, fabric, network, nodes, _handlers: handlers, powers, dead })
     }
 
     /// The configuration.
@@ -75,6 +86,11 @@ impl Simulated {
     /// The fabric.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
+    }
+
+    /// The fabric, with what only a simulated one can do.
+    pub fn network(&self) -> &sim::Fabric {
+        &self.network
     }
 
     /// The compute nodes.
@@ -191,9 +207,63 @@ impl Simulated {
         place: (usize, usize, usize),
     ) -> Result<(VirtualWorker, Member), ClusterError> {
         let actor = VirtualWorker::spawn(&self.kernel, worker_config(&self.config, place.2));
+        let mut powers = self.powers.borrow_mut();
+        powers.retain(|(_, power)| !power.is_gone());
+        powers.push((place.0, actor.power()));
+        if self.is_dead(place.0) {
+            actor.power().stop();
+        }
         let node = &self.nodes.nodes[place.0];
         let member = Member::start(&self.fabric, node, &self.nodes.pool, place, &actor.handle())?;
         Ok((actor, member))
+    }
+
+    // ---- faults of whole nodes -------------------------------------------------------------------
+
+    /// Takes the CPU from all workers of a compute node, and its handler, for `duration`. Its verbs in
+    /// flight go on, and others' verbs to it too; when it wakes it knows of nothing.
+    pub fn pause(&self, node: usize, duration: Duration) {
+        self.with_powers(node, |power| power.stop_for(duration));
+    }
+
+    /// The end of a compute node: its workers never run again, its requests that have not begun
+    /// never do, and verbs to it fail. The nodes that live are not told.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn kill(&self, node: usize) {
+        let id = self.nodes()[node].id();
+        self.network.kill(id).expect("a node of this fabric");
+        self.dead.borrow_mut()[node] = true;
+        self.with_powers(node, Power::stop);
+    }
+
+    /// Whether a compute node was killed.
+    pub fn is_dead(&self, node: usize) -> bool {
+        self.dead.borrow().get(node).is_some_and(|dead| *dead)
+    }
+
+    /// Makes all that a compute node does, and its NIC, take `times` as long; 1 is as usual.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn slow_down(&self, node: usize, times: u32) {
+        let id = self.nodes()[node].id();
+        self.network.slow_down(id, times).expect("a node of this fabric");
+        self.with_powers(node, |power| power.slow_down(times));
+    }
+
+    /// The end of a memory node: verbs to it fail, and what it held is lost.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn lose_memory_node(&self, node: MemoryNodeId) -> Result<(), SetupError> {
+        self.network.lose_memory_node(node)
+    }
+
+    fn with_powers(&self, node: usize, act: impl Fn(&Power)) {
+        let powers = self.powers.borrow();
+        powers.iter().filter(|(of, _)| *of == node).for_each(|(_, power)| act(power));
     }
 
     /// Lets the world go on for `time`, so that messages in flight arrive.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use latchwork_runtime::Notifier;
+use latchwork_runtime::{Handle, Notifier};
 use latchwork_verbs::{
     Completion, ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError,
     Target, VerbError,
@@ -73,19 +73,15 @@ impl Fabric {
         }
     }
 
-    /// A new endpoint for one worker of `node`. Where completions arrive by themselves, `notifier`
-    /// is notified of each.
+    /// A new endpoint for one worker of `node`, which runs on the executor of `handle`. Where
+    /// completions arrive by themselves, they wake it.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(
-        &self,
-        node: ComputeNodeId,
-        notifier: Notifier,
-    ) -> Result<Endpoint, SetupError> {
+    pub fn endpoint(&self, node: ComputeNodeId, handle: &Handle) -> Result<Endpoint, SetupError> {
         match self {
             Fabric::Shm(fabric) => fabric.endpoint(node).map(Endpoint::Shm),
-            Fabric::Sim(fabric) => fabric.endpoint(node, notifier).map(Endpoint::Sim),
+            Fabric::Sim(fabric) => fabric.endpoint(node, handle).map(Endpoint::Sim),
         }
     }
 

@@ -45,7 +45,7 @@ impl Port {
         node: ComputeNodeId,
         handle: &Handle,
     ) -> Result<Rc<Port>, SetupError> {
-        let endpoint = fabric.endpoint(node, handle.notifier())?;
+        let endpoint = fabric.endpoint(node, handle)?;
         let region = Region::zeroed(usize::from(SLOTS) * SLOT_BYTES)?;
         let key = fabric.register(node, region.clone())?;
         let inner = Inner { endpoint, operations: Operations::default(), after: Vec::new() };

@@ -2,7 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use latchwork_simulation::{Actor, ActorId, ActorWaker, Cpu, Kernel, RunEnd};
@@ -14,14 +14,14 @@ const SWEEPS_PER_EVENT: u32 = 32;
 
 /// Virtual time: the clock of a simulated CPU, and a notifier that fires the worker's actor.
 pub struct VirtualDriver {
-    cpu: Cpu,
+    cpu: Rc<Cpu>,
     notifier: Notifier,
 }
 
 impl VirtualDriver {
     /// The driver of the worker that `waker` fires.
     pub fn new(kernel: &Kernel, waker: ActorWaker) -> Self {
-        VirtualDriver { cpu: Cpu::new(kernel), notifier: Notifier::for_actor(waker) }
+        VirtualDriver { cpu: Rc::new(Cpu::new(kernel)), notifier: Notifier::for_actor(waker) }
     }
 }
 
@@ -67,6 +67,8 @@ struct Worker {
 struct Parts {
     id: ActorId,
     executor: RefCell<Executor<VirtualDriver>>,
+    /// The driver's.
+    cpu: Rc<Cpu>,
     /// When events of this worker are scheduled. Events cannot be taken back, but an early one does
     /// no harm: the worker then looks again at what comes next.
     scheduled: RefCell<BTreeSet<Time>>,
@@ -80,10 +82,17 @@ impl VirtualWorker {
         let actor = Rc::new(Worker { kernel: kernel.clone(), parts: OnceCell::new() });
         let id = kernel.add_actor(actor.clone());
         let step = config.sweep_cost.max(Duration::from_nanos(1));
-        let executor = Executor::new(VirtualDriver::new(kernel, kernel.waker(id)), config);
+        let driver = VirtualDriver::new(kernel, kernel.waker(id));
+        let cpu = Rc::clone(&driver.cpu);
+        let executor = Executor::new(driver, config);
         let handle = executor.handle();
-        let parts =
-            Parts { id, executor: RefCell::new(executor), scheduled: RefCell::default(), step };
+        let parts = Parts {
+            id,
+            executor: RefCell::new(executor),
+            cpu,
+            scheduled: RefCell::default(),
+            step,
+        };
         let fresh = actor.parts.set(parts).is_ok();
         debug_assert!(fresh);
         VirtualWorker { actor, kernel: kernel.clone(), handle }
@@ -97,6 +106,11 @@ impl VirtualWorker {
     /// The world.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// Control over the worker's CPU, for whoever makes nodes pause, die, or crawl.
+    pub fn power(&self) -> Power {
+        Power { actor: Rc::downgrade(&self.actor) }
     }
 
     /// The worker's actor, as events name it.
@@ -116,6 +130,41 @@ impl VirtualWorker {
     {
         let mut results = run_all(&self.kernel, limit, [self.handle.spawn(future)])?;
         results.pop().ok_or(RunEnd::Quiet)
+    }
+}
+
+/// The power over one worker's CPU, from outside; see [`VirtualWorker::power`].
+#[derive(Clone)]
+pub struct Power {
+    actor: Weak<Worker>,
+}
+
+impl Power {
+    /// Whether the worker is gone.
+    pub fn is_gone(&self) -> bool {
+        self.actor.strong_count() == 0
+    }
+
+    /// The worker does nothing for `duration`. Then it goes on where it was, and what arrived
+    /// meanwhile is old.
+    pub fn stop_for(&self, duration: Duration) {
+        self.with_cpu(|cpu| cpu.stop_for(duration));
+    }
+
+    /// The worker never does anything again.
+    pub fn stop(&self) {
+        self.stop_for(Duration::MAX);
+    }
+
+    /// All that the worker does takes `times` as long; 1 is as usual.
+    pub fn slow_down(&self, times: u32) {
+        self.with_cpu(|cpu| cpu.slow_down(times));
+    }
+
+    fn with_cpu(&self, act: impl FnOnce(&Cpu)) {
+        if let Some(worker) = self.actor.upgrade() {
+            act(&worker.parts().cpu);
+        }
     }
 }
 

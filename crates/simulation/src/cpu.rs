@@ -13,12 +13,13 @@ use crate::{Kernel, Time};
 pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
+    slowness: Cell<u32>,
 }
 
 impl Cpu {
     /// An idle CPU in `kernel`'s world.
     pub fn new(kernel: &Kernel) -> Self {
-        Cpu { kernel: kernel.clone(), free_at: Cell::new(Time::ZERO) }
+        Cpu { kernel: kernel.clone(), free_at: Cell::new(Time::ZERO), slowness: Cell::new(1) }
     }
 
     /// The worker's own time: the world's, or later when work was charged. Never goes backwards.
@@ -26,9 +27,19 @@ impl Cpu {
         self.kernel.now().max(self.free_at.get())
     }
 
-    /// Adds `cost` to the worker's clock.
+    /// Adds `cost` to the worker's clock, or more on a CPU that was slowed down.
     pub fn charge(&self, cost: Duration) {
-        self.free_at.set(self.now() + cost);
+        self.free_at.set(self.now() + cost.saturating_mul(self.slowness.get()));
+    }
+
+    /// Makes all that is charged from now on take `times` as long; 1 is as usual.
+    pub fn slow_down(&self, times: u32) {
+        self.slowness.set(times.max(1));
+    }
+
+    /// Takes the CPU away from the worker for `duration`, whatever its speed.
+    pub fn stop_for(&self, duration: Duration) {
+        self.free_at.set(self.now() + duration);
     }
 
     /// When the world will have caught up with this worker; `None` when it has.

@@ -1,9 +1,18 @@
 //! [`Drawn`]: delays that the seed draws, and which freedoms are used.
+//!
+//! Every request is an event of its own, or several, so that whatever the contract does not order
+//! happens in any order.
 
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_simulation::Kernel;
+use latchwork_verbs::Kind;
+
+use crate::event::Event;
+use crate::fabric::World;
+use crate::flight::{Begin, Fate};
 
 /// Pieces that one READ or WRITE is cut into at most.
 pub const PIECES_MAX: usize = 8;
@@ -77,4 +86,99 @@ impl Drawn {
 pub(crate) fn draw_up_to(kernel: &Kernel, max: Duration) -> Duration {
     let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
     Duration::from_nanos(kernel.random_below(nanos + 1))
+}
+
+impl World {
+    /// Sends a batch on its way.
+    pub(crate) fn submit_drawn(&self, drawn: &Drawn, key: u32, extra: Duration) {
+        let slowness = self.with(key, |flight| flight.slowness());
+        let mut delay = drawn.draw_one_way(&self.kernel) * slowness + extra;
+        if !drawn.reorder_batches {
+            let lane = self.with(key, |flight| Rc::clone(&flight.lane));
+            let arrival = lane.last_arrival.get().max(self.kernel.now() + delay);
+            lane.last_arrival.set(arrival);
+            delay = arrival - self.kernel.now();
+        }
+        self.schedule(delay, key, Event::Arrive);
+    }
+
+    /// Schedules every request of a flight that nothing holds back.
+    pub(crate) fn advance(&self, drawn: &Drawn, key: u32) {
+        let mut from = 0;
+        while let Some((request, kind)) = self.with(key, |flight| flight.ready(from)) {
+            from = request + 1;
+            if !self.held_back_by_earlier(drawn, key, kind) {
+                self.with(key, |flight| flight.scheduled(request));
+                let pause = drawn.draw_spread(&self.kernel);
+                self.schedule(pause, key, Event::Begin { request });
+            }
+        }
+    }
+
+    /// Whether a batch before this one on its queue pair holds back a request of kind `kind`.
+    fn held_back_by_earlier(&self, drawn: &Drawn, key: u32, kind: Kind) -> bool {
+        if drawn.reorder_batches {
+            return false;
+        }
+        let flights = self.flights.borrow();
+        let order = flights[key as usize].lane.flights.borrow();
+        let mut earlier = order.iter().take_while(|&&other| other != key);
+        earlier.any(|&other| flights[other as usize].holds_back_followers(kind))
+    }
+
+    pub(crate) fn begin(&self, drawn: &Drawn, key: u32, request: usize) {
+        let kernel = &self.kernel;
+        let begin = match self.with(key, |flight| flight.decide(request)) {
+            Fate::Never => return self.done(drawn, key, request),
+            Fate::Partly => {
+                let some = |flight: &mut crate::flight::Flight| {
+                    flight.begin_partly(request, drawn.pieces_max, kernel)
+                };
+                match self.with(key, some) {
+                    None => return self.done(drawn, key, request),
+                    Some(pieces) => Begin::Pieces(pieces),
+                }
+            }
+            Fate::Whole => self.with(key, |flight| flight.begin(request, drawn.pieces_max, kernel)),
+        };
+        match begin {
+            Begin::Done => {}
+            Begin::Pieces(pieces) => {
+                for piece in 0..pieces {
+                    let pause = drawn.draw_spread(kernel);
+                    self.schedule(pause, key, Event::Place { request, piece });
+                }
+                return;
+            }
+            Begin::Deliver(message) => {
+                if !self.deliver(key, message) {
+                    let retry = self.config.inbox_retry;
+                    return self.schedule(retry, key, Event::Begin { request });
+                }
+            }
+        }
+        self.count_verb();
+        self.done(drawn, key, request);
+    }
+
+    pub(crate) fn place(&self, drawn: &Drawn, key: u32, request: usize, piece: usize) {
+        if self.with(key, |flight| flight.place(request, piece, &self.kernel)) {
+            self.count_verb();
+            self.done(drawn, key, request);
+        }
+    }
+
+    /// A request has taken effect, or never will.
+    fn done(&self, drawn: &Drawn, key: u32, request: usize) {
+        self.with(key, |flight| flight.done(request));
+        if self.with(key, |flight| flight.is_done()) {
+            self.leave_target(key);
+        }
+        if drawn.reorder_batches {
+            return self.advance(drawn, key);
+        }
+        let lane = self.with(key, |flight| Rc::clone(&flight.lane));
+        let order: Vec<u32> = lane.flights.borrow().iter().copied().collect();
+        order.into_iter().for_each(|other| self.advance(drawn, other));
+    }
 }

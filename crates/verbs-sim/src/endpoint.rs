@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use latchwork_runtime::Notifier;
+use latchwork_runtime::{Handle, Notifier};
 use latchwork_simulation::Time;
 use latchwork_verbs::{Completion, Request, Target, VerbError, check_batch};
 
-use crate::fabric::{Node, World};
+use crate::fabric::World;
 use crate::flight::{Batch, Flight};
+use crate::nic::QueuePairs;
+use crate::node::Node;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
 ///
@@ -17,6 +19,8 @@ use crate::flight::{Batch, Flight};
 pub struct Endpoint {
     world: Rc<World>,
     own: Rc<Node>,
+    /// Whose clock pays for posting and polling.
+    handle: Handle,
     completions: Rc<Completions>,
     posted: Vec<Batch>,
     lanes: BTreeMap<Target, Rc<Lane>>,
@@ -45,6 +49,7 @@ pub(crate) struct Lane {
     /// Flights in order of their submission, where that order means something.
     pub(crate) flights: RefCell<VecDeque<u32>>,
     pub(crate) last_arrival: Cell<Time>,
+    pub(crate) queue_pairs: QueuePairs,
 }
 
 impl Lane {
@@ -56,6 +61,7 @@ impl Lane {
             requests: Cell::new(0),
             flights: RefCell::default(),
             last_arrival: Cell::new(Time::ZERO),
+            queue_pairs: QueuePairs::default(),
         }
     }
 
@@ -78,10 +84,11 @@ impl Lane {
 }
 
 impl Endpoint {
-    pub(crate) fn new(world: Rc<World>, own: Rc<Node>, notifier: Notifier) -> Self {
+    pub(crate) fn new(world: Rc<World>, own: Rc<Node>, handle: &Handle) -> Self {
+        let (notifier, handle) = (handle.notifier(), handle.clone());
         let completions = Rc::new(Completions { notifier, arrived: RefCell::default() });
         let (posted, lanes) = (Vec::new(), BTreeMap::new());
-        Endpoint { world, own, completions, posted, lanes, in_flight: 0 }
+        Endpoint { world, own, handle, completions, posted, lanes, in_flight: 0 }
     }
 
     fn submit_waiting(&self, lane: &Rc<Lane>) {
@@ -93,27 +100,18 @@ impl Endpoint {
                 }
                 waiting.pop_front().expect("looked at above")
             };
-            let peer = match batch.target {
-                Target::Memory(_) => None,
-                Target::Compute(id, _) => self.world.node(id),
-            };
-            let memory = self.world.memory_of(batch.target);
+            let there = self.world.there(batch.target).expect("checked when posted");
             let own = Rc::clone(&self.own);
-            self.world.submit(Flight::new(batch, Rc::clone(lane), own, peer, memory));
+            let flight = Flight::new(batch, Rc::clone(lane), own, there);
+            self.world.submit(flight, self.handle.now());
         }
     }
 }
 
 impl latchwork_verbs::Endpoint for Endpoint {
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
-        if let Target::Compute(id, _) = target {
-            self.world.node(id).ok_or(VerbError::UnknownTarget { target })?;
-        }
-        let memory = self.world.memory_of(target);
-        if memory.is_none() && matches!(target, Target::Memory(_)) {
-            return Err(VerbError::UnknownTarget { target });
-        }
-        let remote_len = memory.map(|region| region.len() as u64);
+        let there = self.world.there(target).ok_or(VerbError::UnknownTarget { target })?;
+        let remote_len = there.memory.map(|region| region.len() as u64);
         let local_len =
             |key: latchwork_verbs::RegionKey| Some(self.own.region(key.0.into())?.len() as u64);
         check_batch(target, requests, remote_len, local_len)?;
@@ -124,6 +122,15 @@ impl latchwork_verbs::Endpoint for Endpoint {
 
     fn ring(&mut self) {
         let mut posted = std::mem::take(&mut self.posted);
+        if let Some(times) = &self.world.nic {
+            // One doorbell for all that goes the same way.
+            for (at, batch) in posted.iter().enumerate() {
+                self.handle.charge(times.post * batch.requests().len() as u32);
+                if posted[..at].iter().all(|other| other.target != batch.target) {
+                    self.handle.charge(times.doorbell);
+                }
+            }
+        }
         for batch in posted.drain(..) {
             let new = || Rc::new(Lane::new(Rc::clone(&self.completions)));
             let lane = Rc::clone(self.lanes.entry(batch.target).or_insert_with(new));
@@ -139,6 +146,9 @@ impl latchwork_verbs::Endpoint for Endpoint {
             let Some(completion) = self.completions.arrived.borrow_mut().pop_front() else { break };
             some = true;
             self.in_flight -= 1;
+            if let Some(times) = &self.world.nic {
+                self.handle.charge(times.poll);
+            }
             sink(completion);
         }
         if some {

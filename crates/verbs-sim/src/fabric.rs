@@ -3,21 +3,24 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
-use latchwork_runtime::Notifier;
-use latchwork_simulation::{Actor, ActorId, Kernel};
+use latchwork_runtime::Handle;
+use latchwork_simulation::{Actor, ActorId, Kernel, Time};
 use latchwork_verbs::{
-    ComputeNodeId, Kind, MemoryNodeId, Message, Region, RegionKey, SetupError, Target, VerbError,
+    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, SetupError, Target,
 };
 use slab::Slab;
 
 use crate::config::{SimConfig, Timing};
-use crate::drawn::Drawn;
 use crate::endpoint::Endpoint;
+use crate::event::Event;
 use crate::faults::{FaultCounts, Faults};
-use crate::flight::{Batch, Begin, COMPLETION, Flight, MESSAGE};
+use crate::flight::{Batch, COMPLETION, Flight, MESSAGE};
 use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
+use crate::nic::NicTimes;
+use crate::node::{MemoryNode, Node, There};
 
 /// The memory nodes and compute nodes of one simulated world. Clones are the same fabric.
 #[derive(Clone)]
@@ -27,30 +30,20 @@ pub struct Fabric {
 
 /// What all endpoints share; the actor whose events are the steps of batches.
 pub(crate) struct World {
-    kernel: Kernel,
+    pub(crate) kernel: Kernel,
     pub(crate) config: SimConfig,
-    no_drawn: Drawn,
+    /// The figures of the profile, when the timing is a NIC's.
+    pub(crate) nic: Option<NicTimes>,
     faults: Cell<Faults>,
     fault_counts: Cell<FaultCounts>,
+    verbs: Cell<u64>,
     actor: OnceCell<ActorId>,
-    memory: RefCell<Vec<Arc<Region>>>,
+    memory: RefCell<Vec<MemoryNode>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
-    flights: RefCell<Slab<Flight>>,
+    pub(crate) flights: RefCell<Slab<Flight>>,
+    /// Messages that will arrive a second time.
+    again: RefCell<Slab<(Rc<Node>, Message)>>,
     gates: RefCell<Vec<Weak<GateCore>>>,
-}
-
-/// A compute node.
-pub(crate) struct Node {
-    id: ComputeNodeId,
-    mailbox: Rc<Mailbox>,
-    regions: RefCell<Vec<Arc<Region>>>,
-    disconnected: Cell<bool>,
-}
-
-impl Node {
-    pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
-        self.regions.borrow().get(key).cloned()
-    }
 }
 
 impl Fabric {
@@ -59,14 +52,19 @@ impl Fabric {
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
         let world = Rc::new(World {
             kernel: kernel.clone(),
-            no_drawn: Drawn::default(),
+            nic: match &config.timing {
+                Timing::Nic(profile) => Some(NicTimes::new(profile)),
+                Timing::Drawn(_) => None,
+            },
             faults: Cell::new(config.faults),
             fault_counts: Cell::default(),
+            verbs: Cell::new(0),
             config: config.sane(),
             actor: OnceCell::new(),
             memory: RefCell::default(),
             nodes: RefCell::default(),
             flights: RefCell::default(),
+            again: RefCell::default(),
             gates: RefCell::default(),
         });
         let actor = kernel.add_actor(Rc::clone(&world) as Rc<dyn Actor>);
@@ -87,7 +85,7 @@ impl Fabric {
         let region = Region::zeroed(bytes)?;
         let mut memory = self.world.memory.borrow_mut();
         let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;
-        memory.push(region);
+        memory.push(MemoryNode::new(region));
         Ok(MemoryNodeId(id))
     }
 
@@ -105,12 +103,7 @@ impl Fabric {
             return Err(SetupError::DuplicateNode(id));
         }
         let World { kernel, config, .. } = &*self.world;
-        *place = Some(Rc::new(Node {
-            id,
-            mailbox: Rc::new(Mailbox::new(kernel.clone(), config.inbox_capacity)),
-            regions: RefCell::default(),
-            disconnected: Cell::new(false),
-        }));
+        *place = Some(Node::new(id, Mailbox::new(kernel.clone(), config.inbox_capacity)));
         Ok(())
     }
 
@@ -131,17 +124,14 @@ impl Fabric {
         Ok(RegionKey(key))
     }
 
-    /// A new endpoint for one worker of `node`, which is notified of each completion.
+    /// A new endpoint for one worker of `node`, which runs on the executor of `handle`: completions
+    /// wake it, and what posting and polling costs is charged to it.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(
-        &self,
-        node: ComputeNodeId,
-        notifier: Notifier,
-    ) -> Result<Endpoint, SetupError> {
+    pub fn endpoint(&self, node: ComputeNodeId, handle: &Handle) -> Result<Endpoint, SetupError> {
         let own = self.known(node)?;
-        Ok(Endpoint::new(Rc::clone(&self.world), own, notifier))
+        Ok(Endpoint::new(Rc::clone(&self.world), own, handle))
     }
 
     /// The inbox of `node`.
@@ -153,13 +143,52 @@ impl Fabric {
     }
 
     /// Cuts a compute node off: requests to it that have not begun fail their batches with
-    /// [`VerbError::Disconnected`]. Its own verbs to others are not affected.
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Its own verbs to others
+    /// are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
-        self.known(node)?.disconnected.set(true);
+        self.known(node)?.host.gone.set(true);
         Ok(())
+    }
+
+    /// The end of a compute node: requests to it fail as after [`disconnect`](Fabric::disconnect), and
+    /// of its own those that have not begun never do, in the middle of a batch too. Its workers are
+    /// the caller's to stop.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownNode`].
+    pub fn kill(&self, node: ComputeNodeId) -> Result<(), SetupError> {
+        self.known(node)?.dead.set(true);
+        self.disconnect(node)
+    }
+
+    /// The end of a memory node: requests to it that have not begun fail their batches with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMemoryNode`].
+    pub fn lose_memory_node(&self, node: MemoryNodeId) -> Result<(), SetupError> {
+        let memory = self.world.memory.borrow();
+        let found = memory.get(usize::from(node.0)).ok_or(SetupError::UnknownMemoryNode(node))?;
+        found.host.gone.set(true);
+        Ok(())
+    }
+
+    /// Makes everything that the node's NIC does, and the ways from and to it, take `times` as long
+    /// as usual; 1 is as usual. Its workers are the caller's to slow down.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownNode`].
+    pub fn slow_down(&self, node: ComputeNodeId, times: u32) -> Result<(), SetupError> {
+        self.known(node)?.host.slowness.set(times.max(1));
+        Ok(())
+    }
+
+    /// How many requests have taken effect.
+    pub fn verbs(&self) -> u64 {
+        self.world.verbs.get()
     }
 
     /// What goes wrong by chance from now on.
@@ -183,7 +212,7 @@ impl Fabric {
 
     /// The memory of a memory node, for tests and tools that look at it from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
-        self.world.memory_of(Target::Memory(node))
+        Some(self.world.memory.borrow().get(usize::from(node.0))?.memory.clone())
     }
 
     fn known(&self, node: ComputeNodeId) -> Result<Rc<Node>, SetupError> {
@@ -191,91 +220,73 @@ impl Fabric {
     }
 }
 
-/// An event of a flight, as the payload that the kernel carries.
-///
-/// ```text
-///   63      40 39        8 7  5 4    2 1  0
-///   ┌─────────┬───────────┬────┬──────┬────┐
-///   │    0    │  flight   │ rq │ piece│what│
-///   └─────────┴───────────┴────┴──────┴────┘
-/// ```
-#[derive(Clone, Copy)]
-enum Event {
-    Arrive,
-    Begin { request: usize },
-    Place { request: usize, piece: usize },
-    Complete,
-}
-
-impl Event {
-    fn payload(self, flight: u32) -> u64 {
-        let low = match self {
-            Event::Arrive => 0,
-            Event::Begin { request } => request << 5 | 1,
-            Event::Place { request, piece } => request << 5 | piece << 2 | 2,
-            Event::Complete => 3,
-        };
-        u64::from(flight) << 8 | low as u64
-    }
-
-    fn from_payload(payload: u64) -> (u32, Event) {
-        let (request, piece) = ((payload >> 5 & 7) as usize, (payload >> 2 & 7) as usize);
-        let event = match payload & 3 {
-            0 => Event::Arrive,
-            1 => Event::Begin { request },
-            2 => Event::Place { request, piece },
-            _ => Event::Complete,
-        };
-        ((payload >> 8) as u32, event)
-    }
-}
-
 impl Actor for World {
     fn fire(&self, payload: u64) {
         let (key, event) = Event::from_payload(payload);
-        match event {
-            Event::Arrive => {
-                self.with(key, Flight::arrive);
-                self.advance(key);
+        match (event, &self.config.timing) {
+            (Event::Complete, _) => self.complete(key),
+            (Event::Again, _) => {
+                let (node, message) = self.again.borrow_mut().remove(key as usize);
+                node.mailbox.put(message);
             }
-            Event::Begin { request } => self.begin(key, request),
-            Event::Place { request, piece } => {
-                if self.with(key, |flight| flight.place(request, piece, &self.kernel)) {
-                    self.done(key, request);
+            (event, Timing::Drawn(drawn)) => match event {
+                Event::Begin { request } => self.begin(drawn, key, request),
+                Event::Place { request, piece } => self.place(drawn, key, request, piece),
+                _ => {
+                    self.with(key, Flight::arrive);
+                    self.advance(drawn, key);
                 }
-            }
-            Event::Complete => self.complete(key),
+            },
+            (event, Timing::Nic(_)) => match (event, &self.nic) {
+                (Event::Arrive, Some(times)) => self.arrive_nic(times, key),
+                _ => self.apply(key),
+            },
         }
     }
 }
 
 impl World {
-    fn drawn(&self) -> &Drawn {
-        match &self.config.timing {
-            Timing::Drawn(drawn) => drawn,
-            Timing::Nic(_) => &self.no_drawn,
-        }
-    }
-
     pub(crate) fn node(&self, id: ComputeNodeId) -> Option<Rc<Node>> {
         self.nodes.borrow().get(id.index()).cloned().flatten()
     }
 
-    /// The memory of a target, if it has any.
-    pub(crate) fn memory_of(&self, target: Target) -> Option<Arc<Region>> {
+    /// The far end of batches for `target`, if there is such a node.
+    pub(crate) fn there(&self, target: Target) -> Option<There> {
         match target {
-            Target::Memory(id) => self.memory.borrow().get(usize::from(id.0)).cloned(),
-            Target::Compute(id, key) => self.node(id)?.region(key.into()),
+            Target::Memory(id) => {
+                let MemoryNode { host, memory } =
+                    self.memory.borrow().get(usize::from(id.0))?.clone();
+                Some(There { host, node: None, memory: Some(memory) })
+            }
+            Target::Compute(id, key) => {
+                let node = self.node(id)?;
+                let memory = node.region(key.into());
+                Some(There { host: Rc::clone(&node.host), node: Some(node), memory })
+            }
         }
     }
 
-    fn with<T>(&self, key: u32, act: impl FnOnce(&mut Flight) -> T) -> T {
+    pub(crate) fn with<T>(&self, key: u32, act: impl FnOnce(&mut Flight) -> T) -> T {
         act(&mut self.flights.borrow_mut()[key as usize])
     }
 
-    fn schedule(&self, after: std::time::Duration, key: u32, event: Event) {
+    pub(crate) fn schedule(&self, after: Duration, key: u32, event: Event) {
+        self.schedule_at(self.kernel.now() + after, key, event);
+    }
+
+    pub(crate) fn schedule_at(&self, at: Time, key: u32, event: Event) {
         let actor = *self.actor.get().expect("set when the fabric was made");
-        self.kernel.schedule(self.kernel.now() + after, actor, event.payload(key));
+        self.kernel.schedule(at, actor, event.payload(key));
+    }
+
+    pub(crate) fn count_verb(&self) {
+        self.verbs.set(self.verbs.get() + 1);
+    }
+
+    fn count_fault(&self, count: impl FnOnce(&mut FaultCounts)) {
+        let mut counts = self.fault_counts.get();
+        count(&mut counts);
+        self.fault_counts.set(counts);
     }
 
     pub(crate) fn add_gate(&self, gate: Weak<GateCore>) {
@@ -308,109 +319,94 @@ impl World {
     /// Lets a flight go on that was held on this leg.
     pub(crate) fn go_on(&self, leg: Leg, key: u32) {
         let next = if leg == Leg::Back { Event::Complete } else { Event::Arrive };
-        self.schedule(std::time::Duration::ZERO, key, next);
+        self.schedule(Duration::ZERO, key, next);
     }
 
-    /// Sends a batch on its way.
-    pub(crate) fn submit(&self, flight: Flight) {
+    /// Sends a batch on its way, at `from` of its worker's clock.
+    pub(crate) fn submit(&self, mut flight: Flight, from: Time) {
+        let faults = self.faults.get();
+        let delay = faults.draw_delay(&self.kernel);
+        flight.cut = faults.draw_cut(&self.kernel, flight.len());
+        flight.payload_max = self.config.payload_max.map_or(usize::MAX, |max| max as usize);
+        if delay.is_some() {
+            self.count_fault(|counts| counts.delayed += 1);
+        }
         let lane = Rc::clone(&flight.lane);
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
-        if !self.drawn().reorder_batches {
+        if matches!(&self.config.timing, Timing::Drawn(drawn) if !drawn.reorder_batches) {
             lane.flights.borrow_mut().push_back(key);
         }
         if self.is_held(Leg::There, key) {
             return;
         }
-        let mut delay = self.drawn().draw_one_way(&self.kernel);
-        if !self.drawn().reorder_batches {
-            let arrival = lane.last_arrival.get().max(self.kernel.now() + delay);
-            lane.last_arrival.set(arrival);
-            delay = arrival - self.kernel.now();
-        }
-        self.schedule(delay, key, Event::Arrive);
-    }
-
-    /// Schedules every request of a flight that nothing holds back.
-    fn advance(&self, key: u32) {
-        let mut from = 0;
-        while let Some((request, kind)) = self.with(key, |flight| flight.ready(from)) {
-            from = request + 1;
-            if !self.held_back_by_earlier(key, kind) {
-                self.with(key, |flight| flight.scheduled(request));
-                let pause = self.drawn().draw_spread(&self.kernel);
-                self.schedule(pause, key, Event::Begin { request });
-            }
+        let delay = delay.unwrap_or_default();
+        match (&self.config.timing, &self.nic) {
+            (Timing::Drawn(drawn), _) => self.submit_drawn(drawn, key, delay),
+            (Timing::Nic(_), Some(times)) => self.submit_nic(times, key, from, delay),
+            (Timing::Nic(_), None) => unreachable!("made with the world"),
         }
     }
 
-    /// Whether a batch before this one on its queue pair holds back a request of kind `kind`.
-    fn held_back_by_earlier(&self, key: u32, kind: Kind) -> bool {
-        if self.drawn().reorder_batches {
+    /// Delivers the message of a flight; false when the inbox is full.
+    pub(crate) fn deliver(&self, key: u32, message: Message) -> bool {
+        let node = self.with(key, |flight| flight.there.node.clone()).expect("checked when posted");
+        if node.mailbox.is_full() {
             return false;
         }
-        let flights = self.flights.borrow();
-        let order = flights[key as usize].lane.flights.borrow();
-        let mut earlier = order.iter().take_while(|&&other| other != key);
-        earlier.any(|&other| flights[other as usize].holds_back_followers(kind))
-    }
-
-    fn begin(&self, key: u32, request: usize) {
-        if let Some(error) = self.with(key, |flight| disconnected(flight)) {
-            self.with(key, |flight| flight.fail(error));
-            return self.done(key, request);
-        }
-        let pieces_max = self.drawn().pieces_max;
-        match self.with(key, |flight| flight.begin(request, pieces_max, &self.kernel)) {
-            Begin::Done => self.done(key, request),
-            Begin::Pieces(pieces) => {
-                for piece in 0..pieces {
-                    let pause = self.drawn().draw_spread(&self.kernel);
-                    self.schedule(pause, key, Event::Place { request, piece });
-                }
-            }
-            Begin::Deliver(message) => self.deliver(key, request, message),
-        }
-    }
-
-    fn deliver(&self, key: u32, request: usize, message: Message) {
-        let peer = self.with(key, |flight| flight.peer.clone()).expect("checked when posted");
-        if peer.mailbox.is_full() {
-            return self.schedule(self.config.inbox_retry, key, Event::Begin { request });
-        }
-        if !self.is_message_held(key, &peer, message) {
-            peer.mailbox.put(message);
-        }
+        let faults = self.faults.get();
         let fold = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let body = message.body.into_iter().fold(0, fold);
         self.kernel.note(MESSAGE, message.from.get().into(), body);
-        self.done(key, request);
+        if faults.draw_loss(&self.kernel) {
+            self.count_fault(|counts| counts.lost += 1);
+            return true;
+        }
+        if let Some(later) = faults.draw_repeat(&self.kernel) {
+            self.count_fault(|counts| counts.repeated += 1);
+            let key = self.again.borrow_mut().insert((Rc::clone(&node), message));
+            self.schedule(later, u32::try_from(key).expect("bounded"), Event::Again);
+        }
+        if !self.is_message_held(key, &node, message) {
+            node.mailbox.put(message);
+        }
+        true
     }
 
     /// Whether a gate took the message, which then counts as delivered.
-    fn is_message_held(&self, key: u32, peer: &Rc<Node>, message: Message) -> bool {
+    fn is_message_held(&self, key: u32, node: &Rc<Node>, message: Message) -> bool {
         if self.gates.borrow().is_empty() {
             return false;
         }
         let (from, target) = self.with(key, |flight| (flight.own.id, flight.batch.target));
         let batch = Batch::new(target, 0, &[latchwork_verbs::Request::Send(message)]);
         let gate = self.gate_for(Leg::Inbox, from, &batch);
-        let what = What::Message(Rc::clone(&peer.mailbox), message);
+        let what = What::Message(Rc::clone(&node.mailbox), message);
         gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
     }
 
-    /// A request has taken effect.
-    fn done(&self, key: u32, request: usize) {
-        self.with(key, |flight| flight.done(request));
-        if self.with(key, |flight| flight.is_done()) && !self.is_held(Leg::Back, key) {
-            let delay = self.drawn().draw_one_way(&self.kernel);
-            self.schedule(delay, key, Event::Complete);
+    /// All of a batch has taken effect that ever will: its completion goes back.
+    pub(crate) fn leave_target(&self, key: u32) {
+        let (cut, len) = self.with(key, |flight| (flight.cut, flight.len()));
+        match cut {
+            Some(cut) if cut == len => self.count_fault(|counts| counts.failed_applied += 1),
+            Some(_) => self.count_fault(|counts| counts.failed_unapplied += 1),
+            None => {}
         }
-        if self.drawn().reorder_batches {
-            return self.advance(key);
+        if self.is_held(Leg::Back, key) {
+            return;
         }
-        let lane = self.with(key, |flight| Rc::clone(&flight.lane));
-        let order: Vec<u32> = lane.flights.borrow().iter().copied().collect();
-        order.into_iter().for_each(|other| self.advance(other));
+        match (&self.config.timing, &self.nic) {
+            (Timing::Drawn(drawn), _) => {
+                let slowness = self.with(key, |flight| flight.slowness());
+                let delay = drawn.draw_one_way(&self.kernel) * slowness;
+                self.schedule(delay, key, Event::Complete);
+            }
+            (Timing::Nic(_), Some(times)) => {
+                let at = self.completion_nic(times, key);
+                self.schedule_at(at, key, Event::Complete);
+            }
+            (Timing::Nic(_), None) => unreachable!("made with the world"),
+        }
     }
 
     fn complete(&self, key: u32) {
@@ -421,9 +417,4 @@ impl World {
         self.kernel.note(COMPLETION, completion.token, u64::from(completion.result.is_ok()));
         flight.lane.completions.push(completion);
     }
-}
-
-fn disconnected(flight: &Flight) -> Option<VerbError> {
-    let gone = flight.peer.as_ref()?.disconnected.get();
-    gone.then_some(VerbError::Disconnected { target: flight.batch.target })
 }

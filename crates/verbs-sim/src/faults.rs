@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use latchwork_simulation::Kernel;
+
+use crate::drawn::draw_up_to;
+
 /// What goes wrong by chance, each with a rate: one in so many, and 0 means never. The seed draws.
 ///
 /// Faults of whole nodes are calls: [`Fabric::kill`](crate::Fabric::kill),
@@ -18,7 +22,8 @@ pub struct Faults {
     /// Messages that arrive a second time, up to [`delay`](Faults::delay) later.
     pub repeat_one_in: u64,
     /// Batches that complete with [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous),
-    /// cut off behind any of their requests, the last one included, or before the first.
+    /// cut off behind any of their requests, the last one included, or before the first. Where times
+    /// are drawn, the READ or WRITE at the cut may be placed in part.
     pub fail_one_in: u64,
 }
 
@@ -31,6 +36,30 @@ impl Faults {
         repeat_one_in: 0,
         fail_one_in: 0,
     };
+
+    /// How much longer a batch takes, if it does.
+    pub(crate) fn draw_delay(&self, kernel: &Kernel) -> Option<Duration> {
+        strikes(kernel, self.delay_one_in).then(|| draw_up_to(kernel, self.delay))
+    }
+
+    pub(crate) fn draw_loss(&self, kernel: &Kernel) -> bool {
+        strikes(kernel, self.lose_one_in)
+    }
+
+    /// How much later a message arrives once more, if it does.
+    pub(crate) fn draw_repeat(&self, kernel: &Kernel) -> Option<Duration> {
+        strikes(kernel, self.repeat_one_in).then(|| draw_up_to(kernel, self.delay))
+    }
+
+    /// After how many of its `len` requests a batch is cut off, if it is.
+    pub(crate) fn draw_cut(&self, kernel: &Kernel, len: usize) -> Option<usize> {
+        strikes(kernel, self.fail_one_in).then(|| kernel.random_below(len as u64 + 1) as usize)
+    }
+}
+
+// What cannot strike draws nothing, so that worlds without faults do not depend on this.
+fn strikes(kernel: &Kernel, one_in: u64) -> bool {
+    one_in > 0 && kernel.random_below(one_in) == 0
 }
 
 /// How often each fault has struck.

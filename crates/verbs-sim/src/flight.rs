@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{
-    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Region, Request, Target, VerbError,
-    WORD, Words,
+    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Request, Target, VerbError, WORD,
+    Words,
 };
 
 use crate::drawn::PIECES_MAX;
 use crate::endpoint::Lane;
-use crate::fabric::Node;
+use crate::nic::NicFlight;
+use crate::node::{Node, There};
 
 /// A batch as it was posted.
 #[derive(Clone)]
@@ -55,6 +56,17 @@ enum Step {
     Done,
 }
 
+/// What becomes of a request that is about to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It takes effect.
+    Whole,
+    /// The connection fails while it is under way.
+    Partly,
+    /// It never takes effect.
+    Never,
+}
+
 /// The words of a request, cut into pieces.
 #[derive(Clone, Copy, Default)]
 struct Cuts {
@@ -67,10 +79,12 @@ pub(crate) struct Flight {
     pub(crate) lane: Rc<Lane>,
     /// The node that posted, for its regions.
     pub(crate) own: Rc<Node>,
-    /// The node that it is for, when that is a compute node.
-    pub(crate) peer: Option<Rc<Node>>,
-    /// The memory of the target, when it has some.
-    pub(crate) memory: Option<std::sync::Arc<Region>>,
+    pub(crate) there: There,
+    /// Where the connection fails: before this request.
+    pub(crate) cut: Option<usize>,
+    /// READs and WRITEs copy so many bytes at most.
+    pub(crate) payload_max: usize,
+    pub(crate) nic: NicFlight,
     arrived: bool,
     steps: [Step; BATCH_MAX],
     cuts: [Cuts; BATCH_MAX],
@@ -89,19 +103,15 @@ pub(crate) enum Begin {
 }
 
 impl Flight {
-    pub(crate) fn new(
-        batch: Batch,
-        lane: Rc<Lane>,
-        own: Rc<Node>,
-        peer: Option<Rc<Node>>,
-        memory: Option<std::sync::Arc<Region>>,
-    ) -> Self {
+    pub(crate) fn new(batch: Batch, lane: Rc<Lane>, own: Rc<Node>, there: There) -> Self {
         Flight {
             batch,
             lane,
             own,
-            peer,
-            memory,
+            there,
+            cut: None,
+            payload_max: usize::MAX,
+            nic: NicFlight::default(),
             arrived: false,
             steps: [Step::Waiting; BATCH_MAX],
             cuts: [Cuts::default(); BATCH_MAX],
@@ -114,8 +124,13 @@ impl Flight {
         self.arrived = true;
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.batch.len
+    }
+
+    /// How many times as long as usual everything takes on this way.
+    pub(crate) fn slowness(&self) -> u32 {
+        self.own.host.slowness.get().max(self.there.host.slowness.get())
     }
 
     fn kind(&self, request: usize) -> Kind {
@@ -143,6 +158,11 @@ impl Flight {
         (from..self.len()).find(ready).map(|i| (i, self.kind(i)))
     }
 
+    /// The first request that has not taken effect.
+    pub(crate) fn first_open(&self) -> Option<usize> {
+        (0..self.len()).find(|&i| self.steps[i] != Step::Done)
+    }
+
     pub(crate) fn scheduled(&mut self, request: usize) {
         self.steps[request] = Step::Scheduled;
     }
@@ -151,9 +171,26 @@ impl Flight {
         self.steps[request] = Step::Done;
     }
 
-    /// The target is gone: what has not begun never will.
-    pub(crate) fn fail(&mut self, error: VerbError) {
-        self.error = Some(error);
+    /// Decides what becomes of a request that is about to begin. When the target is gone, that is the
+    /// end of all that have not begun.
+    pub(crate) fn decide(&mut self, request: usize) -> Fate {
+        if self.own.dead.get() {
+            self.give_up();
+            return Fate::Never;
+        }
+        if self.there.host.gone.get() {
+            self.error = Some(VerbError::Disconnected { target: self.batch.target });
+            self.give_up();
+            return Fate::Never;
+        }
+        match self.cut {
+            Some(cut) if request > cut => Fate::Never,
+            Some(cut) if request == cut => Fate::Partly,
+            _ => Fate::Whole,
+        }
+    }
+
+    fn give_up(&mut self) {
         for step in &mut self.steps {
             if matches!(step, Step::Waiting) {
                 *step = Step::Done;
@@ -166,11 +203,13 @@ impl Flight {
     }
 
     pub(crate) fn completion(&self) -> Completion {
-        let result = self.error.map_or(Ok(self.outcome), Err);
-        Completion { token: self.batch.token, result }
+        let target = self.batch.target;
+        let error = self.error.or(self.cut.map(|_| VerbError::Ambiguous { target }));
+        Completion { token: self.batch.token, result: error.map_or(Ok(self.outcome), Err) }
     }
 
-    /// Begins a request: atomics and single words take effect at once.
+    /// Begins a request: atomics and single words take effect at once, and so does all that is not
+    /// cut into pieces.
     pub(crate) fn begin(&mut self, request: usize, pieces_max: usize, kernel: &Kernel) -> Begin {
         let what = self.batch.requests[request];
         match what {
@@ -180,15 +219,7 @@ impl Flight {
                     self.copy(what, remote, local, 0..local.len as usize);
                     return Begin::Done;
                 }
-                let pieces = 1 + kernel.random_below(pieces_max.min(words) as u64) as usize;
-                let ends = &mut self.cuts[request].ends[..pieces];
-                for end in ends.iter_mut() {
-                    *end = 1 + kernel.random_below(words as u64) as u32;
-                }
-                ends.sort_unstable();
-                ends[pieces - 1] = words as u32;
-                self.steps[request] = Step::Placing { left: pieces as u8 };
-                Begin::Pieces(pieces)
+                Begin::Pieces(self.cut_into_pieces(request, words, pieces_max, kernel))
             }
             Request::WriteWord { remote, value } => {
                 self.remote(remote, WORD).set_word(0, value);
@@ -217,6 +248,45 @@ impl Flight {
         }
     }
 
+    /// Begins a request that the failing connection cuts short: how many pieces are placed.
+    pub(crate) fn begin_partly(
+        &mut self,
+        request: usize,
+        pieces_max: usize,
+        kernel: &Kernel,
+    ) -> Option<usize> {
+        let what = self.batch.requests[request];
+        let (Request::Read { local, .. } | Request::Write { local, .. }) = what else {
+            return None;
+        };
+        let words = local.len as usize / WORD;
+        if words <= 1 || pieces_max == 1 {
+            return None;
+        }
+        let pieces = self.cut_into_pieces(request, words, pieces_max, kernel);
+        let placed = kernel.random_below(pieces as u64) as usize;
+        self.steps[request] = Step::Placing { left: placed as u8 };
+        (placed > 0).then_some(placed)
+    }
+
+    fn cut_into_pieces(
+        &mut self,
+        request: usize,
+        words: usize,
+        pieces_max: usize,
+        kernel: &Kernel,
+    ) -> usize {
+        let pieces = 1 + kernel.random_below(pieces_max.min(words) as u64) as usize;
+        let ends = &mut self.cuts[request].ends[..pieces];
+        for end in ends.iter_mut() {
+            *end = 1 + kernel.random_below(words as u64) as u32;
+        }
+        ends.sort_unstable();
+        ends[pieces - 1] = words as u32;
+        self.steps[request] = Step::Placing { left: pieces as u8 };
+        pieces
+    }
+
     /// Places a piece of a request; true when it was the last.
     pub(crate) fn place(&mut self, request: usize, piece: usize, kernel: &Kernel) -> bool {
         let what = self.batch.requests[request];
@@ -235,6 +305,10 @@ impl Flight {
     }
 
     fn copy(&self, what: Request, remote: u64, local: LocalBuffer, range: Range<usize>) {
+        let range = range.start.min(self.payload_max)..range.end.min(self.payload_max);
+        if range.is_empty() {
+            return;
+        }
         let region = self.own.region(local.region.0.into()).expect("checked when posted");
         let start = local.offset as usize;
         let here = region.words().slice(start + range.start..start + range.end);
@@ -246,7 +320,7 @@ impl Flight {
     }
 
     fn remote(&self, remote: u64, len: usize) -> Words<'_> {
-        let memory = self.memory.as_ref().expect("checked when posted");
+        let memory = self.there.memory.as_ref().expect("checked when posted");
         memory.words().slice(remote as usize..remote as usize + len)
     }
 

@@ -25,8 +25,13 @@
 //!
 //! Where a test needs one certain order instead of any, it holds batches back: [`Fabric::gate`].
 //!
-//! Faults are few so far: a compute node can be cut off ([`Fabric::disconnect`]). Nothing is lost or
-//! doubled, as on a reliable connection.
+//! With the figures of a NIC instead ([`Timing::Nic`]) nothing is torn, and batches overtake each other
+//! only where they go over several queue pairs: for measuring.
+//!
+//! # Faults
+//!
+//! By chance ([`Faults`]): batches delayed, messages lost or repeated, batches cut off by a failing
+//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost.
 //!
 //! # Example
 //!
@@ -46,11 +51,14 @@
 mod config;
 mod drawn;
 mod endpoint;
+mod event;
 mod fabric;
 mod faults;
 mod flight;
 mod gate;
 mod inbox;
+mod nic;
+mod node;
 mod profile;
 
 pub use config::{SimConfig, Timing};

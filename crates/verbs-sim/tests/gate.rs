@@ -29,7 +29,7 @@ impl World {
         fabric.add_memory_node(64).unwrap();
         [A, B].into_iter().for_each(|node| fabric.add_compute_node(node).unwrap());
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
-        let endpoint = fabric.endpoint(A, worker.handle().notifier()).unwrap();
+        let endpoint = fabric.endpoint(A, &worker.handle()).unwrap();
         World { kernel, fabric, endpoint, _worker: worker }
     }
 

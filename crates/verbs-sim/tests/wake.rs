@@ -81,7 +81,7 @@ fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
         .collect();
 
     let sender = worker();
-    let endpoint = fabric.endpoint(node(2), sender.handle().notifier()).unwrap();
+    let endpoint = fabric.endpoint(node(2), &sender.handle()).unwrap();
     let submit = Rc::new(Submit { endpoint: RefCell::new(endpoint), completed: Cell::new(0) });
     sender.handle().add_poller(submit.clone());
     for token in 0..messages {

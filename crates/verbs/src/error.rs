@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::address::{ComputeNodeId, RegionKey, Target};
+use crate::address::{ComputeNodeId, MemoryNodeId, RegionKey, Target};
 use crate::region::RegionError;
 use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
@@ -98,6 +98,9 @@ pub enum SetupError {
     /// The compute node was not added.
     #[error("compute node {} does not exist", .0.get())]
     UnknownNode(ComputeNodeId),
+    /// There is no such memory node.
+    #[error("memory node {} does not exist", .0.0)]
+    UnknownMemoryNode(MemoryNodeId),
     /// All 65536 memory node ids are taken.
     #[error("the fabric has as many memory nodes as there are ids")]
     TooManyMemoryNodes,

@@ -46,8 +46,8 @@ impl World {
 impl Harness for World {
     fn run(&self, scripts: Vec<Script>) {
         let start = |script: Script| {
-            let notifier = self.worker.handle().notifier();
-            let endpoint = self.fabric.endpoint(script.node, notifier).unwrap();
+            let handle = self.worker.handle();
+            let endpoint = self.fabric.endpoint(script.node, &handle).unwrap();
             let inbox = self.fabric.inbox(script.node).unwrap();
             let fabric = self.fabric.clone();
             let disconnect = move |node| fabric.disconnect(node).unwrap();

@@ -1,0 +1,74 @@
+//! What stands at the ends of the wires: memory nodes and compute nodes, each with a NIC.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_verbs::{ComputeNodeId, Region};
+
+use crate::inbox::Mailbox;
+use crate::nic::NicQueues;
+
+/// What every node has.
+pub(crate) struct Host {
+    /// Requests to it that have not begun fail.
+    pub(crate) gone: Cell<bool>,
+    /// Everything at this node takes so many times as long.
+    pub(crate) slowness: Cell<u32>,
+    pub(crate) nic: NicQueues,
+}
+
+impl Host {
+    fn new() -> Rc<Host> {
+        Rc::new(Host { gone: Cell::new(false), slowness: Cell::new(1), nic: NicQueues::default() })
+    }
+}
+
+/// A memory node.
+#[derive(Clone)]
+pub(crate) struct MemoryNode {
+    pub(crate) host: Rc<Host>,
+    pub(crate) memory: Arc<Region>,
+}
+
+impl MemoryNode {
+    pub(crate) fn new(memory: Arc<Region>) -> MemoryNode {
+        MemoryNode { host: Host::new(), memory }
+    }
+}
+
+/// A compute node.
+pub(crate) struct Node {
+    pub(crate) id: ComputeNodeId,
+    pub(crate) host: Rc<Host>,
+    pub(crate) mailbox: Rc<Mailbox>,
+    pub(crate) regions: RefCell<Vec<Arc<Region>>>,
+    /// Requests of its own that have not begun never do.
+    pub(crate) dead: Cell<bool>,
+}
+
+impl Node {
+    pub(crate) fn new(id: ComputeNodeId, mailbox: Mailbox) -> Rc<Node> {
+        Rc::new(Node {
+            id,
+            host: Host::new(),
+            mailbox: Rc::new(mailbox),
+            regions: RefCell::default(),
+            dead: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
+        self.regions.borrow().get(key).cloned()
+    }
+}
+
+/// The far end of a batch.
+#[derive(Clone)]
+pub(crate) struct There {
+    pub(crate) host: Rc<Host>,
+    /// The node, when it is a compute node.
+    pub(crate) node: Option<Rc<Node>>,
+    /// The memory that the batch is for, when it has some.
+    pub(crate) memory: Option<Arc<Region>>,
+}
