@@ -85,6 +85,8 @@ counters! {
     verbs_faa,
     /// Messages sent.
     messages,
+    /// Messages that had arrived before, and were dropped.
+    repeats,
     /// Bytes read from memory nodes.
     bytes_read,
     /// Bytes written to memory nodes and into other nodes' frames.

@@ -139,7 +139,8 @@ impl Inner {
                 self.counters.messages.add(1);
                 let letter = Letter { addr, dirty: DirtyBounds::EMPTY, message };
                 let target = Target::Compute(to, node.arena.0);
-                self.port.post(target, &[Verb::Send(letter.encode(node.id))], tag)
+                let wire = letter.encode(node.id, self.numbers().next(to));
+                self.port.post(target, &[Verb::Send(wire)], tag)
             }
             Action::Forward { request, message } => {
                 let key = self.join_group(*group, addr);
@@ -153,7 +154,8 @@ impl Inner {
                     // A reader's copy is written back by the giver.
                     _ => DirtyBounds::EMPTY,
                 };
-                let letter = Letter { addr, dirty, message }.encode(node.id);
+                let stamp = self.numbers().next(request.from);
+                let letter = Letter { addr, dirty, message }.encode(node.id, stamp);
                 self.forward(
                     Target::Compute(request.from, node.arena.0),
                     request.buffer,
@@ -319,10 +321,16 @@ impl Inner {
 
     /// A message has arrived.
     pub(crate) fn received(&self, wire: &Wire) {
-        let Some(letter) = Letter::decode(wire) else { return };
+        let Some((letter, stamp)) = Letter::decode(wire) else { return };
         let Letter { addr, dirty, message } = letter;
         if !self.node.geometry.is_line(addr) {
             return;
+        }
+        if !self.node.seen.take(wire.from, stamp) {
+            self.counters.repeats.add(1);
+            if self.node.settings.drops_repeats {
+                return;
+            }
         }
         let mut records = self.node.records.shard(addr).lock();
         let record = self.record(&mut records, addr);

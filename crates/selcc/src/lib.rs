@@ -23,6 +23,7 @@
 //! - A frame loses its right to be read before the release of its line is posted.
 //! - A frame is not used for another line while a verb may read or write it: the record holds it until
 //!   the operation, forwards included, is complete.
+//! - A message that arrives twice counts once.
 //! - Futures own no protocol state. A dropped access leaves the line to come or go by itself.
 //! - Every wait ends at [`Settings::deadline`].
 //!
@@ -36,6 +37,7 @@ mod counters;
 mod engine;
 mod node;
 mod record;
+mod repeats;
 mod settings;
 mod timers;
 mod wire;

@@ -12,6 +12,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};
 use crate::record::RecordTable;
+use crate::repeats::{NumberPool, Seen};
 use crate::timers::Timers;
 
 /// What a node is made of.
@@ -49,6 +50,9 @@ pub struct Node {
     pub(crate) frame_waiters: FrameWaiters,
     /// Evictions whose release has not completed.
     pub(crate) releasing: AtomicUsize,
+    /// Which messages have arrived.
+    pub(crate) seen: Seen,
+    pub(crate) numbers: NumberPool,
     /// Wakes the handler.
     pub(crate) handler: Mutex<Option<Notifier>>,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
@@ -64,6 +68,8 @@ impl Node {
             geometry: parts.geometry,
             allocator: parts.allocator,
             epochs: parts.epochs,
+            seen: Seen::new(parts.settings.gaps_max),
+            numbers: NumberPool::default(),
             settings: parts.settings,
             records: RecordTable::new(),
             timers: Timers::new(),

@@ -49,6 +49,14 @@ pub struct Settings {
     pub evict_share: usize,
     /// Lines that one sweep evicts at most.
     pub evict_batch: usize,
+    /// Messages of one worker of another node that may be overtaken by later ones and still count: at
+    /// least as many as a worker may have requests in flight to one node (the limits of the fabric),
+    /// and one more for each worker of this node. A message that arrives twice counts once whatever
+    /// this is.
+    pub gaps_max: usize,
+    /// Whether messages that arrive twice are dropped the second time. Off only in tests, which show
+    /// that the harm would be noticed.
+    pub drops_repeats: bool,
 }
 
 impl Default for Settings {
@@ -64,6 +72,8 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 32,
+            gaps_max: 512,
+            drops_repeats: true,
         }
     }
 }

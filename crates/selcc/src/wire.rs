@@ -5,6 +5,7 @@
 //!  word 1:  address of the line
 //!  request: word 2  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 3  buffer
 //!  grant:   word 2  dirty bounds           words 3 + 2i, 4 + 2i  travelling request i
+//!  word 13: worker of the sender 16 | number 48
 //! ```
 //!
 //! A grant's line was written into the asker's frame before, in the same batch.
@@ -13,17 +14,22 @@ use latchwork_cache::DirtyBounds;
 use latchwork_latch::{Answer, GrantMode, Message, REMEMBERED_MAX, Request, RequestKind, Seq};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
 
+use crate::repeats::Stamp;
+
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 const GRANT: u64 = 3;
 const SETTLED: u64 = 4;
 
-const _: () = assert!(3 + 2 * REMEMBERED_MAX <= Wire::WORDS, "all remembered requests can travel");
+/// Where the stamp stands.
+const STAMP: usize = Wire::WORDS - 1;
+
+const _: () = assert!(3 + 2 * REMEMBERED_MAX <= STAMP, "all remembered requests can travel");
 
 /// What a message between nodes says, and about which line; `None` when it is none of this protocol.
 /// For tests and tools that watch a fabric.
 pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
-    Letter::decode(wire).map(|letter| (letter.addr, letter.message))
+    Letter::decode(wire).map(|(letter, _)| (letter.addr, letter.message))
 }
 
 /// A message about a line.
@@ -36,9 +42,10 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    pub(crate) fn encode(&self, from: ComputeNodeId) -> Wire {
+    pub(crate) fn encode(&self, from: ComputeNodeId, stamp: Stamp) -> Wire {
         let mut body = [0; Wire::WORDS];
         body[1] = self.addr.bits();
+        body[STAMP] = stamp.bits();
         body[0] = match &self.message {
             Message::Request(request) => {
                 (body[2], body[3]) = encode_request(request);
@@ -59,8 +66,9 @@ impl Letter {
         Wire { from, body }
     }
 
-    /// The letter in `wire`; `None` when it is none, which a peer of another version may send.
-    pub(crate) fn decode(wire: &Wire) -> Option<Letter> {
+    /// The letter in `wire`, and its stamp; `None` when it is none, which a peer of another version may
+    /// send.
+    pub(crate) fn decode(wire: &Wire) -> Option<(Letter, Stamp)> {
         let head = wire.body[0];
         let addr = GlobalAddr::from_bits(wire.body[1]);
         let seq = Seq((head >> 16) as u16);
@@ -93,7 +101,7 @@ impl Letter {
             SETTLED => Message::Settled { seq },
             _ => return None,
         };
-        Some(Letter { addr, dirty, message })
+        Some((Letter { addr, dirty, message }, Stamp::from_bits(wire.body[STAMP])?))
     }
 }
 
@@ -169,9 +177,11 @@ mod tests {
                 _ => DirtyBounds::EMPTY,
             };
             let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
-            let wire = Letter { addr, dirty, message: message.clone() }.encode(node(4));
-            let back = Letter::decode(&wire).expect("what was encoded");
+            let stamp = Stamp::new(u16::MAX, (1 << 48) - 1);
+            let wire = Letter { addr, dirty, message: message.clone() }.encode(node(4), stamp);
+            let (back, stamped) = Letter::decode(&wire).expect("what was encoded");
             assert_eq!((back.addr, back.dirty, back.message), (addr, dirty, message));
+            assert_eq!(stamped, stamp);
         }
     }
 
@@ -179,9 +189,12 @@ mod tests {
     fn what_is_no_letter_is_refused() {
         for head in [0, 5, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 3 << 32] {
             let mut body = [0; Wire::WORDS];
-            body[0] = head;
+            (body[0], body[STAMP]) = (head, 1);
             assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");
         }
+        let mut body = [ANSWER | 1 << 8; Wire::WORDS];
+        body[STAMP] = 0;
+        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "no number");
         let body = [REQUEST; Wire::WORDS];
         assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "asked node 0");
     }

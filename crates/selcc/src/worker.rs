@@ -17,6 +17,7 @@ use slab::Slab;
 use crate::counters::WorkerCounters;
 use crate::engine::Group;
 use crate::node::Node;
+use crate::repeats::Numbers;
 
 /// One worker's view of its node's coherent memory.
 ///
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) handle: Handle,
     pub(crate) epochs: Rc<EpochWorker>,
     pub(crate) counters: Arc<WorkerCounters>,
+    /// The numbers of what it sends; there until it ends.
+    numbers: Option<Numbers>,
     inbox: Inbox,
     subscription: Subscription,
     /// Operations on words that are in flight, with their forwards.
@@ -94,6 +97,7 @@ impl Worker {
             port,
             handle: handle.clone(),
             counters: node.new_counters(),
+            numbers: Some(node.numbers.take()),
             subscription: inbox.subscribe(handle.notifier()),
             inbox,
             groups: RefCell::default(),
@@ -153,6 +157,9 @@ impl fmt::Debug for Worker {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(numbers) = self.numbers.take() {
+            self.node.numbers.give_back(numbers);
+        }
         // Whatever this worker would have looked at again is the handler's now.
         if let Some(handler) = &*self.node.handler.lock() {
             handler.notify();
@@ -161,6 +168,10 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    pub(crate) fn numbers(&self) -> &Numbers {
+        self.numbers.as_ref().expect("there until the worker ends")
+    }
+
     fn poll_port(&self) -> bool {
         let mut completions = self.completions.take();
         // Also when only a future's batch completed: whoever drives that future without a waker has to

@@ -126,6 +126,21 @@ impl Gate {
         true
     }
 
+    /// Delivers a copy of the first message that it holds at [`Leg::Inbox`] and for which `chosen`
+    /// holds, and keeps the message: whenever that goes on, it arrives for the second time. False when
+    /// there is none.
+    pub fn deliver_copy(&self, mut chosen: impl FnMut(&Passing<'_>) -> bool) -> bool {
+        let copy = self.core.held.borrow().iter().find_map(|Held { leg, from, batch, what }| {
+            let (target, requests) = (batch.target, batch.requests());
+            let picked = chosen(&Passing { leg: *leg, from: *from, target, requests });
+            match what {
+                What::Message(mailbox, message) if picked => Some((Rc::clone(mailbox), *message)),
+                _ => None,
+            }
+        });
+        copy.map(|(mailbox, message)| mailbox.put(message)).is_some()
+    }
+
     /// Lets all that it holds go on, at once and in the order in which they came. Those that come
     /// later are still held.
     pub fn release_all(&self) {

@@ -14,6 +14,7 @@ mod handover;
 mod leave;
 mod local;
 mod messages;
+mod repeats;
 mod stage;
 mod upgrade;
 mod words;

@@ -1,0 +1,243 @@
+//! Messages that arrive twice: each carries a number, and the receiver takes each number once.
+//!
+//! ```text
+//!   sender: worker w of node n                       receiver: all workers of a node
+//!   Numbers: w, next[target] ──► stamp (w, number) ──► Seen[n][w]: highest, gaps ──► taken, or a repeat
+//! ```
+//!
+//! A second copy is not harmless: a question that is granted twice is a WRITE into a frame that its
+//! owner uses for something else by then.
+//!
+//! # What has to be remembered
+//!
+//! The receiver knows the highest number of a sender's worker that it has seen, and the *gaps*: lower
+//! numbers that it has not seen. A number that is neither above the highest nor a gap is a repeat. So a
+//! number is never taken twice, however late its second copy is.
+//!
+//! How far a message is overtaken has no bound: one message can be late while thousands pass it. How
+//! many are late at one time has one. Numbers are given in the order of posting, batches of one endpoint to one
+//! target are submitted in that order, and at most `requests_max` requests of them are under way. A
+//! gap is then one of these: a message under way; one that a worker of the receiver has taken out of the
+//! inbox and not looked at yet, at most one for each worker; and one that will never come, because the
+//! network lost it or its endpoint was dropped. The first two kinds are fewer than
+//! [`Settings::gaps_max`](crate::Settings::gaps_max), so that many gaps are kept, and when there are
+//! more, the lowest is forgotten: the one that has been overtaken most often, and so most likely lost.
+//! Should it come after all, it is dropped as a repeat is, and whoever waits for it fails at its
+//! deadline. Nothing is ever taken twice for it.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::ComputeNodeId;
+
+const NUMBER_BITS: u32 = 48;
+
+/// Who sent a message, and which one it is: worker 16 bits | number 48 bits. The numbers of a worker
+/// count from 1 for every target, and 48 bits last for years.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    pub(crate) fn new(worker: u16, number: u64) -> Self {
+        Stamp(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
+    }
+
+    /// The stamp whose word is `bits`; `None` for a number that is never given.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let stamp = Stamp(bits);
+        (stamp.number() != 0).then_some(stamp)
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    fn worker(self) -> u16 {
+        (self.0 >> NUMBER_BITS) as u16
+    }
+
+    fn number(self) -> u64 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+/// The numbers of one worker's messages.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    worker: u16,
+    /// The last one, for each target.
+    last: Box<[Cell<u64>]>,
+}
+
+impl Numbers {
+    pub(crate) fn next(&self, target: ComputeNodeId) -> Stamp {
+        let last = &self.last[target.index()];
+        last.set(last.get() + 1);
+        Stamp::new(self.worker, last.get())
+    }
+}
+
+/// The numbers that no worker of the node uses at the moment.
+///
+/// A worker that starts goes on with the numbers of one that has left, so a stamp never stands for two
+/// messages, and receivers keep as many windows as there were workers at one time.
+#[derive(Default)]
+pub(crate) struct NumberPool {
+    free: Mutex<(Vec<Numbers>, u16)>,
+}
+
+impl NumberPool {
+    pub(crate) fn take(&self) -> Numbers {
+        let (free, made) = &mut *self.free.lock();
+        free.pop().unwrap_or_else(|| {
+            let worker = *made;
+            // 65536 workers of one node at one time are more than any machine has threads.
+            *made = made.wrapping_add(1);
+            Numbers { worker, last: vec![Cell::new(0); usize::from(ComputeNodeId::MAX)].into() }
+        })
+    }
+
+    pub(crate) fn give_back(&self, numbers: Numbers) {
+        self.free.lock().0.push(numbers);
+    }
+}
+
+/// Which numbers of one worker have been seen.
+#[derive(Default)]
+struct Window {
+    highest: u64,
+    /// Lower numbers that have not, in order.
+    gaps: VecDeque<u64>,
+}
+
+impl Window {
+    /// Whether `number` is seen for the first time.
+    fn take(&mut self, number: u64, gaps_max: usize) -> bool {
+        if number == self.highest + 1 {
+            self.highest = number;
+            return true;
+        }
+        if number > self.highest {
+            // Not more than are kept: what a peer says must not decide how long this takes.
+            let first = number.saturating_sub(gaps_max as u64).max(self.highest + 1);
+            self.gaps.extend(first..number);
+            let surplus = self.gaps.len().saturating_sub(gaps_max);
+            self.gaps.drain(..surplus);
+            self.highest = number;
+            return true;
+        }
+        match self.gaps.binary_search(&number) {
+            Ok(at) => self.gaps.remove(at).is_some(),
+            Err(_) => false,
+        }
+    }
+}
+
+/// What the node has seen of the messages of all others.
+///
+/// One lock for each sending node, held for a few instructions, so that only workers that receive from
+/// the same node at the same moment meet.
+pub(crate) struct Seen {
+    nodes: Box<[Windows]>,
+    gaps_max: usize,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Windows(Mutex<Vec<Window>>);
+
+impl Seen {
+    pub(crate) fn new(gaps_max: usize) -> Self {
+        let nodes = (0..ComputeNodeId::MAX).map(|_| Windows::default()).collect();
+        Seen { nodes, gaps_max }
+    }
+
+    /// Whether this is the first look at the message of `from` that is stamped so.
+    pub(crate) fn take(&self, from: ComputeNodeId, stamp: Stamp) -> bool {
+        let mut windows = self.nodes[from.index()].0.lock();
+        let worker = usize::from(stamp.worker());
+        if windows.len() <= worker {
+            windows.resize_with(worker + 1, Window::default);
+        }
+        windows[worker].take(stamp.number(), self.gaps_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    proptest! {
+        /// Whatever comes, in whatever order: as long as no gap had to be forgotten, a number is taken if
+        /// and only if a set of all numbers did not have it; and never twice in any case.
+        #[test]
+        fn a_window_knows_what_a_set_knows(
+            steps in prop::collection::vec((0u64..40, any::<bool>()), 1..300),
+            gaps_max in 1usize..64,
+        ) {
+            let (mut window, mut seen) = (Window::default(), BTreeSet::new());
+            let mut forgot = false;
+            let mut base = 1;
+            for (near, goes_on) in steps {
+                let number = (base + near).saturating_sub(20).max(1);
+                base += u64::from(goes_on);
+                let unseen = |below: u64| below - 1 - seen.range(..below).count() as u64;
+                let above = seen.last().is_none_or(|&highest| number > highest);
+                forgot |= above && unseen(number) > gaps_max as u64;
+                let taken = window.take(number, gaps_max);
+                let new = seen.insert(number);
+                prop_assert!(!taken || new, "{number} was taken twice");
+                prop_assert!(taken == new || forgot, "{number} was refused the first time");
+                prop_assert!(window.gaps.len() <= gaps_max);
+            }
+        }
+    }
+
+    /// The bound is on how many are late, not on how late they are.
+    #[test]
+    fn one_late_message_may_be_overtaken_by_any_number_of_others() {
+        let mut window = Window::default();
+        assert!((2..100_000).all(|number| window.take(number, 4)));
+        assert!(window.take(1, 4) && !window.take(1, 4) && !window.take(99_999, 4));
+    }
+
+    #[test]
+    fn a_leap_of_any_size_costs_no_more_than_the_gaps_that_are_kept() {
+        let mut window = Window::default();
+        let far = (1 << NUMBER_BITS) - 1;
+        assert!(window.take(far, 8) && window.gaps.len() == 8);
+        assert!(window.take(far - 8, 8) && !window.take(far - 9, 8), "the lowest is forgotten");
+    }
+
+    #[test]
+    fn workers_and_nodes_have_numbers_of_their_own() {
+        let (pool, seen) = (NumberPool::default(), Seen::new(8));
+        let (first, second) = (pool.take(), pool.take());
+        let stamps = [first.next(node(2)), second.next(node(2)), first.next(node(3))];
+        assert_eq!(stamps[0].bits() & 0xffff, stamps[1].bits() & 0xffff);
+        assert!(seen.take(node(1), stamps[0]) && seen.take(node(1), stamps[1]));
+        assert!(seen.take(node(4), stamps[0]) && !seen.take(node(1), stamps[0]));
+        // Who comes after a worker that left goes on where that one ended.
+        pool.give_back(first);
+        let third = pool.take();
+        assert!(seen.take(node(1), third.next(node(2))));
+        assert!(seen.take(node(1), pool.take().next(node(2))), "nobody's numbers yet");
+    }
+
+    #[test]
+    fn a_stamp_survives_its_word_and_none_is_none() {
+        let stamp = Stamp::new(u16::MAX, 77);
+        assert_eq!(Stamp::from_bits(stamp.bits()), Some(stamp));
+        assert_eq!((stamp.worker(), stamp.number()), (u16::MAX, 77));
+        assert_eq!(Stamp::from_bits(5 << NUMBER_BITS), None);
+    }
+}
