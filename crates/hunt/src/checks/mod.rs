@@ -1,0 +1,23 @@
+//! What is checked, and when.
+
+pub(crate) mod history;
+
+use std::fmt;
+
+use crate::Check;
+
+/// What a check found: which one, and what it says.
+pub(crate) type Verdict = Result<(), (Check, String)>;
+
+/// Many lines of a text, at most `most` of them.
+pub(crate) fn listed<T: fmt::Display>(lines: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut text = String::new();
+    for (k, line) in lines.into_iter().enumerate() {
+        if k == most {
+            text.push_str("\n  and more");
+            break;
+        }
+        text.push_str(&format!("\n  {line}"));
+    }
+    text
+}

@@ -1,0 +1,39 @@
+//! Whole worlds from one seed: a scenario, a simulated cluster in it, a workload on that, faults, and
+//! checks that judge all of it.
+//!
+//! ```text
+//!   seed ──► Scenario ──► run ─┬─► Simulated cluster   the code that runs in production
+//!             (TOML)           ├─► workload            every call and its answer recorded
+//!                              ├─► faults              until they stop
+//!                              └─► checks              after every event, and at the end
+//!                                     │
+//!                                     ▼
+//!                                  Report: event hash, counts, the first failure
+//! ```
+//!
+//! A world is decided by its [`Scenario`] and the code, by nothing else: the same scenario gives the
+//! same event hash. [`run`] never panics; what goes wrong in the world is the report's [`Failure`].
+//!
+//! ```
+//! use latchwork_hunt::{Choice, Scenario, run};
+//!
+//! let scenario = Scenario::from_seed(7, &Choice::default());
+//! assert_eq!(Scenario::parse(&scenario.to_toml()), Ok(scenario.clone()));
+//! let report = run(&scenario);
+//! assert!(report.failure.is_none(), "{report:?}");
+//! assert_eq!(run(&scenario).hash, report.hash);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod checks;
+mod report;
+pub mod scenario;
+mod trace;
+mod workloads;
+mod world;
+
+pub use report::{Check, Failure, NodeFaults, Report};
+pub use scenario::{Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Workload};
+pub use trace::Trace;
+pub use world::{run, run_traced};

@@ -1,0 +1,53 @@
+//! [`ScenarioError`]: what is wrong with a scenario.
+
+use std::fmt;
+
+/// What is wrong with a scenario, with the line of its file where that is known.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct ScenarioError {
+    line: Option<usize>,
+    key: Option<String>,
+    text: String,
+}
+
+impl ScenarioError {
+    /// What is wrong with the value at `key`, in dotted form.
+    pub(crate) fn of_key(key: &str, text: String) -> ScenarioError {
+        ScenarioError { line: None, key: Some(key.to_owned()), text }
+    }
+
+    /// What is wrong on a line of the file, counted from 1.
+    pub(crate) fn on_line(line: Option<usize>, text: String) -> ScenarioError {
+        ScenarioError { line, key: None, text }
+    }
+
+    /// The line of the file, counted from 1.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// The key, where one is wrong.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    pub(crate) fn with_line(self, line: Option<usize>) -> ScenarioError {
+        ScenarioError { line: self.line.or(line), ..self }
+    }
+
+    pub(crate) fn with_key(self, key: Option<String>) -> ScenarioError {
+        ScenarioError { key: self.key.or(key), ..self }
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.text)
+    }
+}

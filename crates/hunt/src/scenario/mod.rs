@@ -1,0 +1,199 @@
+//! [`Scenario`]: all that decides a world, besides the code.
+//!
+//! As a file it is TOML. Whatever is left out has the value of [`Scenario::default`].
+//!
+//! ```
+//! use latchwork_hunt::Scenario;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     seed = 12
+//!     compute_nodes = 4
+//!     network = "rough"
+//!     [workload.lines]
+//!     lines = 3
+//!     writes = 60
+//!     [faults]
+//!     delay_one_in = 20
+//!     "#,
+//! )?;
+//! assert_eq!(scenario.compute_nodes, 4);
+//! let error = Scenario::parse("seed = 1\ncompute_nodes = 80").unwrap_err().to_string();
+//! assert_eq!(error, "line 2: compute_nodes: 80 is out of range: 1 to 58 would do");
+//! # Ok::<(), latchwork_hunt::ScenarioError>(())
+//! ```
+
+mod error;
+mod faults;
+mod network;
+mod parse;
+mod plant;
+mod swarm;
+mod values;
+mod workload;
+
+pub use error::ScenarioError;
+pub use faults::FaultPlan;
+pub use network::Network;
+pub use plant::Plant;
+pub use swarm::Choice;
+pub use workload::{LinesLoad, Workload, WorkloadKind};
+
+use std::time::Duration;
+
+use latchwork_cache::Cache;
+use latchwork_cluster::{ClusterConfig, Protocol};
+use serde::{Deserialize, Serialize};
+
+use values::within;
+
+/// All that decides a world, besides the code.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// Compute nodes, 1 to 58.
+    #[serde(deserialize_with = "within::<_, _, 1, 58>")]
+    pub compute_nodes: usize,
+    /// Memory nodes, 1 to 64.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub memory_nodes: usize,
+    /// Workers of each compute node, 1 to 64.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub workers: usize,
+    /// Tasks of each worker, 1 to 64: each does one operation after the other.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub tasks: usize,
+    /// Operations of each task.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
+    pub operations: u64,
+    /// The protocol.
+    #[serde(with = "values::protocol")]
+    pub protocol: Protocol,
+    /// The network.
+    pub network: Network,
+    /// Frames of each compute node's cache, at least 4.
+    #[serde(deserialize_with = "within::<_, _, 4, 1_048_576>")]
+    pub frames: usize,
+    /// Bytes of a line, a power of two from 512.
+    #[serde(deserialize_with = "values::line_size")]
+    pub line_size: u32,
+    /// How long an access waits for a line before it fails, in microseconds.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000_000>")]
+    pub deadline_us: u64,
+    /// A bug, put in on purpose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plant: Option<Plant>,
+    /// What the workers do.
+    pub workload: Workload,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Scenario {
+            seed: 1,
+            compute_nodes: 3,
+            memory_nodes: 1,
+            workers: 1,
+            tasks: 2,
+            operations: 40,
+            protocol: Protocol::Selcc,
+            network: Network::Calm,
+            frames: 8,
+            line_size: 512,
+            deadline_us: 20_000,
+            plant: None,
+            workload: Workload::default(),
+            faults: FaultPlan::default(),
+        }
+    }
+}
+
+/// Small, so that several nodes have chunks even in a small pool.
+const CHUNK: u64 = 64 << 10;
+
+impl Scenario {
+    /// The scenario that a file describes.
+    ///
+    /// # Errors
+    /// One, with its line and what would do: TOML that is none, a key that does not exist, a value that is
+    /// out of range, values that do not fit each other.
+    pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+        parse::parse(text)
+    }
+
+    /// The scenario as a file.
+    pub fn to_toml(&self) -> String {
+        parse::to_toml(self)
+    }
+
+    /// Checks what values mean together.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |key: &str, text: String| Err(ScenarioError::of_key(key, text));
+        if self.faults.deaths as usize >= self.compute_nodes {
+            let most = self.compute_nodes - 1;
+            let given = self.faults.deaths;
+            return wrong(
+                "faults.deaths",
+                format!(
+                    "{given} of {} compute nodes cannot die and leave one to look: 0 to {most} would do",
+                    self.compute_nodes
+                ),
+            );
+        }
+        if self.faults.lost_memory as usize > self.memory_nodes {
+            let (given, most) = (self.faults.lost_memory, self.memory_nodes);
+            return wrong(
+                "faults.lost_memory",
+                format!("{given} memory nodes cannot be lost: there are {most}"),
+            );
+        }
+        if self.faults.until_us == 0 && self.faults.any() {
+            return wrong(
+                "faults.until_us",
+                "with faults, it must be more than 0: the time for which they strike".into(),
+            );
+        }
+        self.network.config()?;
+        self.workload.check()?;
+        self.config()
+            .check()
+            .map_err(|error| ScenarioError::of_key("line_size", error.to_string()))?;
+        Ok(())
+    }
+
+    /// The cluster of this world.
+    pub(crate) fn config(&self) -> ClusterConfig {
+        // A chunk or two for each node besides the data, and the first memory node keeps one.
+        let lines = self.workload.lines(self);
+        let lines_per_chunk = CHUNK / u64::from(self.line_size) - 8;
+        let chunks = 2 * self.compute_nodes as u64 + lines.div_ceil(lines_per_chunk);
+        let each = chunks.div_ceil(self.memory_nodes as u64) + 2;
+        let mut config = ClusterConfig {
+            compute_nodes: self.compute_nodes,
+            memory_nodes: self.memory_nodes,
+            workers: self.workers,
+            inflight: self.tasks.max(1),
+            memory_bytes: each * CHUNK,
+            cache_bytes: Cache::footprint(self.frames, self.line_size as usize),
+            line_size: self.line_size,
+            chunk_size: CHUNK.max(u64::from(self.line_size) * 32),
+            seed: self.seed,
+            ..ClusterConfig::default()
+        };
+        config.memory_bytes = each * config.chunk_size;
+        config.node.policy = self.protocol.policy();
+        let deadline = Duration::from_micros(self.deadline_us);
+        (config.node.deadline, config.pool.deadline) = (deadline, deadline);
+        if let Some(plant) = self.plant {
+            plant.change(&mut config);
+        }
+        config
+    }
+}

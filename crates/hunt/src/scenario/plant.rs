@@ -1,0 +1,43 @@
+//! [`Plant`]: bugs put in on purpose, to see that they are found.
+
+use latchwork_cluster::ClusterConfig;
+use serde::{Deserialize, Serialize};
+
+/// A bug that a scenario puts in: a rule of the protocol switched off, or a client that cheats. Nothing of
+/// it is in the protocol's code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Plant {
+    /// The receiver of a hand-over acts on the latch word before the giver's own operation has landed:
+    /// rule R4 off.
+    NoSettling,
+    /// A refused reader takes its bit back while the holder may set it again: rule R2 off, the
+    /// published scheme.
+    NoRegisteredWait,
+    /// A writer now and then forgets to say what it changed.
+    ForgetsDirty,
+    /// A reader now and then answers what it answered the last time.
+    Remembers,
+    /// A writer now and then says that it has written what it has not.
+    Forgets,
+}
+
+impl Plant {
+    /// All there are.
+    pub const ALL: [Plant; 5] = [
+        Plant::NoSettling,
+        Plant::NoRegisteredWait,
+        Plant::ForgetsDirty,
+        Plant::Remembers,
+        Plant::Forgets,
+    ];
+
+    pub(super) fn change(self, config: &mut ClusterConfig) {
+        let rules = &mut config.node.policy.rules;
+        match self {
+            Plant::NoSettling => rules.settle = false,
+            Plant::NoRegisteredWait => rules.registered_wait = false,
+            Plant::ForgetsDirty | Plant::Remembers | Plant::Forgets => {}
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Reads, writes, upgrades and dropped accesses of single lines.
+//!
+//! ```text
+//!   payload of a line:  | stamp 8 | ...... | the same stamp 8 |
+//! ```
+//!
+//! Every writer adds one to the version that it finds and puts its own number beside it: each stamp is
+//! written once, and the stamps of a line say in which order they were written. Torn and stale copies
+//! cannot hide.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cache::WriteGuard;
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_runtime::Time;
+use latchwork_verbs::GlobalAddr;
+use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
+use latchwork_workload::random::Random;
+
+use super::{Load, Work};
+use crate::Check;
+use crate::checks::{Verdict, history};
+use crate::scenario::{LinesLoad, Plant, Scenario};
+use crate::world::{Observer, Process};
+
+/// What a line says: how often it was written, and by whom last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    const BY: u32 = 20;
+
+    fn next(self, by: Process) -> Stamp {
+        Stamp((self.version() + 1) << Self::BY | u64::from(by.number))
+    }
+
+    pub(crate) fn version(self) -> u64 {
+        self.0 >> Self::BY
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = self.0 & ((1 << Self::BY) - 1);
+        write!(f, "version {} by task {by}", self.version())
+    }
+}
+
+/// A call on one line, and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineCall {
+    pub(crate) process: Process,
+    pub(crate) invoked: Time,
+    pub(crate) returned: Option<Time>,
+    pub(crate) saw: Stamp,
+    pub(crate) wrote: Option<Stamp>,
+}
+
+impl fmt::Display for LineCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} to ", self.process, self.invoked)?;
+        match self.returned {
+            Some(returned) => write!(f, "{returned}: saw {}", self.saw)?,
+            None => write!(f, "no end: saw {}", self.saw)?,
+        }
+        self.wrote.map_or(Ok(()), |wrote| write!(f, ", wrote {wrote}"))
+    }
+}
+
+/// The workload.
+pub(crate) struct Lines {
+    load: LinesLoad,
+    operations: u64,
+    plant: Option<Plant>,
+    seed: u64,
+    observer: Rc<Observer>,
+    zipfian: Option<Zipfian>,
+    lines: RefCell<Vec<GlobalAddr>>,
+    calls: RefCell<Vec<Vec<LineCall>>>,
+}
+
+impl Lines {
+    pub(crate) fn new(scenario: &Scenario, load: &LinesLoad, observer: &Rc<Observer>) -> Lines {
+        Lines {
+            operations: scenario.operations,
+            plant: scenario.plant,
+            seed: scenario.seed,
+            observer: observer.clone(),
+            zipfian: load.zipfian.then(|| Zipfian::new(load.lines, YCSB_THETA).ok()).flatten(),
+            lines: RefCell::default(),
+            calls: RefCell::new(vec![Vec::new(); load.lines as usize]),
+            load: load.clone(),
+        }
+    }
+}
+
+impl Load for Lines {
+    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            for _ in 0..self.load.lines {
+                let line = make(&member).await.map_err(|error| error.to_string())?;
+                self.lines.borrow_mut().push(line);
+            }
+            Ok(())
+        })
+    }
+
+    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let random = Random::for_stream(self.seed, u64::from(process.number) + 1);
+            let random = RefCell::new(random);
+            let client =
+                Client { load: &self, member: &member, process, random, answered: Cell::new(None) };
+            for _ in 0..self.operations {
+                client.operation().await;
+                pass_time(&member).await;
+            }
+        })
+    }
+
+    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let random = RefCell::new(Random::new(0));
+            let client =
+                Client { load: &self, member: &member, process, random, answered: Cell::new(None) };
+            for at in 0..self.load.lines as usize {
+                client.observed("read at the end", at, client.read(at)).await;
+            }
+        })
+    }
+
+    fn judge(&self) -> Verdict {
+        let lines = self.lines.borrow();
+        for (calls, line) in self.calls.borrow().iter().zip(lines.iter()) {
+            history::check_line(&line.to_string(), calls)?;
+        }
+        Ok(())
+    }
+}
+
+async fn make(member: &Member) -> Result<GlobalAddr, MemoryError> {
+    let line = member.memory.allocate().await?;
+    let clear = |guard: &mut WriteGuard<'_>| {
+        let end = guard.words().len();
+        guard.words().clear(0..end);
+        guard.mark_dirty(0..end);
+    };
+    member.memory.write(line, clear).await?;
+    Ok(line)
+}
+
+/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says
+/// so, and a worker that never yields would do all its work at one instant.
+pub(crate) async fn pass_time(member: &Member) {
+    member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
+    member.handle.yield_now().await;
+}
+
+/// One task.
+struct Client<'a> {
+    load: &'a Lines,
+    member: &'a Member,
+    process: Process,
+    random: RefCell<Random>,
+    /// The last answer, for the plant that remembers it.
+    answered: Cell<Option<(usize, Stamp)>>,
+}
+
+impl Client<'_> {
+    fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+
+    fn now(&self) -> Time {
+        self.member.handle.now()
+    }
+
+    async fn operation(&self) {
+        let LinesLoad { lines, writes, upgrades, dropped, .. } = self.load.load;
+        let at = match &self.load.zipfian {
+            Some(zipfian) => zipfian.draw(&mut self.random.borrow_mut()),
+            None => self.below(lines),
+        } as usize;
+        let kind = self.below(100);
+        if kind < writes {
+            self.observed("write", at, self.write(at)).await;
+        } else if kind < writes + upgrades {
+            self.observed("read and write", at, self.read_then_write(at)).await;
+        } else if kind < writes + upgrades + dropped {
+            self.observed("an access to drop", at, self.drop_midway(at)).await;
+        } else {
+            self.observed("read", at, self.read(at)).await;
+        }
+    }
+
+    fn line(&self, at: usize) -> GlobalAddr {
+        self.load.lines.borrow()[at]
+    }
+
+    async fn observed(
+        &self,
+        what: &'static str,
+        at: usize,
+        work: impl Future<Output = Result<(), MemoryError>>,
+    ) {
+        let line = self.line(at);
+        let entered = async {
+            let _operation = self.member.memory.enter().await?;
+            work.await
+        };
+        self.load.observer.operation(self.process, what, line, entered).await;
+    }
+
+    fn record(&self, at: usize, invoked: Time, saw: Stamp, wrote: Option<Stamp>) {
+        let call =
+            LineCall { process: self.process, invoked, returned: Some(self.now()), saw, wrote };
+        self.load.calls.borrow_mut()[at].push(call);
+    }
+
+    fn not_torn(&self, at: usize, (first, last): (u64, u64)) -> Stamp {
+        if first != last {
+            let text = format!(
+                "{} found {} torn: {} and {}",
+                self.process,
+                self.line(at),
+                Stamp(first),
+                Stamp(last)
+            );
+            self.load.observer.fail(Check::Values, text);
+        }
+        Stamp(first)
+    }
+
+    async fn read(&self, at: usize) -> Result<(), MemoryError> {
+        let invoked = self.now();
+        let read = self.member.memory.read(self.line(at), |w| (w.u64(0), w.u64(w.len() - 8)));
+        let saw = self.not_torn(at, read.await?);
+        let last = self.answered.replace(Some((at, saw)));
+        let saw = match (self.load.plant, last) {
+            (Some(Plant::Remembers), Some((line, remembered))) if line == at => remembered,
+            _ => saw,
+        };
+        self.record(at, invoked, saw, None);
+        Ok(())
+    }
+
+    /// Writes the next stamp. Returns what stood there, and what stands there now.
+    fn stamp(&self, at: usize, guard: &mut WriteGuard<'_>) -> (Stamp, Stamp) {
+        let words = guard.words();
+        let last = words.len() - 8;
+        let found = self.not_torn(at, (words.u64(0), words.u64(last)));
+        let stamp = found.next(self.process);
+        if self.load.plant == Some(Plant::Forgets) && self.below(4) == 0 {
+            return (found, stamp);
+        }
+        words.set_u64(0, stamp.0);
+        words.set_u64(last, stamp.0);
+        if self.load.plant != Some(Plant::ForgetsDirty) || self.below(4) > 0 {
+            guard.mark_dirty(0..8);
+            guard.mark_dirty(last..last + 8);
+        }
+        (found, stamp)
+    }
+
+    async fn write(&self, at: usize) -> Result<(), MemoryError> {
+        let invoked = self.now();
+        let write = self.member.memory.write(self.line(at), |guard| self.stamp(at, guard));
+        let (saw, wrote) = write.await?;
+        self.record(at, invoked, saw, Some(wrote));
+        Ok(())
+    }
+
+    /// Reads, decides to write, and writes only what the reader saw.
+    async fn read_then_write(&self, at: usize) -> Result<(), MemoryError> {
+        let (memory, line, invoked) = (&self.member.memory, self.line(at), self.now());
+        let mut kept = None;
+        loop {
+            let version = match memory.try_read(line) {
+                Ok(read) => read.version(),
+                Err(need) => {
+                    drop(kept.take());
+                    kept = Some(memory.ensure(need).await?);
+                    continue;
+                }
+            };
+            // Until here the ticket kept the copy; from here on the upgrade does.
+            drop(kept.take());
+            let (upgrade, ticket) = memory.upgrade(version).await?;
+            if upgrade != Upgrade::Kept {
+                continue;
+            }
+            if ticket.is_none() {
+                self.load
+                    .observer
+                    .fail(Check::Error, format!("{line} was kept and is not reserved"));
+            }
+            // Another task of the node may have come between; another node may not.
+            if let Ok(mut guard) = memory.try_write(line) {
+                let (saw, wrote) = self.stamp(at, &mut guard);
+                drop(guard);
+                self.record(at, invoked, saw, Some(wrote));
+                return Ok(());
+            }
+        }
+    }
+
+    async fn drop_midway(&self, at: usize) -> Result<(), MemoryError> {
+        let mode = if self.below(2) == 0 { Mode::Shared } else { Mode::Exclusive };
+        let patience = Duration::from_nanos(self.below(8000));
+        let access = self.member.memory.ensure(Need { addr: self.line(at), mode });
+        match self.member.handle.timeout(self.now() + patience, access).await {
+            Ok(ticket) => ticket.map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+}
