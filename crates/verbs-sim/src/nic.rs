@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   post, doorbell     requester's NIC    wire     responder's NIC                      wire
-//!   (CPU time)       ► sends ───────────► one way ► serves, atomics wait for their    ► one way ► completion
+//!   (CPU time)       ► gathers, sends ──► one way ► serves, atomics wait for their    ► one way ► completion
 //!                      max(rate, bytes)             bucket, READs for the way back
 //! ```
+//!
+//! Bytes occupy the wire and both NICs at the same time (cut through), but each NIC has a whole packet
+//! in its own memory before it passes it on.
 //!
 //! A batch that meets no queue makes two events: one when its requests take effect, one when its
 //! completion can be seen. The first is scheduled for when the effects would be there without a queue
@@ -41,9 +44,17 @@ fn time(at: Ps) -> Time {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NicTimes {
     send: Ps,
+    send_read: Ps,
     serve: Ps,
+    serve_read: Ps,
+    serve_atomic: Ps,
     /// Of 1024 bytes on the wire: a whole number for all bandwidths.
     kib: Ps,
+    /// Of 1024 bytes between a NIC and its memory.
+    dma_kib: Ps,
+    packet: u64,
+    inline_max: u64,
+    gather: Ps,
     one_way: Ps,
     jitter: Ps,
     write: Ps,
@@ -61,11 +72,19 @@ impl NicTimes {
     pub(crate) fn new(profile: &NicProfile) -> NicTimes {
         let per_million = |rate: f64| (1e6 / rate) as Ps;
         let ns = |ns: u64| ns.saturating_mul(PS_PER_NS);
+        // 1024 bytes of 8 bits at so many bits per nanosecond.
+        let per_kib = |gbit_s: f64| (1024.0 * 8.0 / gbit_s * PS_PER_NS as f64) as Ps;
         NicTimes {
             send: per_million(profile.send_rate_mops),
+            send_read: per_million(profile.send_read_rate_mops),
             serve: per_million(profile.serve_rate_mops),
-            // 1024 bytes of 8 bits at so many bits per nanosecond.
-            kib: (1024.0 * 8.0 / profile.bandwidth_gbit_s * PS_PER_NS as f64) as Ps,
+            serve_read: per_million(profile.serve_read_rate_mops),
+            serve_atomic: per_million(profile.serve_atomic_rate_mops),
+            kib: per_kib(profile.bandwidth_gbit_s),
+            dma_kib: per_kib(profile.dma_gbit_s),
+            packet: u64::from(profile.packet_bytes),
+            inline_max: u64::from(profile.inline_max_bytes),
+            gather: ns(profile.gather_ns),
             one_way: ns(profile.one_way_ns),
             jitter: ns(profile.jitter_ns),
             write: ns(profile.write_ns),
@@ -84,13 +103,46 @@ impl NicTimes {
         bytes * self.kib / 1024
     }
 
+    /// What passing `bytes` on between memory and wire delays them: the time of the first packet.
+    fn packet(&self, bytes: u64) -> Ps {
+        bytes.min(self.packet) * self.dma_kib / 1024
+    }
+
+    /// What a requester's NIC does before the first byte of a request can leave.
+    fn gather(&self, request: &Request) -> Ps {
+        let bytes = outgoing_bytes(request);
+        if bytes <= self.inline_max { 0 } else { self.gather + self.packet(bytes) }
+    }
+
+    fn send(&self, request: &Request) -> Ps {
+        let rate = match request.kind() {
+            Kind::Write | Kind::Send => self.send,
+            Kind::Read | Kind::Atomic => self.send_read,
+        };
+        rate.max(self.wire(outgoing_bytes(request)))
+    }
+
+    fn serve(&self, request: &Request) -> Ps {
+        let rate = match request.kind() {
+            Kind::Write | Kind::Send => self.serve,
+            Kind::Read => self.serve_read,
+            Kind::Atomic => self.serve_atomic,
+        };
+        rate.max(self.wire(outgoing_bytes(request)))
+    }
+
     /// The same NIC, so many times slower.
     fn slowed(mut self, slowness: u32) -> NicTimes {
         let slowness = Ps::from(slowness.max(1));
         let times = [
             &mut self.send,
+            &mut self.send_read,
             &mut self.serve,
+            &mut self.serve_read,
+            &mut self.serve_atomic,
             &mut self.kib,
+            &mut self.dma_kib,
+            &mut self.gather,
             &mut self.one_way,
             &mut self.write,
             &mut self.read,
@@ -102,13 +154,42 @@ impl NicTimes {
     }
 }
 
-/// When the queues of one NIC are free again.
+/// The queues of one NIC.
 #[derive(Default)]
 pub(crate) struct NicQueues {
-    outgoing: Cell<Ps>,
-    incoming: Cell<Ps>,
+    outgoing: Queue,
+    incoming: Queue,
     /// Of atomics, by the low bits of the address (Sherman 3.2.2); those that were ever used.
-    buckets: RefCell<BTreeMap<u64, Ps>>,
+    buckets: RefCell<BTreeMap<u64, Queue>>,
+}
+
+/// What waits for something that does one thing after the other.
+///
+/// Events come in the order of their times, but what they let pass is later by the one's wire and the
+/// other's memory. A counter that says when the queue is free again would make whatever is early wait
+/// for what is late, and idle until then; so this is the work in front of what comes next, which time
+/// takes away.
+#[derive(Default)]
+struct Queue {
+    backlog: Cell<Ps>,
+    /// The latest time up to which the backlog was worked off.
+    at: Cell<Ps>,
+}
+
+impl Queue {
+    /// Something comes at `at` that takes so long. When it is through.
+    fn pass(&self, at: Ps, takes: Ps) -> Ps {
+        let passed = at.saturating_sub(self.at.get());
+        let backlog = self.backlog.get().saturating_sub(passed);
+        self.at.set(self.at.get().max(at));
+        self.backlog.set(backlog + takes);
+        at + backlog + takes
+    }
+
+    /// The same for `bytes` whose last comes at `at`: they came while others were served.
+    fn pass_bytes(&self, at: Ps, bytes: Ps, takes: Ps) -> Ps {
+        self.pass(at.saturating_sub(bytes), takes).max(at)
+    }
 }
 
 /// The queue pairs of one endpoint to one target, used in turn.
@@ -118,27 +199,35 @@ pub(crate) struct QueuePairs {
     pairs: RefCell<Vec<QueuePair>>,
 }
 
-/// On one queue pair nothing overtakes: when the last batch arrived, took effect, and completed.
+/// On one queue pair nothing overtakes: when the last batch arrived, should take effect, took effect,
+/// and completed.
 #[derive(Clone, Copy, Default)]
 struct QueuePair {
     arrived: Ps,
+    expected: Ps,
     effective: Ps,
     completed: Ps,
 }
 
+/// `at`, or as soon after `last` as an event can be.
+fn behind(at: Ps, last: &mut Ps) -> Ps {
+    *last = at.max(*last + PS_PER_NS);
+    *last
+}
+
 impl QueuePairs {
     fn take_turn(&self, count: usize) -> usize {
-        let mut pairs = self.pairs.borrow_mut();
-        if pairs.len() < count {
-            pairs.resize(count, QueuePair::default());
-        }
         let turn = self.next.get() % count;
         self.next.set(turn + 1);
         turn
     }
 
     fn with<T>(&self, pair: usize, act: impl FnOnce(&mut QueuePair) -> T) -> T {
-        act(&mut self.pairs.borrow_mut()[pair])
+        let mut pairs = self.pairs.borrow_mut();
+        if pairs.len() <= pair {
+            pairs.resize(pair + 1, QueuePair::default());
+        }
+        act(&mut pairs[pair])
     }
 }
 
@@ -146,8 +235,8 @@ impl QueuePairs {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NicFlight {
     queue_pair: usize,
-    /// When it arrives at the responder's NIC.
-    arrived: Ps,
+    /// When it arrives at the responder's NIC, once that is known.
+    arrived: Option<Ps>,
     /// When the last byte of the response leaves it.
     responded: Ps,
 }
@@ -181,35 +270,43 @@ struct Service {
 }
 
 impl Service {
-    /// Serves `requests`, which arrive at `at`, by a NIC with these queues.
-    fn new(times: &NicTimes, nic: &NicQueues, at: Ps, requests: &[Request]) -> Service {
+    /// Serves `requests`, which arrive at `at`, by a NIC with these queues, or with empty ones.
+    fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[Request]) -> Service {
         let mut service = Service { effective: at, responded: at };
         for request in requests {
-            // Cut through: the bytes came while the request before was served, if it took long.
-            let bytes = times.wire(outgoing_bytes(request));
-            let incoming =
-                nic.incoming.get().max(at.saturating_sub(bytes)) + times.serve.max(bytes);
-            nic.incoming.set(incoming);
-            let ready = incoming.max(at);
+            let (sent, answered) = (outgoing_bytes(request), response_bytes(request));
+            let ready = match nic {
+                Some(nic) => nic.incoming.pass_bytes(at, times.wire(sent), times.serve(request)),
+                None => at,
+            };
             match request.kind() {
                 Kind::Write | Kind::Send => {
-                    service.effective = service.effective.max(ready + times.write);
+                    let effective = ready + times.packet(sent) + times.write;
+                    service.effective = service.effective.max(effective);
                 }
                 Kind::Atomic => {
+                    let ready = service.effective.max(ready);
                     let word = request.remote().map_or(0, |(offset, _)| offset);
                     let bucket = word & times.bucket_mask;
-                    let mut buckets = nic.buckets.borrow_mut();
-                    let free = buckets.entry(bucket).or_default();
-                    *free = (*free).max(ready).max(service.effective) + times.atomic;
-                    service.effective = *free;
+                    service.effective = match nic {
+                        Some(nic) => {
+                            let mut buckets = nic.buckets.borrow_mut();
+                            buckets.entry(bucket).or_default().pass(ready, times.atomic)
+                        }
+                        None => ready + times.atomic,
+                    };
                 }
-                Kind::Read => service.effective = service.effective.max(ready) + times.read,
+                Kind::Read => {
+                    let fetched = ready + times.read + times.packet(answered);
+                    service.effective = service.effective.max(fetched);
+                }
             }
-            let response = times.wire(response_bytes(request));
+            let response = times.wire(answered);
             if response > 0 {
-                let outgoing = nic.outgoing.get().max(service.effective) + response;
-                nic.outgoing.set(outgoing);
-                service.responded = outgoing;
+                service.responded = match nic {
+                    Some(nic) => nic.outgoing.pass(service.effective, response),
+                    None => service.effective + response,
+                };
             }
         }
         service.responded = service.responded.max(service.effective);
@@ -227,23 +324,22 @@ impl World {
         let jitter = self.jitter(times);
         let at = self.with(key, |flight| {
             let times = times.slowed(flight.slowness());
-            let outgoing = &flight.own.host.nic.outgoing;
-            let mut free = outgoing.get().max(ps(from));
             let requests = flight.batch.requests();
+            let (mut sent, mut gathered) = (ps(from), 0);
             for request in requests {
-                free += times.send.max(times.wire(outgoing_bytes(request)));
+                sent = flight.own.host.nic.outgoing.pass(ps(from), times.send(request));
+                gathered = times.gather(request).max(gathered);
             }
-            outgoing.set(free);
-            let arrived = free + times.one_way + jitter + ps(Time::ZERO + delay);
+            let arrived = sent + gathered + times.one_way + jitter + ps(Time::ZERO + delay);
             let pairs = &flight.lane.queue_pairs;
             let pair = pairs.take_turn(times.queue_pairs);
-            let arrived = pairs.with(pair, |pair| {
-                pair.arrived = pair.arrived.max(arrived);
-                pair.arrived
-            });
             flight.nic.queue_pair = pair;
-            flight.nic.arrived = arrived;
-            Service::new(&times, &NicQueues::default(), arrived, flight.batch.requests()).effective
+            pairs.with(pair, |pair| {
+                let arrived = behind(arrived, &mut pair.arrived);
+                flight.nic.arrived = Some(arrived);
+                let service = Service::new(&times, None, arrived, requests);
+                behind(service.effective, &mut pair.expected)
+            })
         });
         self.schedule_at(time(at), key, Event::Arrive);
     }
@@ -252,14 +348,15 @@ impl World {
     pub(crate) fn arrive_nic(&self, times: &NicTimes, key: u32) {
         let effective = self.with(key, |flight| {
             let times = times.slowed(flight.slowness());
+            // A batch that a gate held back at the start has no such time: it arrives now.
+            let at = flight.nic.arrived.unwrap_or(ps(self.kernel.now()));
+            let nic = &flight.there.host.nic;
+            let service = Service::new(&times, Some(nic), at, flight.batch.requests());
             let pairs = &flight.lane.queue_pairs;
             pairs.with(flight.nic.queue_pair, |pair| {
-                let at = flight.nic.arrived.max(pair.effective);
-                let nic = &flight.there.host.nic;
-                let service = Service::new(&times, nic, at, flight.batch.requests());
-                pair.effective = service.effective;
-                flight.nic.responded = service.responded;
-                service.effective
+                let effective = behind(service.effective, &mut pair.effective);
+                flight.nic.responded = service.responded.max(effective);
+                effective
             })
         });
         if time(effective) > self.kernel.now() {
@@ -301,9 +398,8 @@ impl World {
             let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();
             let wire = times.wire(bytes);
             let incoming = &flight.own.host.nic.incoming;
-            let free = incoming.get().max(arrived.saturating_sub(wire)) + times.serve.max(wire);
-            incoming.set(free);
-            let done = free.max(arrived) + times.completion;
+            let done = incoming.pass_bytes(arrived, wire, times.serve.max(wire));
+            let done = done + times.packet(bytes) + times.completion;
             let pairs = &flight.lane.queue_pairs;
             pairs.with(flight.nic.queue_pair, |pair| {
                 pair.completed = pair.completed.max(done);

@@ -17,7 +17,8 @@ pub use published::{Measure, Published, Unit};
 /// The figures of a kind of NIC, its switch, and the CPU that drives it.
 ///
 /// Times are nanoseconds, rates are millions per second. A READ or WRITE of some bytes also takes
-/// those bytes' time on the wire, at each of the two NICs.
+/// those bytes' time on the wire, and at each of the two NICs the time of one packet between the NIC
+/// and memory.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicProfile {
@@ -27,6 +28,12 @@ pub struct NicProfile {
     /// Payload bandwidth of a port, each way, in Gbit/s.
     #[serde(deserialize_with = "parse::bandwidth")]
     pub bandwidth_gbit_s: f64,
+    /// Bandwidth between a NIC and its host's memory (PCIe), each way, in Gbit/s.
+    #[serde(deserialize_with = "parse::bandwidth")]
+    pub dma_gbit_s: f64,
+    /// A NIC has so many bytes of a larger request in its own memory before it passes them on.
+    #[serde(deserialize_with = "parse::packet")]
+    pub packet_bytes: u32,
     /// From one NIC to another: cables and a switch.
     #[serde(deserialize_with = "parse::nanos")]
     pub one_way_ns: u64,
@@ -53,7 +60,7 @@ pub struct NicProfile {
     /// memory before it sends.
     #[serde(deserialize_with = "parse::inline")]
     pub inline_max_bytes: u32,
-    /// How long gathering delays a WRITE or SEND.
+    /// How long gathering delays a WRITE or SEND, besides its bytes: a round trip over PCIe.
     #[serde(deserialize_with = "parse::nanos")]
     pub gather_ns: u64,
     /// From a WRITE's or SEND's arrival to its effect.

@@ -162,6 +162,10 @@ pub(super) fn inline<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error
     small(from, 0..=4096, "a number of bytes, 0 to 4096")
 }
 
+pub(super) fn packet<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    small(from, 64..=65_536, "a number of bytes, 64 to 65536")
+}
+
 pub(super) fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     const { assert!(BATCH_MAX == 4, "the text below says so") };
     small(from, 4..=65_536, "a number of requests, 4 (a whole batch) to 65536")
