@@ -5,6 +5,7 @@
 //!   benches/lines   one line, one node: hits, misses, upgrades     ┐
 //!   benches/nodes   one line, two nodes: who takes it from whom    ├ Embedded, shared memory
 //!   benches/trees   B-link tree, all cached                        ┘
+//!   benches/worlds  worlds under load, and the example of that name  Simulated, virtual time
 //! ```
 //!
 //! Criterion asks for the time of so many iterations. Each answer is one [`on_first`] or one
@@ -15,6 +16,8 @@
 //! `--bench lines -- miss` those of one file whose name contains a word.
 
 #![forbid(unsafe_code)]
+
+pub mod worlds;
 
 use std::future::Future;
 

@@ -1,0 +1,33 @@
+//! Simulated worlds: real time per verb. The example `worlds` says more of one long run.
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use latchwork_benches::worlds::{Shape, World};
+
+/// The time of `iters` verbs: as many operations as it takes for about so many.
+fn verbs(world: &World, iters: u64) -> Duration {
+    let figures = world.run(1 + iters / 64);
+    figures.real_time.mul_f64(iters as f64 / figures.verbs.max(1) as f64)
+}
+
+fn under_load(c: &mut Criterion) {
+    let mut group = c.benchmark_group("world, a verb");
+    for (name, shape) in [("lines", Shape::lines()), ("tree", Shape::tree())] {
+        let world = World::new(shape);
+        world.run(1_000);
+        group.bench_function(name, |b| b.iter_custom(|iters| verbs(&world, iters)));
+    }
+    group.finish();
+}
+
+fn config() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(2))
+}
+
+criterion_group!(name = worlds; config = config(); targets = under_load);
+criterion_main!(worlds);
