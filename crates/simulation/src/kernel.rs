@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::queue::Queue;
+use crate::queue::{Event, Queue};
 use crate::random::mix;
 use crate::waker::{Mark, Marks};
 use crate::{ActorId, ActorWaker, Random, Ties, Time, WAKE};
@@ -43,8 +43,9 @@ struct World {
     actors: RefCell<Vec<Entry>>,
     marks: Arc<Marks>,
     ties: Ties,
-    // Streams of their own, so that an extra draw by an actor does not change the order of ties.
-    tie_random: RefCell<Random>,
+    // Not drawn from `random`, so that an extra draw by an actor does not change the order of ties.
+    tie_seed: u64,
+    scheduled: Cell<u64>,
     random: RefCell<Random>,
     hash: Cell<u64>,
     events: Cell<u64>,
@@ -70,7 +71,8 @@ impl Kernel {
             actors: RefCell::default(),
             marks: Arc::default(),
             ties,
-            tie_random: RefCell::new(Random::new(mix(seed ^ 1))),
+            tie_seed: mix(seed ^ 1),
+            scheduled: Cell::new(0),
             random: RefCell::new(Random::new(seed)),
             hash: Cell::new(mix(seed)),
             events: Cell::new(0),
@@ -98,9 +100,12 @@ impl Kernel {
 
     /// Schedules `actor.fire(payload)` at `at`, or now when `at` has passed.
     pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
+        let number = self.0.scheduled.get();
+        self.0.scheduled.set(number + 1);
         let tie = match self.0.ties {
-            Ties::Seeded => self.0.tie_random.borrow_mut().draw(),
-            Ties::FirstCome => 0,
+            // Of consecutive numbers, which is as good as drawn.
+            Ties::Seeded => mix(self.0.tie_seed.wrapping_add(number)),
+            Ties::FirstCome => number,
         };
         self.0.queue.borrow_mut().push(at.max(self.now()), tie, actor, payload);
     }
@@ -120,9 +125,7 @@ impl Kernel {
 
     /// Folds something that an actor did into the event hash.
     pub fn note(&self, kind: u32, a: u64, b: u64) {
-        self.fold(u64::from(kind));
-        self.fold(a);
-        self.fold(b);
+        self.fold(a, b, kind);
     }
 
     /// A hash of every event fired (its time, actor and payload) and everything noted, in order.
@@ -152,18 +155,21 @@ impl Kernel {
     /// Fires the next event; `false` when there is none.
     pub fn step(&self) -> bool {
         self.schedule_marked();
-        let Some(event) = self.0.queue.borrow_mut().pop() else {
-            return false;
-        };
+        let event = self.0.queue.borrow_mut().pop();
+        event.is_some_and(|event| {
+            self.fire(event);
+            true
+        })
+    }
+
+    fn fire(&self, event: Event) {
         if event.at > self.now() {
             self.0.now.set(event.at);
             self.0.events_this_instant.set(0);
         }
         self.0.events.set(self.events() + 1);
         self.0.events_this_instant.set(self.0.events_this_instant.get() + 1);
-        self.fold(event.at.as_nanos());
-        self.fold(u64::from(event.actor.0));
-        self.fold(event.payload);
+        self.fold(event.at.as_nanos(), event.payload, event.actor.0);
         let actor = {
             let actors = self.0.actors.borrow();
             let entry = &actors[event.actor.index()];
@@ -175,8 +181,6 @@ impl Kernel {
         if let Some(actor) = actor {
             actor.fire(event.payload);
         }
-        self.schedule_marked();
-        true
     }
 
     /// Fires events until `done` holds (asked before each event), until the next one is later than
@@ -211,8 +215,15 @@ impl Kernel {
         self.0.marks.drain(|actor| self.schedule(self.now(), actor, WAKE));
     }
 
-    fn fold(&self, value: u64) {
-        self.0.hash.set(mix(self.0.hash.get().rotate_left(1) ^ value));
+    /// The facts become one word, by a product of which both halves count; the word is folded in by a
+    /// bijection of the hash so far, which therefore forgets nothing.
+    fn fold(&self, a: u64, b: u64, kind: u32) {
+        let a = u128::from(a ^ u64::from(kind) << 40 ^ 0xa076_1d64_78bd_642f);
+        let b = u128::from(b ^ u64::from(kind) ^ 0xe703_7ed1_a0b4_28db);
+        let product = a * b;
+        let word = (product >> 64) as u64 ^ product as u64;
+        let hash = self.0.hash.get().rotate_left(5) ^ word;
+        self.0.hash.set(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 }
 
