@@ -157,13 +157,13 @@ impl World {
                 }
             }
         }
-        self.count_verb();
+        self.took_effect(key, request);
         self.done(drawn, key, request);
     }
 
     pub(crate) fn place(&self, drawn: &Drawn, key: u32, request: usize, piece: usize) {
         if self.with(key, |flight| flight.place(request, piece, &self.kernel)) {
-            self.count_verb();
+            self.took_effect(key, request);
             self.done(drawn, key, request);
         }
     }

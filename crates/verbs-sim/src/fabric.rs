@@ -21,11 +21,12 @@ use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
 use crate::nic::NicTimes;
 use crate::node::{MemoryNode, Node, There};
+use crate::watch::{Step, Strike, Watcher};
 
 /// The memory nodes and compute nodes of one simulated world. Clones are the same fabric.
 #[derive(Clone)]
 pub struct Fabric {
-    world: Rc<World>,
+    pub(crate) world: Rc<World>,
 }
 
 /// What all endpoints share; the actor whose events are the steps of batches.
@@ -44,6 +45,7 @@ pub(crate) struct World {
     /// Messages that will arrive a second time.
     again: RefCell<Slab<(Rc<Node>, Message)>>,
     gates: RefCell<Vec<Weak<GateCore>>>,
+    pub(crate) watcher: RefCell<Option<Box<Watcher>>>,
 }
 
 impl Fabric {
@@ -66,6 +68,7 @@ impl Fabric {
             flights: RefCell::default(),
             again: RefCell::default(),
             gates: RefCell::default(),
+            watcher: RefCell::default(),
         });
         let actor = kernel.add_actor(Rc::clone(&world) as Rc<dyn Actor>);
         world.actor.set(actor).expect("set once");
@@ -227,6 +230,7 @@ impl Actor for World {
             (Event::Complete, _) => self.complete(key),
             (Event::Again, _) => {
                 let (node, message) = self.again.borrow_mut().remove(key as usize);
+                self.see_again(node.id, &message);
                 node.mailbox.put(message);
             }
             (event, Timing::Drawn(drawn)) => match event {
@@ -279,8 +283,14 @@ impl World {
         self.kernel.schedule(at, actor, event.payload(key));
     }
 
-    pub(crate) fn count_verb(&self) {
+    /// A request has taken effect.
+    pub(crate) fn took_effect(&self, key: u32, request: usize) {
         self.verbs.set(self.verbs.get() + 1);
+        if self.is_watched()
+            && let Some((old, new)) = self.with(key, |flight| flight.struck(request))
+        {
+            self.see(key, Step::Struck { request, old, new });
+        }
     }
 
     fn count_fault(&self, count: impl FnOnce(&mut FaultCounts)) {
@@ -332,7 +342,15 @@ impl World {
             self.count_fault(|counts| counts.delayed += 1);
         }
         let lane = Rc::clone(&flight.lane);
+        let cut = flight.cut;
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
+        self.see(key, Step::Posted);
+        if let Some(by) = delay {
+            self.see(key, Step::Fault(Strike::Delayed(by)));
+        }
+        if let Some(done) = cut {
+            self.see(key, Step::Fault(Strike::CutOff(done)));
+        }
         if matches!(&self.config.timing, Timing::Drawn(drawn) if !drawn.reorder_batches) {
             lane.flights.borrow_mut().push_back(key);
         }
@@ -359,13 +377,16 @@ impl World {
         self.kernel.note(MESSAGE, message.from.get().into(), body);
         if faults.draw_loss(&self.kernel) {
             self.count_fault(|counts| counts.lost += 1);
+            self.see(key, Step::Fault(Strike::Lost));
             return true;
         }
         if let Some(later) = faults.draw_repeat(&self.kernel) {
             self.count_fault(|counts| counts.repeated += 1);
-            let key = self.again.borrow_mut().insert((Rc::clone(&node), message));
-            self.schedule(later, u32::try_from(key).expect("bounded"), Event::Again);
+            self.see(key, Step::Fault(Strike::Repeated(later)));
+            let again = self.again.borrow_mut().insert((Rc::clone(&node), message));
+            self.schedule(later, u32::try_from(again).expect("bounded"), Event::Again);
         }
+        self.see(key, Step::Delivered(&message));
         if !self.is_message_held(key, &node, message) {
             node.mailbox.put(message);
         }
@@ -410,6 +431,10 @@ impl World {
     }
 
     fn complete(&self, key: u32) {
+        if self.is_watched() {
+            let result = self.with(key, |flight| flight.completion().result);
+            self.see(key, Step::Completed(&result));
+        }
         let flight = self.flights.borrow_mut().remove(key as usize);
         flight.lane.give_room(&flight.batch);
         flight.lane.flights.borrow_mut().retain(|&other| other != key);

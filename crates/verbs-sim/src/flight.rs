@@ -324,6 +324,23 @@ impl Flight {
         memory.words().slice(remote as usize..remote as usize + len)
     }
 
+    /// What an atomic that has taken effect found and left.
+    pub(crate) fn struck(&self, request: usize) -> Option<(u64, u64)> {
+        let before = &self.batch.requests[..request];
+        let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
+        match self.batch.requests[request] {
+            Request::FetchAdd { add, .. } => {
+                let old = self.outcome.old[index];
+                Some((old, old.wrapping_add(add)))
+            }
+            Request::CompareSwap { expected, desired, .. } => {
+                let old = self.outcome.old[index];
+                Some((old, if old == expected { desired } else { old }))
+            }
+            _ => None,
+        }
+    }
+
     fn keep(&mut self, request: usize, old: u64) {
         let before = &self.batch.requests[..request];
         let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();

@@ -60,6 +60,7 @@ mod inbox;
 mod nic;
 mod node;
 mod profile;
+mod watch;
 
 pub use config::{SimConfig, Timing};
 pub use drawn::{Drawn, PIECES_MAX};
@@ -69,3 +70,4 @@ pub use faults::{FaultCounts, Faults};
 pub use gate::{Gate, Leg, Passing};
 pub use inbox::{Inbox, Subscription};
 pub use profile::{CpuProfile, Measure, NicProfile, ProfileError, Published, Unit};
+pub use watch::{Sight, Step, Strike};

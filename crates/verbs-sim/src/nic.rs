@@ -379,7 +379,7 @@ impl World {
                     }
                     Begin::Done | Begin::Pieces(_) => {}
                 }
-                self.count_verb();
+                self.took_effect(key, request);
             }
             self.with(key, |flight| flight.done(request));
         }
