@@ -34,6 +34,7 @@
 
 mod access;
 mod counters;
+mod describe;
 mod engine;
 mod node;
 mod record;
@@ -45,6 +46,7 @@ mod worker;
 
 pub use access::Ticket;
 pub use counters::Counters;
+pub use describe::describe;
 pub use node::{Node, NodeParts};
 pub use settings::{Policy, Settings};
 pub use wire::read_message;

@@ -1,0 +1,120 @@
+//! What a message says, in a few words.
+
+use std::fmt::Write as _;
+
+use latchwork_latch::{Answer, GrantMode, Message, Request, RequestKind};
+use latchwork_verbs::{ComputeNodeId, Message as Wire};
+
+use crate::wire::Letter;
+
+/// What a message between nodes says, in a few words and without its line, which
+/// [`read_message`](crate::read_message) has. For people who read logs; not to be parsed.
+///
+/// ```text
+///   ask Write #7               an invalidation: its question has the number 7
+///   ask Read #7 pri 2          the third try
+///   Released #7                final: look at the word again
+///   grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2)
+///                              final: the line is in your frame, 8 bytes of it are not written back
+///                              yet, and a question that C3 asked C2 is yours to serve
+///   settled #7                 the giver's operation is complete
+/// ```
+///
+/// A question that travelled is answered by another node than the one that was asked: then the
+/// answer names the one that was.
+pub fn describe(wire: &Wire) -> String {
+    let Some((letter, _)) = Letter::decode(wire) else {
+        return format!("no message about a line: {:#x}", wire.body[0]);
+    };
+    let asked_other = |asked: ComputeNodeId| match asked == wire.from {
+        true => String::new(),
+        false => format!(" (asked {asked:?})"),
+    };
+    match &letter.message {
+        Message::Request(request) => format!("ask {}", question(request)),
+        Message::Answer { asked, seq, answer } => {
+            let answer = match answer {
+                Answer::Dropped => "Dropped",
+                Answer::Released => "Released",
+                Answer::Queued => "Queued",
+            };
+            format!("{answer} #{}{}", seq.0, asked_other(*asked))
+        }
+        Message::Grant { asked, seq, mode, travelling } => {
+            let mode = match mode {
+                GrantMode::Shared => "Shared",
+                GrantMode::Exclusive => "Exclusive",
+            };
+            let mut text = format!("grant {mode} #{}{}", seq.0, asked_other(*asked));
+            if !letter.dirty.is_empty() {
+                let range = letter.dirty.range();
+                let _ = write!(text, " dirty {}..{}", range.start, range.end);
+            }
+            for (i, request) in travelling.iter().enumerate() {
+                let lead = if i == 0 { "with" } else { "and" };
+                let (from, asked) = (request.from, request.asked);
+                let _ = write!(text, " {lead} {from:?} {} (asked {asked:?})", question(request));
+            }
+            text
+        }
+        Message::Settled { seq } => format!("settled #{}", seq.0),
+    }
+}
+
+fn question(request: &Request) -> String {
+    let kind = match request.kind {
+        RequestKind::Read => "Read",
+        RequestKind::Write => "Write",
+    };
+    match request.priority {
+        0 => format!("{kind} #{}", request.seq.0),
+        priority => format!("{kind} #{} pri {priority}", request.seq.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repeats::Stamp;
+    use latchwork_cache::DirtyBounds;
+    use latchwork_latch::{Remembered, Seq};
+    use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    fn said(message: Message, dirty: DirtyBounds) -> String {
+        let addr = GlobalAddr::new(MemoryNodeId(0), 0x1_0000);
+        describe(&Letter { addr, dirty, message }.encode(node(4), Stamp::new(0, 1)))
+    }
+
+    fn request(priority: u8) -> Request {
+        let (from, asked, seq) = (node(3), node(2), Seq(9));
+        Request { from, asked, kind: RequestKind::Read, seq, priority, buffer: 0 }
+    }
+
+    #[test]
+    fn every_kind_of_message_has_words_for_what_it_says() {
+        let none = DirtyBounds::EMPTY;
+        assert_eq!(said(Message::Request(request(0)), none), "ask Read #9");
+        assert_eq!(said(Message::Request(request(2)), none), "ask Read #9 pri 2");
+        let answer = |asked| Message::Answer { asked, seq: Seq(1), answer: Answer::Released };
+        assert_eq!(said(answer(node(4)), none), "Released #1");
+        assert_eq!(said(answer(node(2)), none), "Released #1 (asked C2)");
+        assert_eq!(said(Message::Settled { seq: Seq(7) }, none), "settled #7");
+        let travelling: Remembered = [request(0), request(1)].into_iter().collect();
+        let grant =
+            Message::Grant { asked: node(4), seq: Seq(7), mode: GrantMode::Exclusive, travelling };
+        assert_eq!(
+            said(grant, DirtyBounds::of(32..40)),
+            "grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2) and C3 Read #9 pri 1 (asked C2)"
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_about_a_line_is_said_to_be_none() {
+        let wire = Wire { from: node(1), body: [0xff; Wire::WORDS] };
+        assert!(describe(&wire).starts_with("no message about a line"));
+    }
+}
