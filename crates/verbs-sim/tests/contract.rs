@@ -2,11 +2,11 @@
 
 mod world;
 
-use latchwork_verbs_sim::{Drawn, SimConfig};
-use world::World;
+use latchwork_verbs_sim::{Drawn, NicProfile, SimConfig};
+use world::{World, profile};
 
 fn worlds() -> impl Iterator<Item = World> {
-    (0..24).map(|seed| {
+    let drawn = (0..24).map(|seed| {
         // Some worlds use fewer freedoms; nothing must need them.
         let reorder_batches = seed % 4 != 1;
         let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
@@ -14,7 +14,14 @@ fn worlds() -> impl Iterator<Item = World> {
             seed,
             SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() }),
         )
-    })
+    });
+    // A NIC's times, over one queue pair and over several.
+    let nic = (24..30).map(|seed| {
+        let queue_pairs = 1 + seed as u32 % 3;
+        let nic = NicProfile { queue_pairs, jitter_ns: 3_000, ..profile() };
+        World::new(seed, SimConfig::nic(nic))
+    });
+    drawn.chain(nic)
 }
 
 latchwork_verbs::contract_tests!(worlds());

@@ -1,15 +1,16 @@
 //! A small cluster in a simulated world, as a harness for scripts.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use latchwork_runtime::{ExecutorConfig, VirtualWorker};
+use latchwork_runtime::{ExecutorConfig, Handle, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
-use latchwork_verbs_sim::{Fabric, SimConfig};
+use latchwork_verbs_sim::{CpuProfile, Fabric, NicProfile, SimConfig};
 
 pub(crate) struct World {
     pub(crate) kernel: Kernel,
@@ -43,18 +44,52 @@ impl World {
     }
 }
 
-impl Harness for World {
-    fn run(&self, scripts: Vec<Script>) {
+/// A NIC with round figures: 10 ns a request, 1 ns a byte, 1 us each way.
+pub(crate) fn profile() -> NicProfile {
+    NicProfile {
+        name: "round".to_owned(),
+        bandwidth_gbit_s: 8.0,
+        one_way_ns: 1_000,
+        jitter_ns: 0,
+        send_rate_mops: 100.0,
+        send_read_rate_mops: 100.0,
+        serve_rate_mops: 100.0,
+        serve_read_rate_mops: 100.0,
+        serve_atomic_rate_mops: 100.0,
+        dma_gbit_s: 1e9,
+        packet_bytes: 1024,
+        inline_max_bytes: 1024,
+        gather_ns: 0,
+        write_ns: 300,
+        read_ns: 500,
+        atomic_ns: 400,
+        atomic_bucket_bits: 6,
+        completion_ns: 100,
+        queue_pairs: 1,
+        reads_max: 16,
+        requests_max: 128,
+        cpu: CpuProfile { post_ns: 7, doorbell_ns: 90, poll_ns: 30, ..CpuProfile::default() },
+        published: Vec::new(),
+    }
+}
+
+impl World {
+    /// The worker whose clock all endpoints share.
+    pub(crate) fn worker_handle(&self) -> Handle {
+        self.worker.handle()
+    }
+
+    /// Gives the scripts, and the world, so many turns; true when all scripts have ended.
+    pub(crate) fn run_turns(&self, scripts: Vec<Script>, turns: u64) -> bool {
         let start = |script: Script| {
-            let handle = self.worker.handle();
-            let endpoint = self.fabric.endpoint(script.node, &handle).unwrap();
+            let endpoint = self.fabric.endpoint(script.node, &self.worker_handle()).unwrap();
             let inbox = self.fabric.inbox(script.node).unwrap();
             let fabric = self.fabric.clone();
             let disconnect = move |node| fabric.disconnect(node).unwrap();
             script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect))
         };
         let mut running: Vec<_> = scripts.into_iter().map(start).collect();
-        for _ in 0..EVENTS_MAX {
+        for _ in 0..turns {
             // Between two events any of the workers may have its turn first.
             let mut order = self.order.borrow_mut();
             order.clear();
@@ -67,11 +102,17 @@ impl Harness for World {
                 ended += usize::from(running[i].step());
             }
             if ended == running.len() {
-                return;
+                return true;
             }
             self.kernel.step();
         }
-        panic!("the scripts do not end");
+        false
+    }
+}
+
+impl Harness for World {
+    fn run(&self, scripts: Vec<Script>) {
+        assert!(self.run_turns(scripts, EVENTS_MAX), "the scripts do not end");
     }
 
     fn memory(&self, node: MemoryNodeId) -> Arc<Region> {

@@ -1,0 +1,146 @@
+//! The times of a NIC: what adds up, what queues, and what overtakes.
+
+mod world;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use latchwork_verbs::contract::{Harness, Script};
+use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Request, Target};
+use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig};
+use world::{World, profile};
+
+const MEMORY: Target = Target::Memory(MemoryNodeId(0));
+
+fn node(id: u8) -> ComputeNodeId {
+    ComputeNodeId::new(id).unwrap()
+}
+
+fn read(len: u32) -> Request {
+    let local = LocalBuffer { region: RegionKey(0), offset: 0, len };
+    Request::Read { remote: 0, local }
+}
+
+fn write(len: u32) -> Request {
+    let local = LocalBuffer { region: RegionKey(0), offset: 0, len };
+    Request::Write { remote: 0, local }
+}
+
+fn add(remote: u64) -> Request {
+    Request::FetchAdd { remote, add: 1 }
+}
+
+/// Nanoseconds until all of `batches` (each a worker's) have completed, posted at once.
+fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
+    // The CPU costs nothing here: the world's clock shows the NICs' time alone.
+    let profile = NicProfile { cpu: CpuProfile::default(), ..profile };
+    let world = World::new(
+        1,
+        SimConfig { reads_max: 1 << 20, requests_max: 1 << 20, ..SimConfig::nic(profile) },
+    );
+    let script = |(id, batches): (u8, Vec<Vec<Request>>)| {
+        Script::new(node(id), move |worker| async move {
+            let posted = batches.iter().map(|batch| worker.post(MEMORY, batch).unwrap());
+            for token in posted.collect::<Vec<_>>() {
+                worker.wait(token).await.unwrap();
+            }
+        })
+    };
+    world.run(workers.into_iter().map(script).collect());
+    world.kernel.now().as_nanos()
+}
+
+fn one(request: Request) -> u64 {
+    time(profile(), vec![(1, vec![vec![request]])])
+}
+
+#[test]
+fn an_unloaded_verb_takes_the_sum_of_its_parts() {
+    // The profile: 10 ns a request, 8 Gbit/s = 1 ns a byte, 1000 ns each way, completion 100 ns.
+    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 100;
+    assert_eq!(one(read(8)), way(500) + 8);
+    assert_eq!(one(read(1024)), way(500) + 1024);
+    // The bytes of a WRITE pass the responder while they arrive: once, not twice.
+    assert_eq!(one(write(1024)), 1024 + 1000 + 300 + 1000 + 100);
+    assert_eq!(one(write(8)), way(300) - 8);
+    // 8 bytes there, which pass in 8 of the 10 ns, and 8 back.
+    assert_eq!(one(add(0)), way(400));
+}
+
+#[test]
+fn atomics_of_one_bucket_wait_for_each_other_and_others_do_not() {
+    let profile = || NicProfile { queue_pairs: 32, ..profile() };
+    let many =
+        |stride: u64| time(profile(), vec![(1, (0..32).map(|i| vec![add(i * stride)]).collect())]);
+    let one_address = many(0);
+    assert!(one_address >= 32 * 400, "{one_address}");
+    // 6 bits of the address name the bucket.
+    assert!(many(64) >= 32 * 400, "the same bucket: {}", many(64));
+    let spread = many(8);
+    assert!(spread <= 4 * 400 + 3_000, "eight buckets: {spread}");
+}
+
+#[test]
+fn bandwidth_and_message_rate_bound_many_requests() {
+    let reads = time(profile(), vec![(1, (0..50).map(|_| vec![read(1024)]).collect())]);
+    assert!((50 * 1024..50 * 1024 + 4_000).contains(&reads), "{reads}");
+    let small = time(profile(), vec![(1, (0..1000).map(|_| vec![read(8)]).collect())]);
+    assert!((1000 * 10..1000 * 10 + 4_000).contains(&small), "{small}");
+    // Two nodes send at full rate; the responder is the bottleneck.
+    let two = |id| (id, (0..1000).map(|_| vec![read(8)]).collect::<Vec<_>>());
+    let served = time(profile(), vec![two(1), two(2)]);
+    assert!((2000 * 10..2000 * 10 + 4_000).contains(&served), "{served}");
+}
+
+#[test]
+fn on_one_queue_pair_nothing_overtakes_and_on_several_batches_do() {
+    let overtaken = |queue_pairs| {
+        let jittery = NicProfile { queue_pairs, jitter_ns: 2_000, ..profile() };
+        let world = World::new(3, SimConfig::nic(jittery));
+        let count = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&count);
+        world.run(vec![Script::new(node(1), move |worker| async move {
+            let tokens: Vec<_> =
+                (0..100).map(|_| worker.post(MEMORY, &[add(0)]).unwrap()).collect();
+            let mut last = 0;
+            for token in tokens {
+                let old = worker.wait(token).await.unwrap().old[0];
+                seen.fetch_add(u64::from(old < last), Ordering::Relaxed);
+                last = old;
+            }
+        })]);
+        count.load(Ordering::Relaxed)
+    };
+    assert_eq!(overtaken(1), 0);
+    assert!(overtaken(4) > 5, "{}", overtaken(4));
+}
+
+#[test]
+fn posting_and_polling_cost_the_worker_time() {
+    let world = World::new(1, SimConfig::nic(profile()));
+    let handle = world.worker_handle();
+    let spent = Rc::new(Cell::new(Duration::ZERO));
+    let fabric = world.fabric.clone();
+    let mut endpoint = fabric.endpoint(node(1), &handle).unwrap();
+    use latchwork_verbs::Endpoint as _;
+    let before = handle.now();
+    // Two to one memory node behind one doorbell, one to the other.
+    endpoint.post(MEMORY, 1, &[add(0), add(8)]).unwrap();
+    endpoint.post(MEMORY, 2, &[add(0)]).unwrap();
+    endpoint.post(Target::Memory(MemoryNodeId(1)), 3, &[add(0)]).unwrap();
+    assert_eq!(handle.now(), before);
+    endpoint.ring();
+    let cpu = profile().cpu;
+    let posting = 4 * cpu.post_ns + 2 * cpu.doorbell_ns;
+    assert_eq!(handle.now() - before, Duration::from_nanos(posting));
+    while world.kernel.step() {}
+    let before = handle.now();
+    let mut completions = 0;
+    endpoint.poll(&mut |_| completions += 1);
+    spent.set(handle.now() - before);
+    assert_eq!(completions, 3);
+    assert_eq!(spent.get(), Duration::from_nanos(3 * cpu.poll_ns));
+}
