@@ -60,14 +60,13 @@ fn one(request: Request) -> u64 {
 #[test]
 fn an_unloaded_verb_takes_the_sum_of_its_parts() {
     // The profile: 10 ns a request, 8 Gbit/s = 1 ns a byte, 1000 ns each way, completion 100 ns.
-    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 100;
-    assert_eq!(one(read(8)), way(500) + 8);
-    assert_eq!(one(read(1024)), way(500) + 1024);
-    // The bytes of a WRITE pass the responder while they arrive: once, not twice.
-    assert_eq!(one(write(1024)), 1024 + 1000 + 300 + 1000 + 100);
+    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 10 + 100;
+    // Bytes pass a NIC while they arrive: those of a response leave one and pass the other, once.
+    assert_eq!(one(read(8)), way(500) - 8 + 8);
+    assert_eq!(one(read(1024)), way(500) - 10 + 1024);
     assert_eq!(one(write(8)), way(300) - 8);
-    // 8 bytes there, which pass in 8 of the 10 ns, and 8 back.
-    assert_eq!(one(add(0)), way(400));
+    assert_eq!(one(write(1024)), way(300) - 2 * 10 + 1024);
+    assert_eq!(one(add(0)), way(400) - 2 * 8 + 8);
 }
 
 #[test]
