@@ -27,12 +27,14 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod diagram;
 mod report;
 pub mod scenario;
-mod trace;
+pub mod trace;
 mod workloads;
 mod world;
 
+pub use diagram::Diagram;
 pub use report::{Check, Failure, NodeFaults, Report};
 pub use scenario::{Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Workload};
 pub use trace::Trace;

@@ -1,0 +1,179 @@
+//! [`Diagram`]: what happened around a failure, as a picture.
+//!
+//! A trace has several entries per batch; a picture has one arrow, drawn at the moment when the batch
+//! took effect, since that is the order that counts. What was posted much earlier says when.
+
+mod ladder;
+mod mermaid;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latchwork_simulation::Time;
+use latchwork_verbs::GlobalAddr;
+
+use crate::trace::{Entry, Party, Trace, What, micros};
+
+/// A sequence of steps between the parties that take part in them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagram {
+    title: String,
+    parties: Vec<Party>,
+    steps: Vec<Step>,
+}
+
+/// One row of a diagram.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Step {
+    at: Time,
+    what: Drawn,
+    text: String,
+    /// What is to be said at the end of the arrow.
+    aside: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Drawn {
+    Arrow {
+        from: Party,
+        to: Party,
+        style: Style,
+    },
+    /// Said by somebody, or by nobody in particular.
+    Note(Option<Party>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Style {
+    /// It took effect.
+    There,
+    /// What came back.
+    Back,
+    /// It is still under way at the end.
+    UnderWay,
+    /// It never comes.
+    Lost,
+}
+
+impl Diagram {
+    /// The last `steps` steps that a trace has, of one line or of everything.
+    pub fn of(trace: &Trace, line: Option<GlobalAddr>, steps: usize) -> Diagram {
+        let entries = trace.entries();
+        let about = |entry: &&Entry| {
+            line.is_none() || entry.line == line || matches!(entry.what, What::World)
+        };
+        let chosen: Vec<&Entry> = entries.iter().filter(about).collect();
+        let name = |line: GlobalAddr| trace.name_of(line);
+        let mut drawn = draw(&chosen, &|entry| match (line, entry.line) {
+            (None, Some(line)) => format!("{}: ", name(line)),
+            _ => String::new(),
+        });
+        drawn.drain(..drawn.len().saturating_sub(steps));
+        let parties: BTreeSet<Party> = drawn.iter().flat_map(|step| step.parties()).collect();
+        let title = line.map_or("all lines".to_owned(), |line| format!("{} ({line})", name(line)));
+        Diagram { title, parties: parties.into_iter().collect(), steps: drawn }
+    }
+
+    /// Whether there is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl Step {
+    fn parties(&self) -> impl Iterator<Item = Party> {
+        let (first, second) = match self.what {
+            Drawn::Arrow { from, to, .. } => (Some(from), Some(to)),
+            Drawn::Note(who) => (who, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
+/// What is known of a batch while its entries are gone through.
+#[derive(Default)]
+struct Fate {
+    posted: Option<(usize, Time)>,
+    shown: u32,
+    ended: bool,
+}
+
+fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
+    let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
+    for entry in entries {
+        match entry.what {
+            What::Struck { batch, .. } | What::Delivered { batch, .. } => {
+                fates.entry(batch).or_default().shown += 1;
+            }
+            What::Completed { batch, .. } => fates.entry(batch).or_default().ended = true,
+            _ => {}
+        }
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+    for entry in entries {
+        let text = format!("{}{}", about(entry), entry.text);
+        let mut step = |what, text: String, aside: String| {
+            steps.push(Step { at: entry.at, what, text, aside });
+        };
+        match entry.what {
+            What::Posted { batch, from, to } => {
+                let fate = fates.entry(batch).or_default();
+                if fate.shown == 0 && !fate.ended {
+                    let style = Style::UnderWay;
+                    step(Drawn::Arrow { from, to, style }, text, "not there yet".to_owned());
+                } else {
+                    fate.posted = Some((steps.len(), entry.at));
+                }
+            }
+            What::Struck { batch, from, to } | What::Delivered { batch, from, to } => {
+                *seen.entry(batch).or_default() += 1;
+                let mut aside = entry.result.clone();
+                let posted = fates.get(&batch).and_then(|fate| fate.posted);
+                if let Some((_, at)) = posted.filter(|(row, _)| *row < steps.len()) {
+                    let gap = if aside.is_empty() { "" } else { ", " };
+                    aside = format!("{aside}{gap}posted {}", micros(at));
+                }
+                let style = Style::There;
+                steps.push(Step {
+                    at: entry.at,
+                    what: Drawn::Arrow { from, to, style },
+                    text,
+                    aside,
+                });
+            }
+            What::Completed { from, to, ok, batch } => {
+                let atomic = entry.result.starts_with("was");
+                let unseen = !seen.contains_key(&batch);
+                if !ok || atomic || unseen {
+                    let text = match (ok, atomic) {
+                        (true, true) => entry.result.clone(),
+                        _ => format!("{text}: {}", entry.result),
+                    };
+                    step(
+                        Drawn::Arrow { from: to, to: from, style: Style::Back },
+                        text,
+                        String::new(),
+                    );
+                }
+            }
+            What::Fault { batch, from, to, lost } => {
+                *seen.entry(batch).or_default() += u32::from(lost);
+                let what = match lost {
+                    true => Drawn::Arrow { from, to, style: Style::Lost },
+                    false => Drawn::Note(Some(from)),
+                };
+                let text = if lost { text } else { format!("{text}: {}", entry.result) };
+                step(what, text, String::new());
+            }
+            What::Local { who, worker } => {
+                let by = worker.map_or(String::new(), |worker| format!("worker {worker} "));
+                step(Drawn::Note(Some(who)), format!("{by}{}", entry.text), entry.result.clone());
+            }
+            What::World => step(Drawn::Note(None), text, entry.result.clone()),
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

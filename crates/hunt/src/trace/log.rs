@@ -1,0 +1,110 @@
+//! The log: one line per entry.
+
+use std::fmt::Write as _;
+
+use latchwork_verbs::GlobalAddr;
+
+use super::{Entry, Trace, What, micros};
+
+impl Trace {
+    /// The last `last` entries that are kept, one line each: of one line, or of everything.
+    ///
+    /// ```text
+    ///      time us    event  who        line     what
+    ///       12.345     4711  C1 -> M0   line 3   post  #41 AcquireShared + READ line
+    ///       13.001     4720  C1 -> M0   line 3   word  #41 AcquireShared: X=C2 -> X=C2 S={C1}
+    ///       13.900     4733  C1 <- M0   line 3   done  #41 AcquireShared + READ line: was X=C2
+    /// ```
+    pub fn log(&self, line: Option<GlobalAddr>, last: usize) -> String {
+        let entries = self.entries();
+        let about = |entry: &&Entry| {
+            line.is_none() || entry.line == line || matches!(entry.what, What::World)
+        };
+        let chosen: Vec<&Entry> = entries.iter().filter(about).collect();
+        let first = chosen.len().saturating_sub(last);
+        let mut text = String::new();
+        let before = self.left_out() + first as u64;
+        if before > 0 {
+            let _ = writeln!(text, "... {before} entries before these are left out");
+        }
+        let (time, event, who, place) = ("time us", "event", "who", "line");
+        let _ = writeln!(text, "{time:>14} {event:>9}  {who:<9}  {place:<10} what");
+        for entry in &chosen[first..] {
+            let _ = writeln!(text, "{}", self.line_of(entry));
+        }
+        text
+    }
+
+    fn line_of(&self, entry: &Entry) -> String {
+        let (who, what) = match entry.what {
+            What::Posted { batch, from, to } => {
+                (format!("{from} -> {to}"), format!("post  #{batch} {}", entry.text))
+            }
+            What::Struck { batch, from, to } => {
+                (format!("{from} -> {to}"), format!("word  #{batch} {}", entry.text))
+            }
+            What::Delivered { batch: 0, from, to } => {
+                (format!("{from} -> {to}"), format!("inbox {}", entry.text))
+            }
+            What::Delivered { batch, from, to } => {
+                (format!("{from} -> {to}"), format!("inbox #{batch} {}", entry.text))
+            }
+            What::Completed { batch, from, to, .. } => {
+                (format!("{from} <- {to}"), format!("done  #{batch} {}", entry.text))
+            }
+            What::Fault { batch, from, to, .. } => {
+                (format!("{from} -> {to}"), format!("fault #{batch} {}", entry.text))
+            }
+            What::Local { who, worker: Some(worker) } => {
+                (format!("{who}.{worker}"), entry.text.clone())
+            }
+            What::Local { who, worker: None } => (who.to_string(), entry.text.clone()),
+            What::World => ("*".to_owned(), entry.text.clone()),
+        };
+        let name = entry.line.map(|line| self.name_of(line)).unwrap_or_default();
+        let gap = if entry.result.is_empty() { "" } else { ": " };
+        let (at, event) = (micros(entry.at), entry.event);
+        format!("{at:>14} {event:>9}  {who:<9}  {name:<10} {what}{gap}{}", entry.result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Party;
+    use latchwork_simulation::Time;
+    use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+    #[test]
+    fn a_log_has_one_line_per_entry_and_can_be_of_one_line() {
+        let trace = Trace::new();
+        let line = GlobalAddr::new(MemoryNodeId(0), 0x400);
+        trace.name(line, "line 3".to_owned());
+        let from = Party::Compute(ComputeNodeId::new(1).expect("a valid id"));
+        let to = Party::Memory(MemoryNodeId(0));
+        trace.core.borrow_mut().push(Entry {
+            at: Time::from_nanos(12_345),
+            event: 4711,
+            what: What::Struck { batch: 41, from, to },
+            line: Some(line),
+            text: "AcquireShared + READ line".to_owned(),
+            result: "X=C2 -> X=C2 S={C1}".to_owned(),
+        });
+        trace.note(Time::from_nanos(12_500), 1, 0, "reads line 7".to_owned());
+        let all = trace.log(None, 10);
+        assert_eq!(
+            all.lines().nth(1),
+            Some(
+                "        12.345      4711  C1 -> M0   line 3     word  #41 AcquireShared + READ line: \
+                 X=C2 -> X=C2 S={C1}"
+            )
+        );
+        assert_eq!(
+            all.lines().nth(2),
+            Some("        12.500      4711  C2.0                  reads line 7")
+        );
+        assert_eq!(trace.log(Some(line), 10).lines().count(), 2, "a head and one entry");
+        let last = trace.log(None, 1);
+        assert!(last.starts_with("... 1 entries before these are left out\n"), "{last}");
+    }
+}

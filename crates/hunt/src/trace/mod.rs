@@ -1,0 +1,266 @@
+//! [`Trace`]: what happened in a world, as entries that people can read.
+//!
+//! ```text
+//!   fabric ──Sight──► Recorder: names lines, words, messages ──► ring of the last entries
+//!   caches ──────────►    what each node holds of the lines        │
+//!   workload ──note──────────────────────────────────────────────► │
+//!                                                                  ▼
+//!                                                      log, diagram: of all, or of one line
+//! ```
+//!
+//! A trace changes nothing in the world: it draws no random number and schedules no event, so the
+//! event hash is the same with and without it.
+
+mod entry;
+mod log;
+mod names;
+mod recorder;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use latchwork_cluster::Simulated;
+use latchwork_fabric::Fabric;
+use latchwork_memnode::Geometry;
+use latchwork_simulation::Time;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
+
+pub(crate) use entry::micros;
+pub use entry::{Entry, Party, What};
+use names::line_name;
+pub use names::word;
+use recorder::Recorder;
+
+/// Collects what happens in a world, and keeps the last of it. Clones are the same trace.
+#[derive(Clone)]
+pub struct Trace {
+    core: Rc<RefCell<Core>>,
+    recorder: Rc<RefCell<Option<Recorder>>>,
+}
+
+pub(crate) struct Core {
+    keep: usize,
+    entries: VecDeque<Entry>,
+    left_out: u64,
+    event: u64,
+    geometry: Option<Geometry>,
+    names: BTreeMap<GlobalAddr, String>,
+}
+
+impl Core {
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if self.entries.len() == self.keep {
+            self.entries.pop_front();
+            self.left_out += 1;
+        }
+        self.event = entry.event;
+        self.entries.push_back(entry);
+    }
+
+    /// What a line is called, if it can be one; from then on it is known by that name.
+    fn name(&mut self, line: GlobalAddr) -> Option<&str> {
+        let geometry = self.geometry;
+        if !self.names.contains_key(&line) && !geometry?.is_line(line) {
+            return None;
+        }
+        let name = self.names.entry(line);
+        Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
+    }
+
+    /// `text` with lines by their names instead of their addresses, and the first of them.
+    fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
+        let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
+        for (range, addr) in addresses(text) {
+            let Some(name) = self.name(addr) else { continue };
+            said.push_str(&text[done..range.start]);
+            said.push_str(name);
+            done = range.end;
+            first = first.or(Some(addr));
+        }
+        said.push_str(&text[done..]);
+        (said, first)
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Trace::new()
+    }
+}
+
+impl Trace {
+    /// Entries that a trace keeps, if nothing else is asked for.
+    pub const KEEP: usize = 20_000;
+
+    /// An empty trace.
+    pub fn new() -> Trace {
+        Trace::with_room(Trace::KEEP)
+    }
+
+    /// An empty trace that keeps the last `keep` entries, at least one.
+    pub fn with_room(keep: usize) -> Trace {
+        let core = Core {
+            keep: keep.max(1),
+            entries: VecDeque::new(),
+            left_out: 0,
+            event: 0,
+            geometry: None,
+            names: BTreeMap::new(),
+        };
+        Trace { core: Rc::new(RefCell::new(core)), recorder: Rc::default() }
+    }
+
+    /// Watches a cluster from now on. Called once, when the cluster stands and before the workload
+    /// begins.
+    pub fn attach(&self, cluster: &Simulated) {
+        if let Fabric::Sim(fabric) = cluster.fabric() {
+            self.core.borrow_mut().geometry = cluster.config().check().ok();
+            *self.recorder.borrow_mut() = Some(Recorder::new(cluster, Rc::clone(&self.core)));
+            let recorder = Rc::clone(&self.recorder);
+            fabric.watch(move |sight| {
+                if let Some(recorder) = recorder.borrow_mut().as_mut() {
+                    recorder.see(sight);
+                }
+            });
+        }
+    }
+
+    /// What a line is called in the log from now on; without it, lines are called by their place in
+    /// the pool.
+    pub fn name(&self, line: GlobalAddr, name: String) {
+        self.core.borrow_mut().names.insert(line, name);
+    }
+
+    /// A worker says what it does.
+    pub fn note(&self, at: Time, node: usize, worker: usize, text: String) {
+        self.local(at, node, Some(worker), text);
+    }
+
+    /// Something happens to a node as a whole: it pauses, wakes, dies.
+    pub fn note_node(&self, at: Time, node: usize, text: String) {
+        self.local(at, node, None, text);
+    }
+
+    fn local(&self, at: Time, node: usize, worker: Option<usize>, text: String) {
+        let who = u8::try_from(node + 1).ok().and_then(ComputeNodeId::new).map(Party::Compute);
+        let what = who.map_or(What::World, |who| What::Local { who, worker });
+        self.add(at, what, text);
+    }
+
+    /// Something happens that belongs to no node: a memory node is lost, a check fails.
+    pub fn note_world(&self, at: Time, text: String) {
+        self.add(at, What::World, text);
+    }
+
+    fn add(&self, at: Time, what: What, text: String) {
+        // What the caches hold by now came before.
+        if let Some(recorder) = self.recorder.borrow_mut().as_mut() {
+            recorder.look_at_caches();
+        }
+        let named = self.line_named_in(&text);
+        let mut core = self.core.borrow_mut();
+        let (text, line) = core.readable(&text);
+        let line = line.or(named);
+        let event = core.event;
+        core.push(Entry { at, event, what, line, text, result: String::new() });
+    }
+
+    /// The line that a text names, by its address or by its name, if it names one.
+    pub fn line_named_in(&self, text: &str) -> Option<GlobalAddr> {
+        let mut core = self.core.borrow_mut();
+        let (_, by_address) = core.readable(text);
+        let by_name = || core.names.iter().find(|(_, name)| contains_word(text, name));
+        by_address.or_else(|| by_name().map(|(line, _)| *line))
+    }
+
+    /// `text` with lines by their names instead of their addresses.
+    pub fn readable(&self, text: &str) -> String {
+        self.core.borrow_mut().readable(text).0
+    }
+
+    /// What a line is called.
+    pub fn name_of(&self, line: GlobalAddr) -> String {
+        self.core.borrow().names.get(&line).cloned().unwrap_or_else(|| line.to_string())
+    }
+
+    /// What is kept, oldest first.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.core.borrow().entries.iter().cloned().collect()
+    }
+
+    /// How many entries came before those that are kept.
+    pub fn left_out(&self) -> u64 {
+        self.core.borrow().left_out
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = self.core.borrow();
+        f.debug_struct("Trace")
+            .field("entries", &core.entries.len())
+            .field("left_out", &core.left_out)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The addresses in a text, as `M1+0x400`, in order.
+fn addresses(text: &str) -> Vec<(Range<usize>, GlobalAddr)> {
+    let mut found = Vec::new();
+    for (plus, _) in text.match_indices("+0x") {
+        let digits_before = text[..plus].bytes().rev().take_while(u8::is_ascii_digit).count();
+        let start = plus - digits_before;
+        let hex = text[plus + 3..].bytes().take_while(u8::is_ascii_hexdigit).count();
+        let end = plus + 3 + hex;
+        let node = text[start..plus].parse::<u16>();
+        let offset = u64::from_str_radix(&text[plus + 3..end], 16);
+        if let (true, Ok(node), Ok(offset)) = (text[..start].ends_with('M'), node, offset)
+            && offset < 1 << 48
+        {
+            found.push((start - 1..end, GlobalAddr::new(MemoryNodeId(node), offset)));
+        }
+    }
+    found
+}
+
+/// Whether `text` has `word` in it, and not as a part of a longer number or name.
+fn contains_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let part = |c: char| c.is_alphanumeric();
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(part) && !after.is_some_and(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_entries_are_kept() {
+        let trace = Trace::with_room(2);
+        for i in 0..5 {
+            trace.note(Time::from_nanos(i), 0, 0, format!("step {i}"));
+        }
+        let texts: Vec<String> = trace.entries().into_iter().map(|entry| entry.text).collect();
+        assert_eq!((texts, trace.left_out()), (vec!["step 3".to_owned(), "step 4".to_owned()], 3));
+    }
+
+    #[test]
+    fn a_text_names_a_line_by_its_name_or_address() {
+        let trace = Trace::new();
+        let at = |offset| GlobalAddr::new(MemoryNodeId(0), offset);
+        trace.name(at(0x200), "line 1".to_owned());
+        trace.name(at(0x2000), "line 11".to_owned());
+        assert_eq!(trace.line_named_in("C1 reads line 11 = 4"), Some(at(0x2000)));
+        assert_eq!(trace.line_named_in("line 1: two writers"), Some(at(0x200)));
+        assert_eq!(trace.line_named_in("M0+0x2000 is stale"), Some(at(0x2000)));
+        assert_eq!(trace.line_named_in("line 12"), None);
+        assert_eq!(trace.readable("M0+0x200 after M0+0x2000"), "line 1 after line 11");
+        assert_eq!(trace.readable("M0+0x3000, M+0x1, +0x"), "M0+0x3000, M+0x1, +0x");
+    }
+}

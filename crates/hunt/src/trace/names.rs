@@ -1,0 +1,217 @@
+//! What lines, latch words and batches are called in a log.
+
+use std::fmt::Write as _;
+
+use latchwork_latch::{LatchWord, WordOp, WordVerb};
+use latchwork_memnode::Geometry;
+use latchwork_selcc::{describe, read_message};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
+
+/// A latch word in words: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.
+pub fn word(word: LatchWord) -> String {
+    let mut text = String::new();
+    match (word.exclusive(), word.bits() >> 58) {
+        (Some(id), _) => _ = write!(text, "X=C{}", id.get()),
+        (None, 0) => {}
+        (None, reserved) => _ = write!(text, "X=?{reserved}"),
+    }
+    if !word.shared().is_empty() {
+        let ids: Vec<String> = word.shared().iter().map(|id| format!("C{}", id.get())).collect();
+        let gap = if text.is_empty() { "" } else { " " };
+        let _ = write!(text, "{gap}S={{{}}}", ids.join(","));
+    }
+    if text.is_empty() { "free".to_owned() } else { text }
+}
+
+/// The line whose latch word stands at `latch`, if one does.
+pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<GlobalAddr> {
+    geometry.chunk_index(latch)?;
+    let chunk = geometry.chunk_of(latch);
+    let within = latch.offset() - chunk.offset();
+    (within < geometry.latch_table_bytes()).then(|| geometry.line_addr(chunk, (within / 8) as u32))
+}
+
+/// The line that `addr` is in, if it is in one.
+fn line_around(geometry: Geometry, addr: GlobalAddr) -> Option<GlobalAddr> {
+    let start = GlobalAddr::from_bits(addr.bits() & !(u64::from(geometry.line_size()) - 1));
+    geometry.is_line(start).then_some(start)
+}
+
+/// A line: its place in the first chunk of memory node 0, or node, chunk and place.
+pub(crate) fn line_name(geometry: Geometry, line: GlobalAddr) -> String {
+    let (node, chunk) = (line.node().0, geometry.chunk_index(line).unwrap_or(0));
+    match (node, chunk, geometry.line_index(line)) {
+        (0, 0, k) => format!("line {k}"),
+        (_, 0, k) => format!("line M{node}.{k}"),
+        (_, _, k) => format!("line M{node}.{chunk}.{k}"),
+    }
+}
+
+/// What a batch is: the line that it is about, and its requests in words.
+pub(crate) fn batch(
+    geometry: Geometry,
+    from: ComputeNodeId,
+    target: Target,
+    requests: &[Request],
+) -> (Option<GlobalAddr>, String) {
+    let mut line = None;
+    let mut parts = Vec::new();
+    for request in requests {
+        let (about, text) = match target {
+            Target::Memory(node) => {
+                let at = |remote| GlobalAddr::new(node, remote);
+                match request.remote() {
+                    Some((remote, _)) => on_memory(geometry, from, at(remote), request),
+                    None => (None, "SEND to memory".to_owned()),
+                }
+            }
+            Target::Compute(..) => to_compute(request),
+        };
+        line = line.or(about);
+        parts.push(text);
+    }
+    (line, parts.join(" + "))
+}
+
+fn to_compute(request: &Request) -> (Option<GlobalAddr>, String) {
+    match request {
+        Request::Send(message) => (read_message(message).map(|(addr, _)| addr), describe(message)),
+        Request::Write { local, .. } => (None, format!("WRITE {} bytes into its frame", local.len)),
+        Request::Read { local, .. } => (None, format!("READ {} bytes of its frame", local.len)),
+        other => (None, format!("{:?} on its memory", other.kind())),
+    }
+}
+
+fn on_memory(
+    geometry: Geometry,
+    from: ComputeNodeId,
+    addr: GlobalAddr,
+    request: &Request,
+) -> (Option<GlobalAddr>, String) {
+    let latch = line_of_latch(geometry, addr);
+    let line = latch.or_else(|| line_around(geometry, addr));
+    let place = if line.is_some() { String::new() } else { format!(" {addr}") };
+    let within = line.map_or(0, |line| addr.offset().saturating_sub(line.offset()));
+    let text = match *request {
+        Request::FetchAdd { add, .. } => match operation(from, WordVerb::Add(add)) {
+            Some(op) if latch.is_some() => op,
+            _ => format!("FAA{place} +{add:#x}"),
+        },
+        Request::CompareSwap { expected, desired, .. } => {
+            let (from_word, to_word) =
+                (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
+            let verb = WordVerb::CompareSwap { expected: from_word, desired: to_word };
+            match operation(from, verb) {
+                Some(op) if latch.is_some() => op,
+                _ if latch.is_some() => format!("CAS {} -> {}", word(from_word), word(to_word)),
+                _ => format!("CAS{place} {expected:#x} -> {desired:#x}"),
+            }
+        }
+        Request::WriteWord { value, .. } => format!("WRITE{place} word := {value:#x}"),
+        Request::Read { local, .. } if latch.is_some() => {
+            format!("READ {} bytes of latch words", local.len)
+        }
+        Request::Read { local, .. } if local.len == geometry.line_size() => {
+            format!("READ{place} line")
+        }
+        Request::Read { local, .. } => {
+            format!("READ{place} {within}..{}", within + u64::from(local.len))
+        }
+        Request::Write { local, .. } => {
+            format!("WRITE{place} {within}..{}", within + u64::from(local.len))
+        }
+        Request::Send(_) => "SEND to memory".to_owned(),
+    };
+    (line, text)
+}
+
+/// The operation on a latch word that `from` carries out with this verb, if it is one of the
+/// discipline.
+fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
+    let plain = [
+        (WordOp::AcquireShared, "AcquireShared"),
+        (WordOp::Poll, "Poll"),
+        (WordOp::AcquireExclusive, "AcquireExclusive"),
+        (WordOp::Upgrade, "Upgrade"),
+        (WordOp::ReleaseShared, "ReleaseShared"),
+        (WordOp::ReleaseExclusive, "ReleaseExclusive"),
+        (WordOp::Downgrade, "Downgrade"),
+    ];
+    let named = plain.into_iter().find(|(op, _)| op.verb(from) == verb);
+    named.map(|(_, name)| name.to_owned()).or_else(|| {
+        let others = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
+        let to =
+            others.filter(|to| *to != from).find(|to| WordOp::HandOver(*to).verb(from) == verb);
+        to.map(|to| format!("HandOver(C{})", to.get()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_verbs::{LocalBuffer, MemoryNodeId, RegionKey};
+
+    fn geometry() -> Geometry {
+        Geometry::new(64 << 10, 512).expect("good sizes")
+    }
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    fn atomic(latch: GlobalAddr, op: WordOp, me: u8) -> Request {
+        match op.verb(node(me)) {
+            WordVerb::Add(add) => Request::FetchAdd { remote: latch.offset(), add },
+            WordVerb::CompareSwap { expected, desired } => Request::CompareSwap {
+                remote: latch.offset(),
+                expected: expected.bits(),
+                desired: desired.bits(),
+            },
+        }
+    }
+
+    fn local(len: u32) -> LocalBuffer {
+        LocalBuffer { region: RegionKey(0), offset: 0, len }
+    }
+
+    #[test]
+    fn words_name_their_owners() {
+        let shared = |id| LatchWord::shared_by(node(id)).bits();
+        assert_eq!(word(LatchWord::FREE), "free");
+        assert_eq!(word(LatchWord::exclusively(node(2))), "X=C2");
+        assert_eq!(word(LatchWord::from_bits(shared(1) | shared(3))), "S={C1,C3}");
+        assert_eq!(word(LatchWord::exclusively(node(2)).plus(shared(1))), "X=C2 S={C1}");
+        assert_eq!(word(LatchWord::from_bits(63 << 58)), "X=?63");
+    }
+
+    #[test]
+    fn a_batch_on_a_line_names_the_line_and_the_operation() {
+        let geometry = geometry();
+        let line = geometry.line_addr(geometry.chunk_addr(MemoryNodeId(0), 0), 5);
+        let latch = geometry.latch_addr(line);
+        assert_eq!(line_of_latch(geometry, latch), Some(line));
+        let target = Target::Memory(MemoryNodeId(0));
+        let read = Request::Read { remote: line.offset(), local: local(512) };
+        let write = Request::Write { remote: line.offset() + 32, local: local(16) };
+        for (requests, words) in [
+            (vec![atomic(latch, WordOp::AcquireShared, 1), read], "AcquireShared + READ line"),
+            (vec![atomic(latch, WordOp::Poll, 1), read], "Poll + READ line"),
+            (vec![write, atomic(latch, WordOp::Downgrade, 1)], "WRITE 32..48 + Downgrade"),
+            (vec![atomic(latch, WordOp::HandOver(node(9)), 1)], "HandOver(C9)"),
+            (vec![atomic(latch, WordOp::ReleaseExclusive, 2)], "FAA +0xf800000000000000"),
+        ] {
+            let batch = batch(geometry, node(1), target, &requests);
+            assert_eq!(batch, (Some(line), words.to_owned()));
+        }
+        assert_eq!(line_name(geometry, line), "line 5");
+        let other = geometry.line_addr(geometry.chunk_addr(MemoryNodeId(2), 3), 5);
+        assert_eq!(line_name(geometry, other), "line M2.3.5");
+    }
+
+    #[test]
+    fn what_is_about_no_line_names_its_address() {
+        let requests = [Request::WriteWord { remote: 64, value: 7 }];
+        let (line, text) = batch(geometry(), node(1), Target::Memory(MemoryNodeId(1)), &requests);
+        assert_eq!((line, text.as_str()), (None, "WRITE M1+0x40 word := 0x7"));
+    }
+}

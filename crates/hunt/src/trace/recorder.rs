@@ -1,0 +1,193 @@
+//! [`Recorder`]: turns what is seen on the fabric and in the caches into entries.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_cache::Ownership;
+use latchwork_cluster::Simulated;
+use latchwork_latch::LatchWord;
+use latchwork_memnode::Geometry;
+use latchwork_selcc::{Node, describe, read_message};
+use latchwork_simulation::Kernel;
+use latchwork_verbs::{GlobalAddr, Request, Target, VerbError};
+use latchwork_verbs_sim::{Sight, Step, Strike};
+
+use super::names::{batch, line_of_latch, word};
+use super::{Core, Entry, Party, What};
+
+/// Lines whose holders are looked at: those that batches were about last.
+const LINES_WATCHED: usize = 16;
+
+pub(crate) struct Recorder {
+    core: Rc<RefCell<Core>>,
+    kernel: Kernel,
+    geometry: Geometry,
+    nodes: Vec<Arc<Node>>,
+    /// Batches under way: their numbers, lines and words.
+    under_way: BTreeMap<u32, Posted>,
+    posted: u64,
+    recent: VecDeque<GlobalAddr>,
+    holds: BTreeMap<(GlobalAddr, usize), Ownership>,
+}
+
+struct Posted {
+    number: u64,
+    line: Option<GlobalAddr>,
+    text: String,
+}
+
+impl Recorder {
+    pub(crate) fn new(cluster: &Simulated, core: Rc<RefCell<Core>>) -> Recorder {
+        Recorder {
+            core,
+            kernel: cluster.kernel().clone(),
+            geometry: cluster.config().check().unwrap_or_default(),
+            nodes: cluster.nodes().to_vec(),
+            under_way: BTreeMap::new(),
+            posted: 0,
+            recent: VecDeque::new(),
+            holds: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn see(&mut self, sight: &Sight<'_>) {
+        // What a node does with a line stands before what it posts about it.
+        self.look_at_caches();
+        let from = Party::Compute(sight.from);
+        let to = match sight.target {
+            Target::Memory(id) => Party::Memory(id),
+            Target::Compute(id, _) => Party::Compute(id),
+        };
+        let Some(flight) = sight.flight else { return self.see_again(sight, from, to) };
+        if matches!(sight.what, Step::Posted) {
+            self.post(flight, sight);
+        }
+        let Some(Posted { number, line, text }) = self.under_way.get(&flight) else { return };
+        let (batch, mut line, mut text, mut result) = (*number, *line, text.clone(), String::new());
+        let what = match sight.what {
+            Step::Posted => What::Posted { batch, from, to },
+            Step::Struck { request, old, new } => {
+                let Some(latch) = self.latch(sight, request) else { return };
+                line = line_of_latch(self.geometry, latch);
+                let (old, new) = (LatchWord::from_bits(old), LatchWord::from_bits(new));
+                result = match old == new {
+                    true => format!("{} stays", word(old)),
+                    false => format!("{} -> {}", word(old), word(new)),
+                };
+                What::Struck { batch, from, to }
+            }
+            Step::Delivered(message) => {
+                line = read_message(message).map(|(addr, _)| addr);
+                let forwards = sight.requests.iter().any(|r| matches!(r, Request::Write { .. }));
+                let line_first = if forwards { "WRITE line, " } else { "" };
+                text = format!("{line_first}{}", describe(message));
+                What::Delivered { batch, from, to }
+            }
+            Step::Completed(outcome) => {
+                result = match outcome {
+                    Ok(outcome) => match self.first_latch(sight) {
+                        Some(_) => format!("was {}", word(LatchWord::from_bits(outcome.old[0]))),
+                        None => "done".to_owned(),
+                    },
+                    Err(VerbError::Ambiguous { .. }) => "FAILED: may have taken effect".to_owned(),
+                    Err(error) => format!("FAILED: {error}"),
+                };
+                What::Completed { batch, from, to, ok: outcome.is_ok() }
+            }
+            Step::Fault(strike) => {
+                result = match strike {
+                    Strike::Delayed(by) => format!("FAULT: delayed by {by:?}"),
+                    Strike::Lost => "FAULT: lost".to_owned(),
+                    Strike::Repeated(after) => format!("FAULT: will come again after {after:?}"),
+                    Strike::CutOff(done) => {
+                        let all = sight.requests.len();
+                        format!("FAULT: will fail behind {done} of its {all} requests")
+                    }
+                };
+                What::Fault { batch, from, to, lost: strike == Strike::Lost }
+            }
+        };
+        if matches!(sight.what, Step::Completed(_)) {
+            self.under_way.remove(&flight);
+        }
+        self.push(what, line, text, result);
+    }
+
+    fn see_again(&mut self, sight: &Sight<'_>, from: Party, to: Party) {
+        if let Step::Delivered(message) = sight.what {
+            let line = read_message(message).map(|(addr, _)| addr);
+            let text = describe(message);
+            let result = "once more".to_owned();
+            self.push(What::Delivered { batch: 0, from, to }, line, text, result);
+        }
+    }
+
+    fn post(&mut self, flight: u32, sight: &Sight<'_>) {
+        let (line, text) = batch(self.geometry, sight.from, sight.target, sight.requests);
+        self.posted += 1;
+        let posted = Posted { number: self.posted, line, text };
+        self.under_way.insert(flight, posted);
+        let Some(line) = line else { return };
+        if let Some(at) = self.recent.iter().position(|recent| *recent == line) {
+            self.recent.remove(at);
+        } else if self.recent.len() == LINES_WATCHED {
+            let gone = self.recent.pop_front();
+            self.holds.retain(|(line, _), _| Some(*line) != gone);
+        }
+        self.recent.push_back(line);
+    }
+
+    /// The address of an atomic's word.
+    fn latch(&self, sight: &Sight<'_>, request: usize) -> Option<GlobalAddr> {
+        let Target::Memory(node) = sight.target else { return None };
+        let (remote, _) = sight.requests.get(request)?.remote()?;
+        let latch = GlobalAddr::new(node, remote);
+        line_of_latch(self.geometry, latch).map(|_| latch)
+    }
+
+    fn first_latch(&self, sight: &Sight<'_>) -> Option<GlobalAddr> {
+        let atomic =
+            |r: &Request| matches!(r, Request::FetchAdd { .. } | Request::CompareSwap { .. });
+        self.latch(sight, sight.requests.iter().position(atomic)?)
+    }
+
+    /// Says which nodes hold watched lines otherwise than before.
+    pub(crate) fn look_at_caches(&mut self) {
+        let mut changes = Vec::new();
+        for &line in &self.recent {
+            for (index, node) in self.nodes.iter().enumerate() {
+                let cache = node.cache();
+                let frame = cache.find(line).map(|id| cache.frame(id).state());
+                let now = frame.map_or(Ownership::Invalid, |state| state.ownership());
+                let before = self.holds.insert((line, index), now);
+                let before = before.unwrap_or(Ownership::Invalid);
+                if before != now {
+                    changes.push((line, Party::Compute(node.id()), before, now));
+                }
+            }
+        }
+        for (line, who, before, now) in changes {
+            let text = format!("its copy: {} -> {}", held(before), held(now));
+            self.push(What::Local { who, worker: None }, Some(line), text, String::new());
+        }
+    }
+
+    fn push(&mut self, what: What, line: Option<GlobalAddr>, text: String, result: String) {
+        let (at, event) = (self.kernel.now(), self.kernel.events());
+        let mut core = self.core.borrow_mut();
+        if let Some(line) = line {
+            core.name(line);
+        }
+        core.push(Entry { at, event, what, line, text, result });
+    }
+}
+
+fn held(ownership: Ownership) -> &'static str {
+    match ownership {
+        Ownership::Invalid => "none",
+        Ownership::Shared => "shared",
+        Ownership::Exclusive => "exclusive",
+    }
+}
