@@ -28,14 +28,18 @@
 
 mod checks;
 mod diagram;
+mod hunt;
 mod report;
 pub mod scenario;
+mod shrink;
 pub mod trace;
 mod workloads;
 mod world;
 
 pub use diagram::Diagram;
+pub use hunt::{Hunt, Totals};
 pub use report::{Check, Failure, NodeFaults, Report};
 pub use scenario::{Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Workload};
+pub use shrink::{Shrinker, Shrunk};
 pub use trace::Trace;
 pub use world::{run, run_traced};

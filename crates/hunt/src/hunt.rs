@@ -1,0 +1,194 @@
+//! [`hunt`]: worlds of one seed after the other, side by side, until one fails.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use latchwork_verbs_sim::FaultCounts;
+
+use crate::{NodeFaults, Report, Scenario, Workload};
+
+/// What all worlds of a hunt were like together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Worlds run.
+    pub worlds: u64,
+    /// Worlds by the kind of their workload.
+    pub by_workload: BTreeMap<String, u64>,
+    /// Worlds in which some fault struck.
+    pub with_faults: u64,
+    /// Events of all kernels.
+    pub events: u64,
+    /// Requests that took effect.
+    pub verbs: u64,
+    /// Virtual time of all worlds.
+    pub virtual_time: Duration,
+    /// Operations that ended with an answer.
+    pub operations: u64,
+    /// Operations that ended with an error, where errors are allowed.
+    pub clean_errors: u64,
+    /// Faults that struck by chance.
+    pub faults: FaultCounts,
+    /// Faults of whole nodes that struck.
+    pub node_faults: NodeFaults,
+}
+
+impl Totals {
+    /// Adds one world.
+    pub fn add(&mut self, scenario: &Scenario, report: &Report) {
+        self.worlds += 1;
+        *self.by_workload.entry(name_of(&scenario.workload)).or_default() += 1;
+        let before = (self.faults, self.node_faults);
+        self.events += report.events;
+        self.verbs += report.verbs;
+        self.virtual_time += report.virtual_time;
+        self.operations += report.operations;
+        self.clean_errors += report.clean_errors;
+        let (faults, struck) = (&mut self.faults, &report.faults);
+        faults.delayed += struck.delayed;
+        faults.lost += struck.lost;
+        faults.repeated += struck.repeated;
+        faults.failed_applied += struck.failed_applied;
+        faults.failed_unapplied += struck.failed_unapplied;
+        let (nodes, struck) = (&mut self.node_faults, &report.node_faults);
+        nodes.pauses += struck.pauses;
+        nodes.deaths += struck.deaths;
+        nodes.lost_memory += struck.lost_memory;
+        nodes.slow += struck.slow;
+        self.with_faults += u64::from(before != (self.faults, self.node_faults));
+    }
+
+    /// How often each kind of fault struck, by name.
+    pub fn struck(&self) -> [(&'static str, u64); 9] {
+        let (faults, nodes) = (&self.faults, &self.node_faults);
+        [
+            ("delayed", faults.delayed),
+            ("lost", faults.lost),
+            ("repeated", faults.repeated),
+            ("failed, all applied", faults.failed_applied),
+            ("failed, cut off", faults.failed_unapplied),
+            ("pauses", nodes.pauses),
+            ("deaths", nodes.deaths),
+            ("memory nodes lost", nodes.lost_memory),
+            ("slow nodes", nodes.slow),
+        ]
+    }
+}
+
+/// What scenario files call a workload.
+fn name_of(workload: &Workload) -> String {
+    let table = toml::Table::try_from(workload).unwrap_or_default();
+    table.into_iter().next().map_or_else(|| "unknown".to_owned(), |(name, _)| name)
+}
+
+/// What a hunt runs.
+pub struct Hunt<'a> {
+    /// The first seed; then the next, and so on.
+    pub from_seed: u64,
+    /// Worlds that run side by side, at least 1, each on a thread.
+    pub jobs: usize,
+    /// Whether failures do not end it.
+    pub keep_going: bool,
+    /// The scenario of a seed.
+    pub scenario: &'a (dyn Fn(u64) -> Scenario + Sync),
+    /// Runs a world; does not panic.
+    pub run: &'a (dyn Fn(&Scenario) -> Report + Sync),
+}
+
+impl Hunt<'_> {
+    /// Runs worlds while `go_on` holds and, unless `keep_going`, none has failed. `seen` is called
+    /// after each world, with what all were like so far. Gives the totals and the worlds that failed,
+    /// by seed.
+    ///
+    /// Which seeds are run depends on how long it may go on; what comes of each does not.
+    pub fn run(
+        &self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        seen: &(dyn Fn(&Totals) + Sync),
+    ) -> (Totals, Vec<(Scenario, Report)>) {
+        let next = AtomicU64::new(self.from_seed);
+        let over = AtomicBool::new(false);
+        let shared: Mutex<(Totals, Vec<(Scenario, Report)>)> = Mutex::default();
+        let worker = || {
+            // Relaxed: the seeds and the flag carry no other data, and the results have their lock.
+            while !over.load(Ordering::Relaxed) && go_on() {
+                let scenario = (self.scenario)(next.fetch_add(1, Ordering::Relaxed));
+                let report = (self.run)(&scenario);
+                // A poisoned lock would mean that `seen` panicked on another thread: go on counting.
+                let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let (totals, failed) = &mut *shared;
+                totals.add(&scenario, &report);
+                seen(totals);
+                if report.failure.is_some() {
+                    failed.push((scenario, report));
+                    over.fetch_or(!self.keep_going, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.jobs.max(1) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        let (totals, mut failed) =
+            shared.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        failed.sort_by_key(|(scenario, _)| scenario.seed);
+        (totals, failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Check, Choice, Failure};
+    use latchwork_simulation::Time;
+
+    fn report(seed: u64, failed: bool) -> Report {
+        let failure = Failure { check: Check::Values, text: "bad".to_owned(), at: Time::ZERO };
+        Report {
+            seed,
+            hash: seed,
+            events: 10,
+            verbs: 3,
+            virtual_time: Duration::from_micros(1),
+            operations: 2,
+            clean_errors: 1,
+            faults: FaultCounts { delayed: seed % 2, ..FaultCounts::default() },
+            node_faults: NodeFaults { pauses: 1, ..NodeFaults::default() },
+            failure: failed.then_some(failure),
+        }
+    }
+
+    fn hunt(keep_going: bool, seeds: u64) -> (Totals, Vec<(Scenario, Report)>) {
+        let run = |scenario: &Scenario| report(scenario.seed, scenario.seed % 10 == 7);
+        let scenario = |seed| Scenario::from_seed(seed, &Choice::default());
+        let left = AtomicU64::new(seeds);
+        let go_on = || {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+        };
+        Hunt { from_seed: 100, jobs: 3, keep_going, scenario: &scenario, run: &run }
+            .run(&go_on, &|_| {})
+    }
+
+    #[test]
+    fn every_seed_is_run_once_and_all_is_added_up() {
+        let (totals, failed) = hunt(true, 40);
+        let seeds: Vec<u64> = failed.iter().map(|(scenario, _)| scenario.seed).collect();
+        assert_eq!(seeds, [107, 117, 127, 137]);
+        assert_eq!((totals.worlds, totals.events, totals.verbs), (40, 400, 120));
+        assert_eq!((totals.operations, totals.clean_errors), (80, 40));
+        assert_eq!(totals.faults.delayed, 20);
+        assert_eq!(totals.struck().iter().map(|(_, count)| count).sum::<u64>(), 60);
+        assert_eq!(totals.by_workload.values().sum::<u64>(), 40);
+        assert_eq!(totals.with_faults, 40);
+    }
+
+    #[test]
+    fn the_first_failure_ends_a_hunt() {
+        let (totals, failed) = hunt(false, 1000);
+        assert_eq!(failed[0].0.seed, 107);
+        assert!(totals.worlds < 20, "only what was under way is finished: {totals:?}");
+    }
+}
