@@ -1,0 +1,282 @@
+//! Nodes that pause, crawl, die or vanish: what the others see is right, or a clean error in time.
+//!
+//! Each line carries a value at both ends. A write is one instant of the world, so at any time one value
+//! of a line is right, and a reader knows it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_coherence::{CoherentMemory, MemoryError};
+use latchwork_runtime::VirtualWorker;
+use latchwork_simulation::RunEnd;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::{Faults, SimConfig};
+
+const DEADLINE: Duration = Duration::from_millis(5);
+/// What an access may take beyond its deadline: its worker has to notice.
+const MARGIN: Duration = Duration::from_millis(1);
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn config(compute_nodes: usize, seed: u64) -> ClusterConfig {
+    let mut config = ClusterConfig {
+        compute_nodes,
+        memory_nodes: 2,
+        memory_bytes: 1 << 20,
+        cache_bytes: latchwork_cache::Cache::footprint(8, 512),
+        line_size: 512,
+        chunk_size: 64 << 10,
+        seed,
+        ..ClusterConfig::default()
+    };
+    config.node.deadline = DEADLINE;
+    config
+}
+
+/// A cluster with one worker on each node, and lines that all of them know.
+struct Stage {
+    cluster: Simulated,
+    workers: Vec<(VirtualWorker, Member)>,
+    lines: Rc<Vec<GlobalAddr>>,
+    /// Of each line, the value written last.
+    latest: Rc<RefCell<Vec<u64>>>,
+    next: Rc<Cell<u64>>,
+}
+
+impl Stage {
+    fn new(nodes: usize, lines: usize, seed: u64) -> Stage {
+        let cluster = Simulated::start(config(nodes, seed), SimConfig::default()).expect("good");
+        let workers: Vec<_> = (0..nodes)
+            .map(|node| cluster.start_worker((node, 0, node)).expect("a fabric with room"))
+            .collect();
+        let (worker, member) = &workers[0];
+        let memory = member.memory.clone();
+        let made = worker.run(LIMIT, async move {
+            let _operation = memory.enter().await.expect("no fault yet");
+            let mut made = Vec::new();
+            for _ in 0..lines {
+                let line = memory.allocate().await.expect("a pool with room");
+                memory.write(line, |guard| set(guard, 0)).await.expect("a new line");
+                made.push(line);
+            }
+            made
+        });
+        Stage {
+            cluster,
+            workers,
+            lines: Rc::new(made.expect("no fault yet")),
+            latest: Rc::new(RefCell::new(vec![0; lines])),
+            next: Rc::new(Cell::new(1)),
+        }
+    }
+
+    /// Node `node` reads and writes all lines in turn, `rounds` times. Returns its errors.
+    fn work(&self, node: usize, rounds: usize) -> Rc<RefCell<Work>> {
+        let (worker, member) = &self.workers[node];
+        let (member, lines) = (member.clone(), Rc::clone(&self.lines));
+        let (latest, next) = (Rc::clone(&self.latest), Rc::clone(&self.next));
+        let work = Rc::new(RefCell::new(Work::default()));
+        let log = Rc::clone(&work);
+        // Nobody waits for it: it may die.
+        drop(worker.handle().spawn_service(async move {
+            for round in 0..rounds {
+                for (index, &line) in lines.iter().enumerate() {
+                    let begun = member.handle.now();
+                    let result = if (round + node + index) % 2 == 0 {
+                        write(&member, line, index, &latest, &next).await
+                    } else {
+                        read(&member, line, index, &latest).await
+                    };
+                    let took = member.handle.now() - begun;
+                    log.borrow_mut().ended(index, took, result);
+                }
+            }
+            log.borrow_mut().finished = true;
+        }));
+        work
+    }
+
+    fn run_until(&self, deadline: Duration, done: impl FnMut() -> bool) -> RunEnd {
+        let kernel = self.cluster.kernel();
+        kernel.run_until(kernel.now() + deadline, done)
+    }
+}
+
+/// What became of a node's work.
+#[derive(Default)]
+struct Work {
+    ok: usize,
+    errors: Vec<(usize, MemoryError)>,
+    longest: Duration,
+    finished: bool,
+}
+
+impl Work {
+    fn ended(&mut self, line: usize, took: Duration, result: Result<(), MemoryError>) {
+        self.longest = self.longest.max(took);
+        match result {
+            Ok(()) => self.ok += 1,
+            Err(error) => self.errors.push((line, error)),
+        }
+    }
+}
+
+fn set(guard: &mut latchwork_cache::WriteGuard<'_>, value: u64) {
+    let words = guard.words();
+    let last = words.len() - 8;
+    words.set_u64(0, value);
+    words.set_u64(last, value);
+    guard.mark_dirty(0..words.len());
+}
+
+async fn write(
+    member: &Member,
+    line: GlobalAddr,
+    index: usize,
+    latest: &RefCell<Vec<u64>>,
+    next: &Cell<u64>,
+) -> Result<(), MemoryError> {
+    let _operation = member.memory.enter().await?;
+    let value = next.replace(next.get() + 1);
+    let write = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+        set(guard, value);
+        latest.borrow_mut()[index] = value;
+    };
+    member.memory.write(line, write).await
+}
+
+async fn read(
+    member: &Member,
+    line: GlobalAddr,
+    index: usize,
+    latest: &RefCell<Vec<u64>>,
+) -> Result<(), MemoryError> {
+    let _operation = member.memory.enter().await?;
+    let look = |words: latchwork_verbs::Words<'_>| {
+        (words.u64(0), words.u64(words.len() - 8), latest.borrow()[index])
+    };
+    let (first, last, right) = member.memory.read(line, look).await?;
+    assert_eq!((first, last), (right, right), "line {index} was read, and {right} is right");
+    Ok(())
+}
+
+/// Everybody works; `strike` is called after so many events. Returns the work of all nodes.
+fn struck(
+    stage: &Stage,
+    rounds: usize,
+    after: u64,
+    strike: impl FnOnce(&Simulated),
+) -> Vec<Rc<RefCell<Work>>> {
+    let works: Vec<_> = (0..stage.workers.len()).map(|node| stage.work(node, rounds)).collect();
+    let kernel = stage.cluster.kernel();
+    let start = kernel.events();
+    stage.run_until(LIMIT, || kernel.events() >= start + after);
+    strike(&stage.cluster);
+    let live: Vec<_> = (0..works.len()).filter(|&node| !stage.cluster.is_dead(node)).collect();
+    let end = stage.run_until(LIMIT, || live.iter().all(|&node| works[node].borrow().finished));
+    let left: Vec<_> = live.iter().filter(|&&node| !works[node].borrow().finished).collect();
+    assert_eq!(end, RunEnd::Done, "nodes {left:?} never end");
+    works
+}
+
+fn no_errors(works: &[Rc<RefCell<Work>>], what: &str) {
+    for (node, work) in works.iter().enumerate() {
+        assert!(work.borrow().errors.is_empty(), "{what}: node {node}: {:?}", work.borrow().errors);
+    }
+}
+
+#[test]
+fn a_node_that_pauses_is_waited_for() {
+    for seed in 0..40 {
+        let stage = Stage::new(3, 4, seed);
+        let pause = |cluster: &Simulated| cluster.pause(1, DEADLINE / 2);
+        let works = struck(&stage, 40, 50 + 13 * seed, pause);
+        no_errors(&works, &format!("seed {seed}"));
+        let longest = works.iter().map(|work| work.borrow().longest).max();
+        assert!(longest > Some(DEADLINE / 4), "seed {seed}: nobody waited, {longest:?}");
+    }
+}
+
+/// Bug: a node that was away for so long that the others gave up comes back with old questions and
+/// grants in flight, and harms.
+#[test]
+fn a_zombie_wakes_with_verbs_in_flight_and_harms_nobody() {
+    let mut gave_up = 0;
+    for seed in 0..40 {
+        let stage = Stage::new(3, 4, 100 + seed);
+        let pause = |cluster: &Simulated| cluster.pause(1, 4 * DEADLINE);
+        let works = struck(&stage, 40, 50 + 13 * seed, pause);
+        for work in &works {
+            for (line, error) in &work.borrow().errors {
+                assert!(matches!(error, MemoryError::Timeout { .. }), "line {line}: {error}");
+                gave_up += 1;
+            }
+        }
+        // Once it is back, all is as before.
+        stage.cluster.settle(4 * DEADLINE);
+        no_errors(&struck(&stage, 10, 0, |_| {}), &format!("seed {seed}, later"));
+    }
+    assert!(gave_up > 20, "only {gave_up} accesses gave up");
+}
+
+#[test]
+fn a_node_dies_between_any_two_verbs_and_the_others_end_in_time() {
+    let (mut failed, mut unharmed) = (0, 0);
+    for seed in 0..150 {
+        let stage = Stage::new(3, 6, 200 + seed);
+        let works = struck(&stage, 6, 7 * seed, |cluster| cluster.kill(1));
+        for node in [0, 2] {
+            let work = works[node].borrow();
+            for (line, error) in &work.errors {
+                let clean = matches!(error, MemoryError::Timeout { .. } | MemoryError::Fabric(_));
+                assert!(clean, "seed {seed}: node {node}, line {line}: {error}");
+            }
+            let longest = work.longest;
+            assert!(longest <= DEADLINE + MARGIN, "seed {seed}: node {node} took {longest:?}");
+            failed += work.errors.len();
+            unharmed += work.ok;
+        }
+    }
+    assert!(failed > 100 && unharmed > 2_000, "{failed} failed, {unharmed} did not");
+}
+
+#[test]
+fn a_slow_node_slows_the_others_and_nothing_fails() {
+    for seed in 0..20 {
+        let stage = Stage::new(3, 4, 500 + seed);
+        let works = struck(&stage, 20, 100, |cluster| cluster.slow_down(1, 30));
+        no_errors(&works, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_lost_message_costs_accesses_their_deadline_and_nothing_else() {
+    let mut gave_up = 0;
+    for seed in 0..40 {
+        let stage = Stage::new(3, 4, 600 + seed);
+        let lossy = Faults { lose_one_in: 60, ..Faults::NONE };
+        let works = struck(&stage, 10, 0, |cluster| cluster.network().set_faults(lossy));
+        for work in &works {
+            let work = work.borrow();
+            for (line, error) in &work.errors {
+                assert!(matches!(error, MemoryError::Timeout { .. }), "line {line}: {error}");
+            }
+            gave_up += work.errors.len();
+            assert!(work.longest <= DEADLINE + MARGIN, "seed {seed}: {:?}", work.longest);
+        }
+    }
+    assert!(gave_up > 20, "only {gave_up} accesses gave up");
+}
+
+#[test]
+fn repeated_and_late_messages_are_no_fault_to_anybody() {
+    for seed in 0..40 {
+        let stage = Stage::new(3, 4, 700 + seed);
+        let delay = Duration::from_micros(100);
+        let faults = Faults { repeat_one_in: 3, delay_one_in: 5, delay, ..Faults::NONE };
+        let works = struck(&stage, 30, 0, |cluster| cluster.network().set_faults(faults));
+        no_errors(&works, &format!("seed {seed}"));
+        assert!(stage.cluster.network().fault_counts().repeated > 0);
+    }
+}
