@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 mod event;
+mod inspection;
 mod line;
 mod message;
 mod operation;
@@ -58,6 +59,7 @@ mod rules;
 mod word;
 
 pub use event::{Action, Event, Hold, LocalCopy, Want};
+pub use inspection::Inspection;
 pub use line::Line;
 pub use message::{Answer, GrantMode, Message, REMEMBERED_MAX, Remembered, Request, RequestKind};
 pub use operation::{WordOp, WordVerb};
