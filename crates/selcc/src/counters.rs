@@ -87,6 +87,10 @@ counters! {
     messages,
     /// Messages that had arrived before, and were dropped.
     repeats,
+    /// Looks at a word after an operation on it ended ambiguous.
+    inspections,
+    /// Messages, some with a line, that were sent again after their end was ambiguous.
+    resent,
     /// Bytes read from memory nodes.
     bytes_read,
     /// Bytes written to memory nodes and into other nodes' frames.

@@ -4,35 +4,19 @@
 //! of one step reach the worker's send queue in the order in which the machine gave them, and the state
 //! word of a frame changes before the release of the line is posted.
 
-use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
-use latchwork_latch::{
-    Action, Answer, Event, GrantMode, Hold, LatchWord, Line, Message, Seq, Want, WordOp, WordVerb,
-};
+use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, Seq, Want};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Ordering;
-use latchwork_verbs::{
-    BATCH_MAX, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
-};
+use latchwork_verbs::{GlobalAddr, Message as Wire, VerbError};
 
 use crate::Settings;
+use crate::letters::Bytes;
 use crate::record::{FrameCopy, Record, Records, hold_at_rest};
 use crate::timers::Alarm;
-use crate::wire::Letter;
+use crate::wire::{Body, Letter};
 use crate::worker::Inner;
-
-/// A tag for batches whose completion tells nothing.
-const UNTRACKED: u64 = u64::MAX;
-
-/// An operation on a word, with the forwards that go with it; or a question, without an operation.
-#[derive(Debug)]
-pub(crate) struct Group {
-    addr: GlobalAddr,
-    op: Option<WordOp>,
-    old: u64,
-    left: u32,
-    failed: Option<VerbError>,
-}
 
 impl Inner {
     /// The line's record; made from the frame when nothing is under way.
@@ -119,34 +103,27 @@ impl Inner {
         let settings = &node.settings;
         match action {
             Action::Post(op) => {
-                let key = self.join_group(group.take(), addr);
-                self.post_operation(addr, record.frame, op, key)
+                let frame = record.frame.expect("a line whose word is operated on has a frame");
+                self.post_operation(addr, frame, op, group.take())
             }
             Action::Send { to, message } => {
-                let (message, tag) = match message {
+                let message = match message {
                     Message::Request(mut request) => {
                         self.counters.invalidations_sent.add(1);
                         let frame = record.frame.expect("who asks for a line has a frame for it");
                         request.buffer = node.cache.buffer(frame, node.arena).offset;
-                        // Nobody else would tell that the answer will not come.
-                        (Message::Request(request), self.join_group(None, addr) as u64 * 2)
+                        Message::Request(request)
                     }
-                    other => (other, UNTRACKED),
+                    other => other,
                 };
                 if matches!(message, Message::Answer { answer: Answer::Dropped, .. }) {
                     self.counters.invalidations_dropped.add(1);
                 }
-                self.counters.messages.add(1);
-                let letter = Letter { addr, dirty: DirtyBounds::EMPTY, message };
-                let target = Target::Compute(to, node.arena.0);
-                let wire = letter.encode(node.id, self.numbers().next(to));
-                self.port.post(target, &[Verb::Send(wire)], tag)
+                self.send(addr, to, Body::Line(message))
             }
             Action::Forward { request, message } => {
-                let key = self.join_group(*group, addr);
-                *group = Some(key);
                 let frame = record.frame.expect("who forwards a line has it");
-                let buffer = node.cache.buffer(frame, node.arena);
+                let local = node.cache.buffer(frame, node.arena);
                 let dirty = match &message {
                     Message::Grant { mode: GrantMode::Exclusive, .. } => {
                         node.cache.frame(frame).dirty()
@@ -154,15 +131,9 @@ impl Inner {
                     // A reader's copy is written back by the giver.
                     _ => DirtyBounds::EMPTY,
                 };
-                let stamp = self.numbers().next(request.from);
-                let letter = Letter { addr, dirty, message }.encode(node.id, stamp);
-                self.forward(
-                    Target::Compute(request.from, node.arena.0),
-                    request.buffer,
-                    buffer,
-                    letter,
-                    key,
-                )
+                let letter = Letter { addr, dirty, body: Body::Line(message) };
+                let group = self.join_group(group, addr);
+                self.forward(request.from, letter, Bytes { remote: request.buffer, local }, group)
             }
             Action::Pause { priority } => {
                 let times = priority.saturating_sub(1);
@@ -187,142 +158,12 @@ impl Inner {
         }
     }
 
-    fn join_group(&self, key: Option<usize>, addr: GlobalAddr) -> usize {
-        let mut groups = self.groups.borrow_mut();
-        let key = key.unwrap_or_else(|| {
-            groups.insert(Group { addr, op: None, old: 0, left: 0, failed: None })
-        });
-        groups[key].left += 1;
-        key
-    }
-
-    fn forward(
-        &self,
-        target: Target,
-        remote: u64,
-        local: LocalBuffer,
-        letter: Wire,
-        key: usize,
-    ) -> Result<(), VerbError> {
-        self.counters.forwards.add(1);
-        self.counters.messages.add(1);
-        self.counters.verbs_write.add(1);
-        self.counters.bytes_written.add(u64::from(local.len));
-        self.port.post(target, &[Verb::Write { remote, local }, Verb::Send(letter)], key as u64 * 2)
-    }
-
-    fn post_operation(
-        &self,
-        addr: GlobalAddr,
-        frame: Option<FrameId>,
-        op: WordOp,
-        key: usize,
-    ) -> Result<(), VerbError> {
-        self.groups.borrow_mut()[key].op = Some(op);
-        let mut batch = Batch::new();
-        let frame = frame.expect("a line whose word is operated on has a frame");
-        if op.writes_back() {
-            self.write_back(addr, frame, &mut batch);
-        }
-        let latch = self.node.geometry.latch_addr(addr).offset();
-        batch.push(match op.verb(self.node.id) {
-            WordVerb::Add(add) => {
-                self.counters.verbs_faa.add(1);
-                Verb::FetchAdd { remote: latch, add }
-            }
-            WordVerb::CompareSwap { expected, desired } => {
-                self.counters.verbs_cas.add(1);
-                Verb::CompareSwap {
-                    remote: latch,
-                    expected: expected.bits(),
-                    desired: desired.bits(),
-                }
-            }
-        });
-        if op.reads_line() {
-            let local = self.node.cache.buffer(frame, self.node.arena);
-            self.counters.verbs_read.add(1);
-            self.counters.bytes_read.add(u64::from(local.len));
-            batch.push(Verb::Read { remote: addr.offset(), local });
-        }
-        match op {
-            WordOp::HandOver(_) => self.counters.handovers.add(1),
-            WordOp::Upgrade => self.counters.upgrades.add(1),
-            _ => {}
-        }
-        self.port.post(Target::Memory(addr.node()), batch.requests(), key as u64 * 2 + 1)
-    }
-
-    fn write_back(&self, addr: GlobalAddr, id: FrameId, batch: &mut Batch) {
-        let frame = self.node.cache.frame(id);
-        let range = frame.dirty().range();
-        if range.is_empty() {
-            return;
-        }
-        // The writers are shut out already, so nothing is added to the bounds any more.
-        frame.set_dirty(DirtyBounds::EMPTY);
-        let whole = self.node.cache.buffer(id, self.node.arena);
-        let len = range.len() as u32;
-        self.counters.verbs_write.add(1);
-        self.counters.bytes_written.add(u64::from(len));
-        self.counters.bytes_written_back.add(u64::from(len));
-        batch.push(Verb::Write {
-            remote: addr.offset() + range.start as u64,
-            local: LocalBuffer { offset: whole.offset + range.start as u64, len, ..whole },
-        });
-    }
-
     // ---- what arrives ----------------------------------------------------------------------------
-
-    /// A batch of this worker has completed.
-    pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
-        if tag == UNTRACKED {
-            return;
-        }
-        let key = (tag / 2) as usize;
-        let group = {
-            let mut groups = self.groups.borrow_mut();
-            let group = &mut groups[key];
-            match result {
-                Ok(old) if tag % 2 == 1 => group.old = old,
-                Ok(_) => {}
-                // The receiver of a forward is gone, and takes with it what the word says it has.
-                // This node is through with the line all the same.
-                Err(_) if tag.is_multiple_of(2) && group.op.is_some() => {}
-                Err(error) => group.failed = Some(error),
-            }
-            group.left -= 1;
-            if group.left > 0 {
-                return;
-            }
-            groups.remove(key)
-        };
-        if group.op.is_none() && group.failed.is_none() {
-            return;
-        }
-        let mut records = self.node.records.shard(group.addr).lock();
-        let Some(record) = records.get_mut(&group.addr) else { return };
-        if record.evicting {
-            record.evicting = false;
-            self.node.releasing.fetch_sub(1, Ordering::Relaxed);
-        }
-        match (group.failed, group.op) {
-            (None, Some(op)) => {
-                let old = LatchWord::from_bits(group.old);
-                self.drive(group.addr, record, Event::Completed { op, old });
-            }
-            // Whether the word changed, or whether an answer will still write into the frame, is
-            // unknown: nobody here may touch the line again, and the frame stays as it is.
-            (Some(error), _) => record.fail(error),
-            (None, None) => {}
-        }
-        self.finish(&mut records, group.addr);
-    }
 
     /// A message has arrived.
     pub(crate) fn received(&self, wire: &Wire) {
         let Some((letter, stamp)) = Letter::decode(wire) else { return };
-        let Letter { addr, dirty, message } = letter;
+        let Letter { addr, dirty, body } = letter;
         if !self.node.geometry.is_line(addr) {
             return;
         }
@@ -332,11 +173,17 @@ impl Inner {
                 return;
             }
         }
-        let mut records = self.node.records.shard(addr).lock();
-        let record = self.record(&mut records, addr);
-        record.incoming_dirty = dirty;
-        self.drive(addr, record, Event::Received(message));
-        self.finish(&mut records, addr);
+        match body {
+            Body::Line(message) => {
+                let mut records = self.node.records.shard(addr).lock();
+                let record = self.record(&mut records, addr);
+                record.incoming_dirty = dirty;
+                self.drive(addr, record, Event::Received(message));
+                self.finish(&mut records, addr);
+            }
+            Body::Doubt(of) => self.answer_doubt(addr, wire.from, of),
+            Body::Verdict { of, arrived } => self.verdict(addr, of, arrived),
+        }
     }
 
     /// Looks at lines whose time has come.
@@ -438,26 +285,5 @@ pub(crate) fn want(mode: Mode) -> Want {
     match mode {
         Mode::Shared => Want::Shared,
         Mode::Exclusive => Want::Exclusive,
-    }
-}
-
-/// The requests of one batch.
-struct Batch {
-    requests: [Verb; BATCH_MAX],
-    len: usize,
-}
-
-impl Batch {
-    fn new() -> Self {
-        Batch { requests: [Verb::WriteWord { remote: 0, value: 0 }; BATCH_MAX], len: 0 }
-    }
-
-    fn push(&mut self, request: Verb) {
-        self.requests[self.len] = request;
-        self.len += 1;
-    }
-
-    fn requests(&self) -> &[Verb] {
-        &self.requests[..self.len]
     }
 }

@@ -10,10 +10,12 @@ use std::task::Waker;
 
 use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
 use latchwork_coherence::Mode;
-use latchwork_latch::{Hold, Line, LocalCopy};
+use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, WordOp};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
+
+use crate::letters::Doubt;
 
 /// Addresses are spread by their bits; a keyed hash would differ from run to run for no gain.
 #[derive(Default)]
@@ -117,6 +119,10 @@ pub(crate) struct Record {
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
     pub(crate) evicting: bool,
+    /// Forwards that may not have arrived.
+    pub(crate) doubts: Vec<Doubt>,
+    /// An operation that is complete but for these.
+    pub(crate) landed: Option<(WordOp, LatchWord)>,
     /// The fabric failed an operation on the word, or a question: the line cannot be asked for any
     /// more, and its frame is not used for another.
     pub(crate) failed: Option<VerbError>,
@@ -134,6 +140,8 @@ impl Record {
             blocked_since: None,
             listed: false,
             evicting: false,
+            doubts: Vec::new(),
+            landed: None,
             failed: None,
         }
     }

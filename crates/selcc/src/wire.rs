@@ -5,6 +5,7 @@
 //!  word 1:  address of the line
 //!  request: word 2  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 3  buffer
 //!  grant:   word 2  dirty bounds           words 3 + 2i, 4 + 2i  travelling request i
+//!  doubt, verdict: word 2  stamp of the grant that is in doubt
 //!  word 13: worker of the sender 16 | number 48
 //! ```
 //!
@@ -20,6 +21,8 @@ const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 const GRANT: u64 = 3;
 const SETTLED: u64 = 4;
+const DOUBT: u64 = 5;
+const VERDICT: u64 = 6;
 
 /// Where the stamp stands.
 const STAMP: usize = Wire::WORDS - 1;
@@ -29,16 +32,35 @@ const _: () = assert!(3 + 2 * REMEMBERED_MAX <= STAMP, "all remembered requests 
 /// What a message between nodes says, and about which line; `None` when it is none of this protocol.
 /// For tests and tools that watch a fabric.
 pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
-    Letter::decode(wire).map(|(letter, _)| (letter.addr, letter.message))
+    match Letter::decode(wire)? {
+        (Letter { addr, body: Body::Line(message), .. }, _) => Some((addr, message)),
+        _ => None,
+    }
+}
+
+/// What a letter says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    /// What the line's machine has to say, or shall hear.
+    Line(Message),
+    /// Whether the grant with this stamp has arrived. If not, it shall never count.
+    Doubt(Stamp),
+    /// The answer.
+    Verdict {
+        /// The stamp of the grant.
+        of: Stamp,
+        /// It has arrived.
+        arrived: bool,
+    },
 }
 
 /// A message about a line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) addr: GlobalAddr,
     /// The dirty bounds that exclusive ownership brings along.
     pub(crate) dirty: DirtyBounds,
-    pub(crate) message: Message,
+    pub(crate) body: Body,
 }
 
 impl Letter {
@@ -46,7 +68,18 @@ impl Letter {
         let mut body = [0; Wire::WORDS];
         body[1] = self.addr.bits();
         body[STAMP] = stamp.bits();
-        body[0] = match &self.message {
+        let message = match &self.body {
+            Body::Line(message) => message,
+            Body::Doubt(of) => {
+                (body[0], body[2]) = (DOUBT, of.bits());
+                return Wire { from, body };
+            }
+            Body::Verdict { of, arrived } => {
+                (body[0], body[2]) = (VERDICT | u64::from(*arrived) << 32, of.bits());
+                return Wire { from, body };
+            }
+        };
+        body[0] = match message {
             Message::Request(request) => {
                 (body[2], body[3]) = encode_request(request);
                 REQUEST
@@ -73,8 +106,18 @@ impl Letter {
         let addr = GlobalAddr::from_bits(wire.body[1]);
         let seq = Seq((head >> 16) as u16);
         let asked = ComputeNodeId::new((head >> 8) as u8);
+        let stamp = Stamp::from_bits(wire.body[STAMP])?;
         let mut dirty = DirtyBounds::EMPTY;
         let message = match head & 0xff {
+            DOUBT => {
+                let body = Body::Doubt(Stamp::from_bits(wire.body[2])?);
+                return Some((Letter { addr, dirty, body }, stamp));
+            }
+            VERDICT => {
+                let (of, arrived) = (Stamp::from_bits(wire.body[2])?, head >> 32 & 1 != 0);
+                let body = Body::Verdict { of, arrived };
+                return Some((Letter { addr, dirty, body }, stamp));
+            }
             REQUEST => Message::Request(decode_request(wire.body[2], wire.body[3])?),
             ANSWER => {
                 let answer = match head >> 32 & 0xff {
@@ -101,7 +144,7 @@ impl Letter {
             SETTLED => Message::Settled { seq },
             _ => return None,
         };
-        Some((Letter { addr, dirty, message }, Stamp::from_bits(wire.body[STAMP])?))
+        Some((Letter { addr, dirty, body: Body::Line(message) }, stamp))
     }
 }
 
@@ -178,16 +221,29 @@ mod tests {
             };
             let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
             let stamp = Stamp::new(u16::MAX, (1 << 48) - 1);
-            let wire = Letter { addr, dirty, message: message.clone() }.encode(node(4), stamp);
+            let body = Body::Line(message);
+            let wire = Letter { addr, dirty, body: body.clone() }.encode(node(4), stamp);
             let (back, stamped) = Letter::decode(&wire).expect("what was encoded");
-            assert_eq!((back.addr, back.dirty, back.message), (addr, dirty, message));
+            assert_eq!((back.addr, back.dirty, back.body), (addr, dirty, body));
             assert_eq!(stamped, stamp);
+        }
+        let of = Stamp::new(9, 5);
+        for body in [
+            Body::Doubt(of),
+            Body::Verdict { of, arrived: true },
+            Body::Verdict { of, arrived: false },
+        ] {
+            let (addr, dirty) = (GlobalAddr::new(MemoryNodeId(1), 64), DirtyBounds::EMPTY);
+            let wire = Letter { addr, dirty, body: body.clone() }.encode(node(4), of);
+            assert_eq!(Letter::decode(&wire).expect("a letter").0.body, body);
         }
     }
 
     #[test]
     fn what_is_no_letter_is_refused() {
-        for head in [0, 5, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 3 << 32] {
+        for head in
+            [0, 7, DOUBT, VERDICT, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 3 << 32]
+        {
             let mut body = [0; Wire::WORDS];
             (body[0], body[STAMP]) = (head, 1);
             assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");

@@ -15,8 +15,9 @@ use latchwork_verbs::{GlobalAddr, Inbox as _, Outcome, Subscription as _, VerbEr
 use slab::Slab;
 
 use crate::counters::WorkerCounters;
-use crate::engine::Group;
+use crate::letters::Sent;
 use crate::node::Node;
+use crate::operations::Group;
 use crate::repeats::Numbers;
 
 /// One worker's view of its node's coherent memory.
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     subscription: Subscription,
     /// Operations on words that are in flight, with their forwards.
     pub(crate) groups: RefCell<Slab<Group>>,
+    /// Messages that are in flight.
+    pub(crate) letters: RefCell<Slab<Sent>>,
     /// Whether a ticket was dropped since the last sweep: somebody may have waited for it.
     pub(crate) let_go: Cell<bool>,
     /// Lines to give back, where release is not lazy.
@@ -101,6 +104,7 @@ impl Worker {
             subscription: inbox.subscribe(handle.notifier()),
             inbox,
             groups: RefCell::default(),
+            letters: RefCell::default(),
             let_go: Cell::new(false),
             releases: RefCell::default(),
             actions: RefCell::default(),

@@ -1,0 +1,282 @@
+//! Operations on latch words: posting them, their ends, and what is done when an end is ambiguous.
+//!
+//! A connection that fails under a batch cuts it off at some request. What is behind the cut never takes
+//! effect, so the word can be read at leisure: one's own field tells whether the operation was applied
+//! ([`Inspection`], with the argument). If it was, the operation has ended as if nothing had happened; the
+//! look at the word has the line's READ behind it where the operation has one. If it was not, it is
+//! posted again, with its write-back: the writers are shut out until the operation is complete, so the
+//! bytes are still those, and the bounds are kept with the operation.
+
+use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
+use latchwork_runtime::sync::Ordering;
+use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
+
+use crate::worker::Inner;
+
+/// How often an operation or a message that ended ambiguous is taken up again. Then the connection
+/// counts as gone.
+pub(crate) const TRIES_MAX: u8 = 8;
+
+/// What a batch of this worker is, as the tag of its completion says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tag {
+    /// An operation on a word: the key of its group.
+    Operation(usize),
+    /// A look at the word of an operation that ended ambiguous: the key of its group.
+    Inspection(usize),
+    /// A message, and the line that was forwarded with it: the key among the letters.
+    Letter(usize),
+}
+
+impl Tag {
+    pub(crate) fn bits(self) -> u64 {
+        let (key, kind) = match self {
+            Tag::Operation(key) => (key, 0),
+            Tag::Inspection(key) => (key, 1),
+            Tag::Letter(key) => (key, 2),
+        };
+        (key as u64) << 2 | kind
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Tag {
+        let key = (bits >> 2) as usize;
+        match bits & 3 {
+            0 => Tag::Operation(key),
+            1 => Tag::Inspection(key),
+            _ => Tag::Letter(key),
+        }
+    }
+}
+
+/// An operation on a word, with the forwards that go with it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    addr: GlobalAddr,
+    /// Set when the operation is posted: the forwards come first.
+    op: Option<(WordOp, FrameId)>,
+    /// What the operation writes back.
+    dirty: DirtyBounds,
+    old: u64,
+    left: u32,
+    tries: u8,
+    failed: Option<VerbError>,
+}
+
+impl Inner {
+    /// One more batch of this group, or of a new one.
+    pub(crate) fn join_group(&self, key: &mut Option<usize>, addr: GlobalAddr) -> usize {
+        let mut groups = self.groups.borrow_mut();
+        let key = *key.get_or_insert_with(|| {
+            groups.insert(Group {
+                addr,
+                op: None,
+                dirty: DirtyBounds::EMPTY,
+                old: 0,
+                left: 0,
+                tries: 0,
+                failed: None,
+            })
+        });
+        groups[key].left += 1;
+        key
+    }
+
+    pub(crate) fn post_operation(
+        &self,
+        addr: GlobalAddr,
+        id: FrameId,
+        op: WordOp,
+        mut group: Option<usize>,
+    ) -> Result<(), VerbError> {
+        let key = self.join_group(&mut group, addr);
+        let mut dirty = DirtyBounds::EMPTY;
+        if op.writes_back() {
+            let frame = self.node.cache.frame(id);
+            dirty = frame.dirty();
+            // The writers are shut out already, so nothing is added to the bounds any more.
+            frame.set_dirty(DirtyBounds::EMPTY);
+        }
+        let group = &mut self.groups.borrow_mut()[key];
+        (group.op, group.dirty) = (Some((op, id)), dirty);
+        match op {
+            WordOp::HandOver(_) => self.counters.handovers.add(1),
+            WordOp::Upgrade => self.counters.upgrades.add(1),
+            _ => {}
+        }
+        self.counters.bytes_written_back.add(dirty.range().len() as u64);
+        self.submit_operation(key, group)
+    }
+
+    /// Posts the group's operation, for the first time or again.
+    fn submit_operation(&self, key: usize, group: &Group) -> Result<(), VerbError> {
+        let (op, id) = group.op.expect("a group that has its operation");
+        let mut batch = Batch::new();
+        self.write_back(group.addr, id, group.dirty, &mut batch);
+        let latch = self.node.geometry.latch_addr(group.addr).offset();
+        batch.push(match op.verb(self.node.id) {
+            WordVerb::Add(add) => {
+                self.counters.verbs_faa.add(1);
+                Verb::FetchAdd { remote: latch, add }
+            }
+            WordVerb::CompareSwap { expected, desired } => {
+                self.counters.verbs_cas.add(1);
+                Verb::CompareSwap {
+                    remote: latch,
+                    expected: expected.bits(),
+                    desired: desired.bits(),
+                }
+            }
+        });
+        self.submit_word(group, batch, Tag::Operation(key))
+    }
+
+    /// Posts a batch that ends with an atomic on the line's word, with the READ behind it that the
+    /// operation has.
+    fn submit_word(&self, group: &Group, mut batch: Batch, tag: Tag) -> Result<(), VerbError> {
+        let (op, id) = group.op.expect("a group that has its operation");
+        if op.reads_line() {
+            let local = self.node.cache.buffer(id, self.node.arena);
+            self.counters.verbs_read.add(1);
+            self.counters.bytes_read.add(u64::from(local.len));
+            batch.push(Verb::Read { remote: group.addr.offset(), local });
+        }
+        self.port.post(Target::Memory(group.addr.node()), batch.requests(), tag.bits())
+    }
+
+    fn write_back(&self, addr: GlobalAddr, id: FrameId, dirty: DirtyBounds, batch: &mut Batch) {
+        let range = dirty.range();
+        if range.is_empty() {
+            return;
+        }
+        let whole = self.node.cache.buffer(id, self.node.arena);
+        let len = range.len() as u32;
+        self.counters.verbs_write.add(1);
+        self.counters.bytes_written.add(u64::from(len));
+        batch.push(Verb::Write {
+            remote: addr.offset() + range.start as u64,
+            local: LocalBuffer { offset: whole.offset + range.start as u64, len, ..whole },
+        });
+    }
+
+    // ---- ends ------------------------------------------------------------------------------------
+
+    /// A batch of this worker has completed.
+    pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
+        match (Tag::from_bits(tag), result) {
+            (Tag::Letter(key), result) => self.letter_completed(key, result.err()),
+            (Tag::Operation(key), Ok(old)) => self.leave_group(key, Ok(Some(old))),
+            (Tag::Inspection(key), Ok(now)) => self.inspected(key, LatchWord::from_bits(now)),
+            (Tag::Operation(key) | Tag::Inspection(key), Err(VerbError::Ambiguous { target })) => {
+                self.inspect(key, VerbError::Ambiguous { target });
+            }
+            (Tag::Operation(key) | Tag::Inspection(key), Err(error)) => {
+                self.leave_group(key, Err(error));
+            }
+        }
+    }
+
+    /// Looks at the word, to find out whether the operation was applied.
+    fn inspect(&self, key: usize, error: VerbError) {
+        let posted = {
+            let group = &mut self.groups.borrow_mut()[key];
+            if group.tries < TRIES_MAX {
+                group.tries += 1;
+                self.counters.inspections.add(1);
+                self.counters.verbs_faa.add(1);
+                let latch = self.node.geometry.latch_addr(group.addr).offset();
+                let mut batch = Batch::new();
+                batch.push(Verb::FetchAdd { remote: latch, add: 0 });
+                self.submit_word(group, batch, Tag::Inspection(key))
+            } else {
+                Err(error)
+            }
+        };
+        if let Err(error) = posted {
+            self.leave_group(key, Err(error));
+        }
+    }
+
+    fn inspected(&self, key: usize, now: LatchWord) {
+        let again = {
+            let groups = self.groups.borrow();
+            let (addr, op) = (groups[key].addr, groups[key].op);
+            let (op, _) = op.expect("an operation that was posted");
+            match op.inspect(self.node.id, now) {
+                Some(Inspection::Over { old }) => Ok(Some(old.bits())),
+                Some(Inspection::Again) => self.submit_operation(key, &groups[key]).map(|()| None),
+                None => Err(VerbError::Ambiguous { target: Target::Memory(addr.node()) }),
+            }
+        };
+        match again {
+            Ok(None) => {}
+            end => self.leave_group(key, end),
+        }
+    }
+
+    /// One batch of a group has come to its end: the operation, with what it found, or a forward.
+    pub(crate) fn leave_group(&self, key: usize, end: Result<Option<u64>, VerbError>) {
+        let group = {
+            let mut groups = self.groups.borrow_mut();
+            let group = &mut groups[key];
+            match end {
+                Ok(Some(old)) => group.old = old,
+                Ok(None) => {}
+                Err(error) => group.failed = Some(error),
+            }
+            group.left -= 1;
+            if group.left > 0 {
+                return;
+            }
+            groups.remove(key)
+        };
+        let mut records = self.node.records.shard(group.addr).lock();
+        let Some(record) = records.get_mut(&group.addr) else { return };
+        if record.evicting {
+            record.evicting = false;
+            self.node.releasing.fetch_sub(1, Ordering::Relaxed);
+        }
+        match (group.failed, group.op) {
+            // Whether the word changed is unknown: nobody here may touch the line again, and the
+            // frame stays as it is.
+            (Some(error), _) => record.fail(error),
+            (None, Some((op, _))) => {
+                record.landed = Some((op, LatchWord::from_bits(group.old)));
+                self.complete_landed(group.addr, record);
+            }
+            // The operation could not be posted, and has failed the line.
+            (None, None) => {}
+        }
+        self.finish(&mut records, group.addr);
+    }
+
+    /// Reports an operation complete, when nothing that went with it is in doubt.
+    pub(crate) fn complete_landed(&self, addr: GlobalAddr, record: &mut crate::record::Record) {
+        if record.doubts.is_empty()
+            && let Some((op, old)) = record.landed.take()
+        {
+            self.drive(addr, record, Event::Completed { op, old });
+        }
+    }
+}
+
+/// The requests of one batch.
+struct Batch {
+    requests: [Verb; BATCH_MAX],
+    len: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Batch { requests: [Verb::WriteWord { remote: 0, value: 0 }; BATCH_MAX], len: 0 }
+    }
+
+    fn push(&mut self, request: Verb) {
+        self.requests[self.len] = request;
+        self.len += 1;
+    }
+
+    fn requests(&self) -> &[Verb] {
+        &self.requests[..self.len]
+    }
+}
