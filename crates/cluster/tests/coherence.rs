@@ -9,19 +9,31 @@ use common::invariants::{check_at_rest, check_step};
 use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_verbs_sim::SimConfig;
+use latchwork_fabric::Fabric;
+use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// One world; returns the hash of its events.
 fn world(config: ClusterConfig, load: Load) -> u64 {
+    world_with(config, load, Faults::NONE).1.kernel().event_hash()
+}
+
+/// One world, in which things go wrong until its load has ended. Returns how often they did.
+fn world_with(config: ClusterConfig, load: Load, faults: Faults) -> (FaultCounts, Simulated) {
     let seed = config.seed;
     // Every other world has a network in which everything overtakes everything.
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
+    let fabric = match cluster.fabric() {
+        Fabric::Sim(fabric) => fabric.clone(),
+        Fabric::Shm(_) => unreachable!("a simulated cluster"),
+    };
+    fabric.set_faults(faults);
     let counts = cluster
         .run_watched(LIMIT, move |member| hammer(member, load), |cluster| check_step(cluster, seed))
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    fabric.set_faults(Faults::NONE);
     let reads = cluster
         .run(LIMIT, move |member| async move { read_counters(&member, load.lines).await })
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -30,7 +42,7 @@ fn world(config: ClusterConfig, load: Load) -> u64 {
     }
     cluster.settle(Duration::from_millis(50));
     check_at_rest(&cluster, seed);
-    cluster.kernel().event_hash()
+    (fabric.fault_counts(), cluster)
 }
 
 #[test]
@@ -81,6 +93,31 @@ fn the_same_seed_is_the_same_world() {
     let hash = |seed| world(small(3, 2, 6, seed), load);
     assert_eq!(hash(7), hash(7));
     assert_ne!(hash(7), hash(8), "different seeds, different worlds");
+}
+
+/// Messages arrive twice, and connections fail under operations, forwards and questions: whatever was
+/// applied counts once, and what was not is done again.
+#[test]
+fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
+    let faults = Faults {
+        delay_one_in: 20,
+        delay: Duration::from_micros(40),
+        repeat_one_in: 8,
+        fail_one_in: 12,
+        ..Faults::NONE
+    };
+    let mut struck = [0; 3];
+    for seed in 500..540 {
+        let load = Load { lines: 5, operations: 40, tasks: 3, writes: 50, dropped: 10 };
+        let frames = if seed % 3 == 0 { 4 } else { 8 };
+        let (counts, cluster) = world_with(small(4, 1, frames, seed), load, faults);
+        let counted = cluster.counters();
+        assert!(counted.inspections > 0 && counted.resent > 0, "seed {seed}: {counted:?}");
+        struck[0] += counts.repeated;
+        struck[1] += counts.failed_applied;
+        struck[2] += counts.failed_unapplied;
+    }
+    assert!(struck.iter().all(|&count| count > 1000), "{struck:?}");
 }
 
 /// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has landed,

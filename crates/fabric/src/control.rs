@@ -1,9 +1,12 @@
 //! Word operations for the control plane: the pool's superblock, catalogues, epochs.
 
-use latchwork_verbs::{GlobalAddr, Request, Target, VerbError, WORD};
+use latchwork_verbs::{GlobalAddr, Outcome, Request, Target, VerbError, WORD};
 
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
+
+/// How often an operation is done again whose end was ambiguous. Then the connection counts as gone.
+const AGAIN_MAX: u32 = 8;
 
 fn memory(addr: GlobalAddr) -> Target {
     Target::Memory(addr.node())
@@ -14,7 +17,34 @@ fn memory(addr: GlobalAddr) -> Target {
 /// All fail with what [`Endpoint::post`](latchwork_verbs::Endpoint::post) finds wrong. A future that
 /// is dropped before its end leaves the operation to take effect or not; its buffer is safe either
 /// way.
+///
+/// When the connection fails under a READ or a WRITE, that is done again; so are words written only by
+/// those whose alone they are. Whether to do an atomic again, its caller must know: [`VerbError::Ambiguous`].
 impl Port {
+    /// Adds to a counter of which nobody minds if it skips numbers: as
+    /// [`fetch_add`](Port::fetch_add), and done again when the end is ambiguous.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn advance(&self, counter: GlobalAddr, add: u64) -> Result<u64, VerbError> {
+        let request = Request::FetchAdd { remote: counter.offset(), add };
+        Ok(self.execute_repeatedly(memory(counter), request).await?.old[0])
+    }
+
+    async fn execute_repeatedly(
+        &self,
+        target: Target,
+        request: Request,
+    ) -> Result<Outcome, VerbError> {
+        let mut again = 0;
+        loop {
+            match self.execute(target, &[request]).await {
+                Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
+                end => return end,
+            }
+        }
+    }
+
     /// Adds to a word, wrapping; what it was before.
     ///
     /// # Errors
@@ -54,7 +84,7 @@ impl Port {
     /// See above.
     pub async fn write_word(&self, addr: GlobalAddr, value: u64) -> Result<(), VerbError> {
         let request = Request::WriteWord { remote: addr.offset(), value };
-        self.execute(memory(addr), &[request]).await.map(drop)
+        self.execute_repeatedly(memory(addr), request).await.map(drop)
     }
 
     /// Reads `count` words, torn between any two of them when others write.
@@ -81,12 +111,18 @@ impl Port {
         for (i, piece) in words.chunks(SLOT_BYTES / WORD).enumerate() {
             let to = ahead(addr, i * SLOT_BYTES / WORD)?;
             let len = piece.len() * WORD;
-            let slot = self.scratch.slot().await;
-            for (word, value) in slot.words(len).as_atomics().iter().zip(piece) {
-                word.store(*value, std::sync::atomic::Ordering::Relaxed);
+            let mut again = 0;
+            loop {
+                let slot = self.scratch.slot().await;
+                for (word, value) in slot.words(len).as_atomics().iter().zip(piece) {
+                    word.store(*value, std::sync::atomic::Ordering::Relaxed);
+                }
+                let request = Request::Write { remote: to.offset(), local: slot.buffer(len) };
+                match self.execute_in(memory(to), &[request], Some(slot)).await {
+                    Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
+                    end => break end.map(drop)?,
+                }
             }
-            let request = Request::Write { remote: to.offset(), local: slot.buffer(len) };
-            self.execute_in(memory(to), &[request], Some(slot)).await?;
         }
         Ok(())
     }
@@ -94,9 +130,15 @@ impl Port {
     /// Reads at most a slot's words.
     async fn read_into(&self, addr: GlobalAddr, words: &mut [u64]) -> Result<(), VerbError> {
         let len = words.len() * WORD;
-        let slot = self.scratch.slot().await;
-        let request = Request::Read { remote: addr.offset(), local: slot.buffer(len) };
-        let (_, slot) = self.execute_in(memory(addr), &[request], Some(slot)).await?;
+        let mut again = 0;
+        let slot = loop {
+            let slot = self.scratch.slot().await;
+            let request = Request::Read { remote: addr.offset(), local: slot.buffer(len) };
+            match self.execute_in(memory(addr), &[request], Some(slot)).await {
+                Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
+                end => break end?.1,
+            }
+        };
         let slot = slot.expect("a batch gives back the slot that it was given");
         for (i, word) in words.iter_mut().enumerate() {
             *word = slot.words(len).word(i);

@@ -9,6 +9,7 @@ use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::WORD;
 
 use crate::PoolError;
+use crate::again::repeatedly;
 use crate::layout::{self, NAMES, RECORD_WORDS, RECORDS};
 
 /// Longest name in bytes.
@@ -130,7 +131,10 @@ impl Catalogue {
                     *record.insert(mine)
                 }
             };
-            if port.compare_swap(layout::directory(index), 0, mine + 1).await? == 0 {
+            // Nobody else enters this record: what stands there after an ambiguous end tells whose it is.
+            let enter = async || port.compare_swap(layout::directory(index), 0, mine + 1).await;
+            let found = repeatedly(enter).await?;
+            if found == 0 || found == mine + 1 {
                 return Ok(());
             }
         }
@@ -210,7 +214,7 @@ impl Catalogue {
         if let Some(record) = self.known.lock().spare.pop() {
             return Ok(record);
         }
-        let record = port.fetch_add(layout::RECORD_COUNTER, 1).await?;
+        let record = port.advance(layout::RECORD_COUNTER, 1).await?;
         if record < RECORDS {
             Ok(record)
         } else {

@@ -3,6 +3,7 @@
 use latchwork_fabric::Port;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
+use crate::again::repeatedly;
 use crate::{Pool, PoolError, layout};
 
 /// Owner words that are read at a time.
@@ -18,7 +19,8 @@ const WINDOW: u32 = 64;
 /// That is what makes cancellation safe. Chunks below the cursor are settled; the cursor moves with
 /// the result in hand and no await in between. A claim whose future was dropped concerns the chunk
 /// at or behind the cursor, whichever way it ended, and the next claim tries that chunk again: it
-/// finds 0, or the tag of its own registration, and the chunk is its own either way.
+/// finds 0, or the tag of its own registration, and the chunk is its own either way. A claim whose end is
+/// ambiguous is tried again at once, for the same reason.
 #[derive(Debug)]
 pub(crate) struct Claims {
     tag: u64,
@@ -64,6 +66,12 @@ impl Claims {
         Ok(None)
     }
 
+    /// Enters the tag where nobody's is; what stood there.
+    async fn take(&self, port: &Port, owner: GlobalAddr) -> Result<u64, PoolError> {
+        let claim = async || port.compare_swap(owner, 0, self.tag).await;
+        Ok(repeatedly(claim).await?)
+    }
+
     async fn claim_on(
         &mut self,
         port: &Port,
@@ -79,7 +87,7 @@ impl Claims {
             let owners = port.read_words(layout::owner(id, first), count as usize).await?;
             for (index, owner) in (first..).zip(owners) {
                 let owner = match owner {
-                    0 => port.compare_swap(layout::owner(id, index), 0, self.tag).await?,
+                    0 => self.take(port, layout::owner(id, index)).await?,
                     taken => taken,
                 };
                 self.cursors[node] = index + 1;

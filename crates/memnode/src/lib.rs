@@ -76,6 +76,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod allocator;
 mod catalogue;
 mod chunks;

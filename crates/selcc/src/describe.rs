@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use latchwork_latch::{Answer, GrantMode, Message, Request, RequestKind};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
-use crate::wire::Letter;
+use crate::wire::{Body, Letter};
 
 /// What a message between nodes says, in a few words and without its line, which
 /// [`read_message`](crate::read_message) has. For people who read logs; not to be parsed.
@@ -18,6 +18,7 @@ use crate::wire::Letter;
 ///                              final: the line is in your frame, 8 bytes of it are not written back
 ///                              yet, and a question that C3 asked C2 is yours to serve
 ///   settled #7                 the giver's operation is complete
+///   has my grant arrived?      the connection failed under it
 /// ```
 ///
 /// A question that travelled is answered by another node than the one that was asked: then the
@@ -30,7 +31,13 @@ pub fn describe(wire: &Wire) -> String {
         true => String::new(),
         false => format!(" (asked {asked:?})"),
     };
-    match &letter.message {
+    let message = match &letter.body {
+        Body::Line(message) => message,
+        Body::Doubt(_) => return "has my grant arrived?".to_owned(),
+        Body::Verdict { arrived: true, .. } => return "your grant has arrived".to_owned(),
+        Body::Verdict { arrived: false, .. } => return "your grant never arrived".to_owned(),
+    };
+    match message {
         Message::Request(request) => format!("ask {}", question(request)),
         Message::Answer { asked, seq, answer } => {
             let answer = match answer {
@@ -86,7 +93,9 @@ mod tests {
 
     fn said(message: Message, dirty: DirtyBounds) -> String {
         let addr = GlobalAddr::new(MemoryNodeId(0), 0x1_0000);
-        describe(&Letter { addr, dirty, message }.encode(node(4), Stamp::new(0, 1)))
+        describe(
+            &Letter { addr, dirty, body: Body::Line(message) }.encode(node(4), Stamp::new(0, 1)),
+        )
     }
 
     fn request(priority: u8) -> Request {

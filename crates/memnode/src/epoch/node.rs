@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use latchwork_fabric::Port;
 use latchwork_runtime::sync::{AtomicU8, AtomicU64, Mutex, Ordering, fence};
 use latchwork_runtime::{Handle, Time};
-use latchwork_verbs::{ComputeNodeId, GlobalAddr};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, VerbError};
 
 use super::worker::Seat;
 use super::{Epoch, SlotWord};
@@ -68,7 +68,7 @@ impl Epochs {
             return Err(PoolError::NodeIdTaken { node: node.get() });
         }
         // Advancing the epoch makes what it was a number that no other registration gets.
-        let registration = port.fetch_add(layout::EPOCH, 1).await?;
+        let registration = port.advance(layout::EPOCH, 1).await?;
         Ok(Arc::new(Epochs {
             pool: pool.clone(),
             node,
@@ -155,7 +155,7 @@ impl Epochs {
         self.next_tick.store(next.as_nanos(), Ordering::Relaxed);
         let fresh = self.limbo.fresh();
         let add = u64::from(fresh > 0);
-        let old = port.fetch_add(layout::EPOCH, add).await?;
+        let old = port.advance(layout::EPOCH, add).await?;
         self.limbo.stamp(fresh, Epoch(old));
         let seen = Epoch(old + add);
         self.current.fetch_max(seen.0, Ordering::AcqRel);
@@ -254,7 +254,8 @@ impl Epochs {
         slot: &mut TurnGuard<'_, Slot>,
         bound: Option<Epoch>,
     ) -> Result<(), PoolError> {
-        // Each failure is the landing of one abandoned write; there are not many.
+        // Each failure is the landing of one write that was abandoned, or whose end was ambiguous (none is
+        // applied twice: the sequence differs); there are not many.
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;
@@ -262,7 +263,11 @@ impl Epochs {
             let sequence = slot.sequence;
             let desired = bound.map_or(SlotWord::EMPTY, |epoch| SlotWord::new(epoch, sequence));
             let expected = slot.word.bits();
-            let old = port.compare_swap(slot_addr(self.node), expected, desired.bits()).await?;
+            let old = match port.compare_swap(slot_addr(self.node), expected, desired.bits()).await
+            {
+                Err(VerbError::Ambiguous { .. }) => continue,
+                end => end?,
+            };
             if old == expected {
                 slot.word = desired;
                 slot.settled = true;
