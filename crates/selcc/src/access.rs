@@ -219,7 +219,12 @@ impl Waiting<'_> {
                 waiter.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Outcome::Granted => Ok(End::Here(record.frame.expect("what is granted has a frame"))),
+            Outcome::Granted => match (record.frame, record.failed) {
+                (Some(frame), _) => Ok(End::Here(frame)),
+                // Granted, and then an operation of the node failed.
+                (None, Some(error)) => Err(error.into()),
+                (None, None) => unreachable!("what is granted has a frame"),
+            },
             Outcome::GaveWay => Ok(End::GaveWay),
             Outcome::Failed(error) => Err(error.into()),
         };

@@ -177,12 +177,27 @@ impl Inner {
             Body::Line(message) => {
                 let mut records = self.node.records.shard(addr).lock();
                 let record = self.record(&mut records, addr);
+                if record.failed.is_some() && record.frame.is_none() {
+                    drop(records);
+                    return self.send_away(addr, &message);
+                }
                 record.incoming_dirty = dirty;
                 self.drive(addr, record, Event::Received(message));
                 self.finish(&mut records, addr);
             }
             Body::Doubt(of) => self.answer_doubt(addr, wire.from, of),
             Body::Verdict { of, arrived } => self.verdict(addr, of, arrived),
+        }
+    }
+
+    /// Answers for a line that this node has given up for lost.
+    fn send_away(&self, addr: GlobalAddr, message: &Message) {
+        if let Message::Request(request) = message {
+            self.counters.invalidations_dropped.add(1);
+            let (asked, seq, answer) = (request.asked, request.seq, Answer::Dropped);
+            // A node that cannot be answered does not wait for it.
+            let answer = Body::Line(Message::Answer { asked, seq, answer });
+            let _ = self.send(addr, request.from, answer);
         }
     }
 

@@ -12,6 +12,7 @@ use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
 
+use crate::record::Record;
 use crate::worker::Inner;
 
 /// How often an operation or a message that ended ambiguous is taken up again. Then the connection
@@ -237,9 +238,11 @@ impl Inner {
             self.node.releasing.fetch_sub(1, Ordering::Relaxed);
         }
         match (group.failed, group.op) {
-            // Whether the word changed is unknown: nobody here may touch the line again, and the
-            // frame stays as it is.
-            (Some(error), _) => record.fail(error),
+            // Whether the word changed is unknown: nobody here may touch the line again.
+            (Some(error), _) => {
+                record.fail(error);
+                self.give_frame_back(record);
+            }
             (None, Some((op, _))) => {
                 record.landed = Some((op, LatchWord::from_bits(group.old)));
                 self.complete_landed(group.addr, record);
@@ -250,8 +253,20 @@ impl Inner {
         self.finish(&mut records, group.addr);
     }
 
+    /// Takes the frame from a line whose operation has failed. The operation is over and no question is
+    /// out (R1, R5), so nothing can write into the frame or read it any more, unless a forward from it
+    /// is in doubt.
+    fn give_frame_back(&self, record: &mut Record) {
+        let cache = &self.node.cache;
+        let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
+        if let Some(id) = record.frame.take_if(free) {
+            cache.detach(id);
+            self.node.frame_waiters.wake();
+        }
+    }
+
     /// Reports an operation complete, when nothing that went with it is in doubt.
-    pub(crate) fn complete_landed(&self, addr: GlobalAddr, record: &mut crate::record::Record) {
+    pub(crate) fn complete_landed(&self, addr: GlobalAddr, record: &mut Record) {
         if record.doubts.is_empty()
             && let Some((op, old)) = record.landed.take()
         {

@@ -124,7 +124,7 @@ pub(crate) struct Record {
     /// An operation that is complete but for these.
     pub(crate) landed: Option<(WordOp, LatchWord)>,
     /// The fabric failed an operation on the word, or a question: the line cannot be asked for any
-    /// more, and its frame is not used for another.
+    /// more. After a question its frame is not used for another, since the answer may still come.
     pub(crate) failed: Option<VerbError>,
 }
 

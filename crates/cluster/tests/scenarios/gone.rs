@@ -6,7 +6,7 @@ use latchwork_cache::Ownership;
 use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode};
 use latchwork_latch::WordOp;
-use latchwork_verbs::{GlobalAddr, VerbError};
+use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
 use latchwork_verbs_sim::Leg;
 
 use crate::common::small;
@@ -160,6 +160,47 @@ fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
         assert!(matches!(end, Err(MemoryError::Timeout { .. })), "seed {seed}: {end:?}");
         assert!(is_disconnected(&fails(&stage, A, line, Mode::Shared)));
         others_go_on(&stage);
+        stage.abandon();
+    });
+}
+
+/// A memory node is gone, and with it more lines than the cache has frames. Each access to one of them
+/// fails at once, whatever the node had of it, and leaves its frame to lines that are still there.
+#[test]
+fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
+    in_every_world(|seed| {
+        let mut config: ClusterConfig = small(2, 1, 4, seed);
+        config.node.deadline = DEADLINE;
+        let stage = Stage::on(config);
+        let lost: Vec<GlobalAddr> = (0..12).map(|_| stage.line()).collect();
+        // Nodes begin with different memory nodes.
+        let mut kept = Vec::new();
+        for _ in 0..12 {
+            kept.push(stage.run(B, async |member| {
+                let line = member.memory.allocate().await.expect("a pool with room");
+                member.memory.write(line, |guard| fill(guard, 0)).await.expect("a new line");
+                line
+            }));
+        }
+        assert!(lost.iter().all(|line| line.node().0 == 1));
+        assert!(kept.iter().all(|line| line.node().0 == 0));
+        // One that is read, for an upgrade that fails, and one that is written, for an eviction.
+        let (_, seen) = stage.sees(A, lost[0]);
+        stage.write(A, lost[1], 1);
+        stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
+        let upgrade = stage.run(A, async move |member| member.memory.upgrade(seen).await.map(drop));
+        assert!(is_disconnected(&upgrade.expect_err("the word is gone")), "seed {seed}");
+        for line in &lost[2..] {
+            let error = fails(&stage, A, *line, Mode::Shared);
+            assert!(is_disconnected(&error), "seed {seed}: {error}");
+        }
+        for (i, line) in (1..).zip(&kept) {
+            assert_eq!((stage.write(A, *line, i), stage.read(B, *line)), (0, i));
+        }
+        for line in &lost[..2] {
+            let error = fails(&stage, A, *line, Mode::Exclusive);
+            assert!(is_disconnected(&error), "seed {seed}: {error}");
+        }
         stage.abandon();
     });
 }
