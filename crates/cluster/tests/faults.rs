@@ -11,7 +11,7 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_runtime::VirtualWorker;
 use latchwork_simulation::RunEnd;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use latchwork_verbs_sim::{Faults, SimConfig};
 
 const DEADLINE: Duration = Duration::from_millis(5);
@@ -239,6 +239,28 @@ fn a_node_dies_between_any_two_verbs_and_the_others_end_in_time() {
         }
     }
     assert!(failed > 100 && unharmed > 2_000, "{failed} failed, {unharmed} did not");
+}
+
+#[test]
+fn without_a_memory_node_its_lines_fail_and_the_others_do_not() {
+    let lost = MemoryNodeId(0);
+    let mut failed = 0;
+    for seed in 0..30 {
+        let stage = Stage::new(3, 200, 400 + seed);
+        let on_lost = |line: usize| stage.lines[line].node() == lost;
+        assert!((0..200).any(on_lost) && !(0..200).all(on_lost), "all lines on one memory node");
+        let strike = |cluster: &Simulated| cluster.lose_memory_node(lost).expect("it exists");
+        let works = struck(&stage, 2, 500 + 97 * seed, strike);
+        for work in &works {
+            let work = work.borrow();
+            for (line, error) in &work.errors {
+                assert!(on_lost(*line), "seed {seed}: line {line} is elsewhere: {error}");
+                failed += 1;
+            }
+            assert!(work.longest <= DEADLINE + MARGIN, "seed {seed}: {:?}", work.longest);
+        }
+    }
+    assert!(failed > 100, "only {failed} accesses failed");
 }
 
 #[test]
