@@ -48,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod config;
 mod drawn;
 mod endpoint;

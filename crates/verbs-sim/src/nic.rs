@@ -6,8 +6,8 @@
 //!                      max(rate, bytes)             bucket, READs for the way back
 //! ```
 //!
-//! Bytes occupy the wire and both NICs at the same time (cut through), but each NIC has a whole packet
-//! in its own memory before it passes it on.
+//! On a NIC of one engine what it issues and what it serves share its time. Bytes occupy the wires of both NICs at the same time (cut through), but each NIC has a whole packet in its own
+//! memory before it passes it on.
 //!
 //! A batch that meets no queue makes two events: one when its requests take effect, one when its
 //! completion can be seen. The first is scheduled for when the effects would be there without a queue
@@ -50,8 +50,8 @@ pub(crate) struct NicTimes {
     serve_atomic: Ps,
     /// Of 1024 bytes on the wire: a whole number for all bandwidths.
     kib: Ps,
-    /// Of 1024 bytes between a NIC and its memory.
-    dma_kib: Ps,
+    /// Of 1024 bytes of a packet, between wire and memory.
+    packet_kib: Ps,
     packet: u64,
     inline_max: u64,
     gather: Ps,
@@ -59,10 +59,12 @@ pub(crate) struct NicTimes {
     jitter: Ps,
     write: Ps,
     read: Ps,
+    atomic_fetch: Ps,
     atomic: Ps,
     bucket_mask: u64,
     completion: Ps,
     queue_pairs: usize,
+    shared_engine: bool,
     pub(crate) post: Duration,
     pub(crate) doorbell: Duration,
     pub(crate) poll: Duration,
@@ -81,7 +83,7 @@ impl NicTimes {
             serve_read: per_million(profile.serve_read_rate_mops),
             serve_atomic: per_million(profile.serve_atomic_rate_mops),
             kib: per_kib(profile.bandwidth_gbit_s),
-            dma_kib: per_kib(profile.dma_gbit_s),
+            packet_kib: per_kib(profile.packet_gbit_s),
             packet: u64::from(profile.packet_bytes),
             inline_max: u64::from(profile.inline_max_bytes),
             gather: ns(profile.gather_ns),
@@ -89,10 +91,12 @@ impl NicTimes {
             jitter: ns(profile.jitter_ns),
             write: ns(profile.write_ns),
             read: ns(profile.read_ns),
+            atomic_fetch: ns(profile.atomic_fetch_ns),
             atomic: ns(profile.atomic_ns),
             bucket_mask: (1 << profile.atomic_bucket_bits.min(63)) - 1,
             completion: ns(profile.completion_ns),
             queue_pairs: profile.queue_pairs.max(1) as usize,
+            shared_engine: profile.engines == 1,
             post: Duration::from_nanos(profile.cpu.post_ns),
             doorbell: Duration::from_nanos(profile.cpu.doorbell_ns),
             poll: Duration::from_nanos(profile.cpu.poll_ns),
@@ -105,30 +109,31 @@ impl NicTimes {
 
     /// What passing `bytes` on between memory and wire delays them: the time of the first packet.
     fn packet(&self, bytes: u64) -> Ps {
-        bytes.min(self.packet) * self.dma_kib / 1024
+        bytes.min(self.packet) * self.packet_kib / 1024
     }
 
     /// What a requester's NIC does before the first byte of a request can leave.
     fn gather(&self, request: &Request) -> Ps {
         let bytes = outgoing_bytes(request);
-        if bytes <= self.inline_max { 0 } else { self.gather + self.packet(bytes) }
+        let fetched = if bytes <= self.inline_max { 0 } else { self.gather };
+        fetched + self.packet(bytes)
     }
 
+    /// What issuing a request costs the engine, with whatever becomes of it.
     fn send(&self, request: &Request) -> Ps {
-        let rate = match request.kind() {
+        match request.kind() {
             Kind::Write | Kind::Send => self.send,
             Kind::Read | Kind::Atomic => self.send_read,
-        };
-        rate.max(self.wire(outgoing_bytes(request)))
+        }
     }
 
+    /// What serving a request costs the engine.
     fn serve(&self, request: &Request) -> Ps {
-        let rate = match request.kind() {
+        match request.kind() {
             Kind::Write | Kind::Send => self.serve,
             Kind::Read => self.serve_read,
             Kind::Atomic => self.serve_atomic,
-        };
-        rate.max(self.wire(outgoing_bytes(request)))
+        }
     }
 
     /// The same NIC, so many times slower.
@@ -141,11 +146,12 @@ impl NicTimes {
             &mut self.serve_read,
             &mut self.serve_atomic,
             &mut self.kib,
-            &mut self.dma_kib,
+            &mut self.packet_kib,
             &mut self.gather,
             &mut self.one_way,
             &mut self.write,
             &mut self.read,
+            &mut self.atomic_fetch,
             &mut self.atomic,
             &mut self.completion,
         ];
@@ -157,10 +163,21 @@ impl NicTimes {
 /// The queues of one NIC.
 #[derive(Default)]
 pub(crate) struct NicQueues {
+    issuing: Queue,
+    /// Of a second engine.
+    serving: Queue,
+    /// The wire, each way.
     outgoing: Queue,
     incoming: Queue,
     /// Of atomics, by the low bits of the address (Sherman 3.2.2); those that were ever used.
     buckets: RefCell<BTreeMap<u64, Queue>>,
+}
+
+impl NicQueues {
+    /// What waits for the engine that serves.
+    fn serving(&self, times: &NicTimes) -> &Queue {
+        if times.shared_engine { &self.issuing } else { &self.serving }
+    }
 }
 
 /// What waits for something that does one thing after the other.
@@ -186,9 +203,10 @@ impl Queue {
         at + backlog + takes
     }
 
-    /// The same for `bytes` whose last comes at `at`: they came while others were served.
-    fn pass_bytes(&self, at: Ps, bytes: Ps, takes: Ps) -> Ps {
-        self.pass(at.saturating_sub(bytes), takes).max(at)
+    /// The same for bytes whose last comes at `at`, having taken so long: while they came, what was
+    /// in front of them went.
+    fn pass_on(&self, at: Ps, takes: Ps) -> Ps {
+        if takes == 0 { at } else { self.pass(at.saturating_sub(takes), takes).max(at) }
     }
 }
 
@@ -276,8 +294,11 @@ impl Service {
         for request in requests {
             let (sent, answered) = (outgoing_bytes(request), response_bytes(request));
             let ready = match nic {
-                Some(nic) => nic.incoming.pass_bytes(at, times.wire(sent), times.serve(request)),
-                None => at,
+                Some(nic) => {
+                    let here = nic.incoming.pass_on(at, times.wire(sent));
+                    nic.serving(times).pass(here, times.serve(request))
+                }
+                None => at + times.serve(request),
             };
             match request.kind() {
                 Kind::Write | Kind::Send => {
@@ -285,7 +306,7 @@ impl Service {
                     service.effective = service.effective.max(effective);
                 }
                 Kind::Atomic => {
-                    let ready = service.effective.max(ready);
+                    let ready = service.effective.max(ready + times.atomic_fetch);
                     let word = request.remote().map_or(0, |(offset, _)| offset);
                     let bucket = word & times.bucket_mask;
                     service.effective = match nic {
@@ -326,8 +347,11 @@ impl World {
             let times = times.slowed(flight.slowness());
             let requests = flight.batch.requests();
             let (mut sent, mut gathered) = (ps(from), 0);
+            let nic = &flight.own.host.nic;
             for request in requests {
-                sent = flight.own.host.nic.outgoing.pass(ps(from), times.send(request));
+                let begun = nic.issuing.pass(ps(from), times.send(request));
+                let leaves = nic.outgoing.pass(begun, times.wire(outgoing_bytes(request)));
+                sent = leaves.max(sent);
                 gathered = times.gather(request).max(gathered);
             }
             let arrived = sent + gathered + times.one_way + jitter + ps(Time::ZERO + delay);
@@ -398,7 +422,7 @@ impl World {
             let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();
             let wire = times.wire(bytes);
             let incoming = &flight.own.host.nic.incoming;
-            let done = incoming.pass_bytes(arrived, wire, times.serve.max(wire));
+            let done = incoming.pass_on(arrived, wire);
             let done = done + times.packet(bytes) + times.completion;
             let pairs = &flight.lane.queue_pairs;
             pairs.with(flight.nic.queue_pair, |pair| {

@@ -35,15 +35,28 @@ fn add(remote: u64) -> Request {
 
 /// Nanoseconds until all of `batches` (each a worker's) have completed, posted at once.
 fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
+    let to_memory = |batch| (MEMORY, batch);
+    let workers = workers.into_iter();
+    time_to(
+        profile,
+        workers.map(|(id, batches)| (id, batches.into_iter().map(to_memory).collect())).collect(),
+    )
+}
+
+/// A batch and its target.
+type Sent = (Target, Vec<Request>);
+
+/// The same, each batch to its target.
+fn time_to(profile: NicProfile, workers: Vec<(u8, Vec<Sent>)>) -> u64 {
     // The CPU costs nothing here: the world's clock shows the NICs' time alone.
     let profile = NicProfile { cpu: CpuProfile::default(), ..profile };
     let world = World::new(
         1,
         SimConfig { reads_max: 1 << 20, requests_max: 1 << 20, ..SimConfig::nic(profile) },
     );
-    let script = |(id, batches): (u8, Vec<Vec<Request>>)| {
+    let script = |(id, batches): (u8, Vec<Sent>)| {
         Script::new(node(id), move |worker| async move {
-            let posted = batches.iter().map(|batch| worker.post(MEMORY, batch).unwrap());
+            let posted = batches.iter().map(|(to, batch)| worker.post(*to, batch).unwrap());
             for token in posted.collect::<Vec<_>>() {
                 worker.wait(token).await.unwrap();
             }
@@ -60,13 +73,47 @@ fn one(request: Request) -> u64 {
 #[test]
 fn an_unloaded_verb_takes_the_sum_of_its_parts() {
     // The profile: 10 ns a request, 8 Gbit/s = 1 ns a byte, 1000 ns each way, completion 100 ns.
-    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 10 + 100;
+    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 100;
     // Bytes pass a NIC while they arrive: those of a response leave one and pass the other, once.
-    assert_eq!(one(read(8)), way(500) - 8 + 8);
-    assert_eq!(one(read(1024)), way(500) - 10 + 1024);
-    assert_eq!(one(write(8)), way(300) - 8);
-    assert_eq!(one(write(1024)), way(300) - 2 * 10 + 1024);
-    assert_eq!(one(add(0)), way(400) - 2 * 8 + 8);
+    assert_eq!(one(read(8)), way(500) + 8);
+    assert_eq!(one(read(1024)), way(500) + 1024);
+    assert_eq!(one(write(8)), way(300) + 8);
+    assert_eq!(one(write(1024)), way(300) + 1024);
+    assert_eq!(one(add(0)), way(200 + 400) + 8 + 8);
+}
+
+#[test]
+fn each_nic_has_a_whole_packet_before_it_passes_it_on_and_what_is_not_inline_is_gathered() {
+    // 2 ns a byte between wire and memory.
+    let packets = |packet_bytes: u32, request| {
+        let profile = NicProfile { packet_gbit_s: 4.0, packet_bytes, ..profile() };
+        time(profile, vec![(1, vec![vec![request]])])
+    };
+    assert_eq!(packets(256, read(1024)), one(read(1024)) + 2 * 2 * 256);
+    assert_eq!(packets(4096, read(1024)), one(read(1024)) + 2 * 2 * 1024);
+    assert_eq!(packets(256, write(1024)), one(write(1024)) + 2 * 2 * 256);
+    let gathered = |len| {
+        let profile = NicProfile { inline_max_bytes: 512, gather_ns: 70, ..profile() };
+        time(profile, vec![(1, vec![vec![write(len)]])])
+    };
+    assert_eq!(gathered(512), one(write(512)));
+    assert_eq!(gathered(520), one(write(520)) + 70);
+}
+
+#[test]
+fn what_a_nic_issues_and_what_it_serves_share_its_time() {
+    // A READ costs 20 ns to issue and 30 ns to serve.
+    let shared =
+        || NicProfile { send_read_rate_mops: 50.0, serve_read_rate_mops: 1e3 / 30.0, ..profile() };
+    let reads = |target: Target| (0..500).map(move |_| (target, vec![read(8)])).collect::<Vec<_>>();
+    let to = |id: u8| Target::Compute(node(id), 0);
+    let alone = time_to(shared(), vec![(1, reads(to(2)))]);
+    assert!((500 * 30..500 * 30 + 4_000).contains(&alone), "{alone}");
+    let both = time_to(shared(), vec![(1, reads(to(2))), (2, reads(to(1)))]);
+    assert!((500 * 50..500 * 50 + 4_000).contains(&both), "{both}");
+    let two = NicProfile { engines: 2, ..shared() };
+    let both = time_to(two, vec![(1, reads(to(2))), (2, reads(to(1)))]);
+    assert!((500 * 30..500 * 30 + 4_000).contains(&both), "{both}");
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub use published::{Measure, Published, Unit};
 /// The figures of a kind of NIC, its switch, and the CPU that drives it.
 ///
 /// Times are nanoseconds, rates are millions per second. A READ or WRITE of some bytes also takes
-/// those bytes' time on the wire, and at each of the two NICs the time of one packet between the NIC
-/// and memory.
+/// those bytes' time on the wire, and at each of the two NICs the time that one packet takes between
+/// wire and memory.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicProfile {
@@ -28,10 +28,12 @@ pub struct NicProfile {
     /// Payload bandwidth of a port, each way, in Gbit/s.
     #[serde(deserialize_with = "parse::bandwidth")]
     pub bandwidth_gbit_s: f64,
-    /// Bandwidth between a NIC and its host's memory (PCIe), each way, in Gbit/s.
+    /// How fast a NIC passes a packet on between wire and memory, in Gbit/s. This delays a request,
+    /// and limits no bandwidth: packets overlap.
     #[serde(deserialize_with = "parse::bandwidth")]
-    pub dma_gbit_s: f64,
-    /// A NIC has so many bytes of a larger request in its own memory before it passes them on.
+    pub packet_gbit_s: f64,
+    /// Bytes of a packet: a NIC has so many of a larger request in its own memory before it passes
+    /// them on.
     #[serde(deserialize_with = "parse::packet")]
     pub packet_bytes: u32,
     /// From one NIC to another: cables and a switch.
@@ -40,6 +42,10 @@ pub struct NicProfile {
     /// Each way takes up to so much longer, as drawn; on one queue pair nothing overtakes.
     #[serde(deserialize_with = "parse::nanos")]
     pub jitter_ns: u64,
+    /// 1 when what a NIC issues and what it serves share the time of one engine, 2 when each has its
+    /// own.
+    #[serde(deserialize_with = "parse::engines")]
+    pub engines: u32,
     /// WRITEs and SENDs that a NIC can issue (as requester).
     #[serde(deserialize_with = "parse::rate")]
     pub send_rate_mops: f64,
@@ -66,9 +72,12 @@ pub struct NicProfile {
     /// From a WRITE's or SEND's arrival to its effect.
     #[serde(deserialize_with = "parse::nanos")]
     pub write_ns: u64,
-    /// From a READ's arrival to its first byte leaving.
+    /// From a READ's arrival to its first byte leaving: a round trip over PCIe.
     #[serde(deserialize_with = "parse::nanos")]
     pub read_ns: u64,
+    /// From an atomic's arrival until it claims its bucket.
+    #[serde(deserialize_with = "parse::nanos")]
+    pub atomic_fetch_ns: u64,
     /// How long an atomic occupies its bucket.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_ns: u64,

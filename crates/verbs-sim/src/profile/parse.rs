@@ -158,6 +158,10 @@ pub(super) fn queue_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::
     small(from, 1..=100, "a number of queue pairs, 1 to 100")
 }
 
+pub(super) fn engines<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    small(from, 1..=2, "1 (shared) or 2 (one to issue, one to serve)")
+}
+
 pub(super) fn inline<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     small(from, 0..=4096, "a number of bytes, 0 to 4096")
 }
@@ -226,10 +230,12 @@ impl TryFrom<RawPublished> for Published {
         if unit != measure.unit() {
             return Err(format!("{measure}: the unit must be {:?}", measure.unit().to_string()));
         }
-        if bytes.is_some() == measure.has_fixed_size() {
-            let problem = if bytes.is_some() { "has no `bytes`" } else { "needs `bytes`" };
-            return Err(format!("{measure}: this measure {problem}"));
-        }
-        Ok(Published { measure, bytes: bytes.unwrap_or(8), value, unit, tolerance, source })
+        let bytes = match (measure.fixed_bytes(), bytes) {
+            (Some(fixed), None) => fixed,
+            (None, Some(bytes)) => bytes,
+            (Some(_), Some(_)) => return Err(format!("{measure}: this measure has no `bytes`")),
+            (None, None) => return Err(format!("{measure}: this measure needs `bytes`")),
+        };
+        Ok(Published { measure, bytes, value, unit, tolerance, source })
     }
 }

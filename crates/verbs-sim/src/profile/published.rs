@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use latchwork_verbs::{Message, WORD};
 use serde::Deserialize;
 
 use super::parse;
@@ -46,10 +47,12 @@ pub enum Measure {
     ReadOutbound,
     /// WRITEs of many workers of one node, to many targets.
     WriteOutbound,
-    /// READs of one worker to many targets.
+    /// READs of one worker to one target.
     ReadWorker,
-    /// WRITEs of one worker to many targets.
+    /// WRITEs of one worker to one target.
     WriteWorker,
+    /// READs of many nodes, of which each posts to all others: those of one node.
+    ReadSwarm,
     /// Atomics of many nodes on one word.
     AtomicOneAddress,
     /// Atomics of many nodes on words whose addresses differ only above the bucket bits.
@@ -73,13 +76,14 @@ impl Measure {
         }
     }
 
-    /// Whether the payload is always one word, or one message.
-    pub const fn has_fixed_size(self) -> bool {
+    /// The payload in bytes, where it is always the same: one word, or one message.
+    pub const fn fixed_bytes(self) -> Option<u32> {
         use Measure::*;
-        matches!(
-            self,
-            AtomicLatency | SendOneWay | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses
-        )
+        match self {
+            AtomicLatency | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses => Some(8),
+            SendOneWay => Some((Message::WORDS * WORD) as u32),
+            _ => None,
+        }
     }
 }
 
@@ -98,6 +102,7 @@ impl fmt::Display for Measure {
             WriteOutbound => "WRITEs outbound",
             ReadWorker => "READs of one worker",
             WriteWorker => "WRITEs of one worker",
+            ReadSwarm => "READs, all to all",
             AtomicOneAddress => "atomics, one address",
             AtomicOneBucket => "atomics, one bucket",
             AtomicManyAddresses => "atomics, many addresses",

@@ -1,0 +1,269 @@
+//! [`Load`]: workers that keep so many verbs of one kind in flight, and what comes of it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_runtime::{ExecutorConfig, Handle, Poller, Time, VirtualWorker};
+use latchwork_simulation::{Kernel, RunEnd};
+use latchwork_verbs::{
+    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Request, Target,
+};
+
+use super::{CalibrateError, LIMIT_SECONDS, config, zeroed};
+use crate::endpoint::Endpoint;
+use crate::fabric::Fabric;
+use crate::profile::{Measure, NicProfile};
+
+/// What is posted.
+#[derive(Clone, Copy)]
+pub(super) enum Verb {
+    Read(u32),
+    Write(u32),
+    /// Fetch-and-add.
+    Atomic(Spread),
+}
+
+/// Where atomics go.
+#[derive(Clone, Copy)]
+pub(super) enum Spread {
+    OneAddress,
+    OneBucket,
+    All,
+}
+
+/// Bytes of each memory node, at least: what atomics are spread over, as in the benchmark whose
+/// figures they are compared with (256 Ki counters).
+const MEMORY_BYTES: u64 = 2 << 20;
+
+/// Distinct words of one bucket.
+const WORDS_OF_BUCKET: u64 = 64;
+
+/// The smallest memory in which no bucket has two words is not made.
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
+
+/// Completions before the clock starts: enough that all queues are as full as they get.
+const WARM_UP: u64 = 3_000;
+
+/// Completions that are timed.
+const TIMED: u64 = 8_000;
+
+/// Verbs that come one after the other: there is nothing to warm up but the first.
+const ONE_BY_ONE: u64 = 1_000;
+
+/// Who posts what to whom.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    verb: Verb,
+    nodes: u8,
+    workers: usize,
+    targets: u16,
+    /// In flight of each worker.
+    depth: u64,
+    /// The targets are the other nodes instead.
+    swarm: bool,
+}
+
+/// What came of it.
+pub(super) struct Ran {
+    pub(super) per_micro: f64,
+    /// Between posting and having polled the completion, on average.
+    pub(super) micros_each: f64,
+}
+
+impl Load {
+    /// One verb at a time.
+    pub(super) fn new(verb: Verb) -> Load {
+        Load { verb, nodes: 1, workers: 1, targets: 1, depth: 1, swarm: false }
+    }
+
+    pub(super) fn inbound(self) -> Load {
+        Load { nodes: 16, workers: 4, depth: 16, ..self }
+    }
+
+    pub(super) fn outbound(self) -> Load {
+        Load { workers: 16, targets: 16, depth: 32, ..self }
+    }
+
+    pub(super) fn one_worker(self) -> Load {
+        Load { depth: 128, ..self }
+    }
+
+    /// As `rc-swarm` of rdma_bench, whose figures it is compared with.
+    pub(super) fn swarm(self) -> Load {
+        Load { nodes: 6, workers: 8, depth: 32, swarm: true, ..self }
+    }
+
+    pub(super) fn streaming(self) -> Load {
+        Load { depth: 16, ..self }
+    }
+
+    pub(super) fn run(self, profile: &NicProfile, measure: Measure) -> Result<Ran, CalibrateError> {
+        let kernel = Kernel::new(1);
+        let fabric = Fabric::new(&kernel, config(profile));
+        let place = Place::new(profile, self.verb);
+        for _ in 0..self.targets {
+            fabric.add_memory_node(place.memory as usize)?;
+        }
+        let tally = Rc::new(Tally::default());
+        let executor = ExecutorConfig {
+            sweep_cost: Duration::from_nanos(profile.cpu.sweep_ns),
+            ..ExecutorConfig::default()
+        };
+        let nodes: Vec<_> = (1..=self.nodes).filter_map(ComputeNodeId::new).collect();
+        let mut regions = Vec::new();
+        for &node in &nodes {
+            fabric.add_compute_node(node)?;
+            let bytes = if self.swarm { place.memory } else { place.local };
+            regions.push(fabric.register(node, zeroed(bytes)?)?);
+        }
+        let mut workers = Vec::new();
+        for (&node, &region) in nodes.iter().zip(&regions) {
+            let targets: Vec<_> = if self.swarm {
+                let others = nodes.iter().filter(|&&other| other != node);
+                others.map(|&other| Target::Compute(other, region.0)).collect()
+            } else {
+                (0..self.targets).map(|target| Target::Memory(MemoryNodeId(target))).collect()
+            };
+            for _ in 0..self.workers {
+                let worker = VirtualWorker::spawn(&kernel, executor.clone());
+                let handle = worker.handle();
+                let poster = Rc::new(Poster {
+                    endpoint: RefCell::new(fabric.endpoint(node, &handle)?),
+                    handle: handle.clone(),
+                    load: self,
+                    place,
+                    region,
+                    targets: targets.clone(),
+                    kernel: kernel.clone(),
+                    posted: RefCell::default(),
+                    tally: Rc::clone(&tally),
+                });
+                handle.add_poller(poster.clone());
+                handle.spawn(async move { (0..self.depth).for_each(|_| poster.post()) });
+                workers.push(worker);
+            }
+        }
+        let one_by_one = self.depth == 1;
+        let (before, timed) = if one_by_one { (1, ONE_BY_ONE) } else { (WARM_UP, TIMED) };
+        let limit = Time::ZERO + Duration::from_secs(LIMIT_SECONDS);
+        let run_to = |count: u64| match kernel.run_until(limit, || tally.count.get() >= count) {
+            RunEnd::Done => Ok(()),
+            end => Err(CalibrateError::World { measure, seconds: LIMIT_SECONDS, end }),
+        };
+        run_to(before)?;
+        let (start, count, waited) = (kernel.now(), tally.count.get(), tally.waited.get());
+        run_to(before + timed)?;
+        let count = (tally.count.get() - count) as f64;
+        let waited = tally.waited.get().saturating_sub(waited);
+        let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
+        let of = if self.swarm { f64::from(self.nodes) } else { 1.0 };
+        Ok(Ran {
+            per_micro: count / micros(kernel.now() - start) / of,
+            micros_each: micros(waited) / count,
+        })
+    }
+}
+
+/// Sizes of the memories, and which words are used.
+#[derive(Clone, Copy)]
+struct Place {
+    memory: u64,
+    local: u64,
+    /// Offsets are multiples of it.
+    stride: u64,
+    /// How many of them.
+    offsets: u64,
+}
+
+impl Place {
+    fn new(profile: &NicProfile, verb: Verb) -> Place {
+        match verb {
+            Verb::Read(bytes) | Verb::Write(bytes) => {
+                let bytes = u64::from(bytes);
+                let memory = MEMORY_BYTES.max(bytes);
+                Place { memory, local: bytes, stride: bytes, offsets: memory / bytes }
+            }
+            Verb::Atomic(spread) => {
+                let bucket = 1 << profile.atomic_bucket_bits.max(3);
+                let (stride, offsets) = match spread {
+                    Spread::OneAddress => (8, 1),
+                    Spread::OneBucket => {
+                        let fit = (MEMORY_BYTES_MAX / bucket).max(1);
+                        (bucket, fit.min(WORDS_OF_BUCKET))
+                    }
+                    Spread::All => (8, MEMORY_BYTES / 8),
+                };
+                let memory = MEMORY_BYTES.max(stride * (offsets - 1) + 8);
+                Place { memory, local: 8, stride, offsets }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    count: Cell<u64>,
+    waited: Cell<Duration>,
+}
+
+/// One worker, which posts a verb for each that completed.
+struct Poster {
+    endpoint: RefCell<Endpoint>,
+    handle: Handle,
+    load: Load,
+    place: Place,
+    region: RegionKey,
+    targets: Vec<Target>,
+    kernel: Kernel,
+    /// When each verb was posted; its token says where it stands.
+    posted: RefCell<Vec<Time>>,
+    tally: Rc<Tally>,
+}
+
+impl Poster {
+    fn post(&self) {
+        let token = self.posted.borrow().len();
+        self.posted.borrow_mut().push(Time::ZERO);
+        self.post_as(&mut self.endpoint.borrow_mut(), token as u64);
+    }
+
+    fn post_as(&self, endpoint: &mut Endpoint, token: u64) {
+        let remote = self.kernel.random_below(self.place.offsets) * self.place.stride;
+        let local = |len| LocalBuffer { region: self.region, offset: 0, len };
+        let request = match self.load.verb {
+            Verb::Read(len) => Request::Read { remote, local: local(len) },
+            Verb::Write(8) => Request::WriteWord { remote, value: 1 },
+            Verb::Write(len) => Request::Write { remote, local: local(len) },
+            Verb::Atomic(_) => Request::FetchAdd { remote, add: 1 },
+        };
+        let target = self.targets[self.kernel.random_below(self.targets.len() as u64) as usize];
+        self.posted.borrow_mut()[token as usize] = self.handle.now();
+        let posted = endpoint.post(target, token, &[request]);
+        debug_assert!(posted.is_ok(), "the place was made for it");
+    }
+}
+
+impl Poller for Poster {
+    fn poll(&self, _now: Time) -> bool {
+        let mut tokens = Vec::new();
+        let some = self.endpoint.borrow_mut().poll(&mut |completion| {
+            let token = completion.token;
+            let waited = self.handle.now() - self.posted.borrow()[token as usize];
+            self.tally.count.set(self.tally.count.get() + 1);
+            self.tally.waited.set(self.tally.waited.get() + waited);
+            tokens.push(token);
+        });
+        let mut endpoint = self.endpoint.borrow_mut();
+        tokens.into_iter().for_each(|token| self.post_as(&mut endpoint, token));
+        some
+    }
+
+    fn flush(&self) {
+        self.endpoint.borrow_mut().ring();
+    }
+
+    fn may_park(&self) -> bool {
+        self.endpoint.borrow().may_park()
+    }
+}

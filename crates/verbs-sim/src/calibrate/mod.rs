@@ -1,0 +1,139 @@
+//! Calibration: what was published about a NIC, measured on the model of it.
+//!
+//! Each figure of [`NicProfile::published`] is measured in a small world of its own: endpoints that
+//! post verbs and poll for completions on simulated CPUs, as the micro-benchmarks do, and no protocol.
+//!
+//! ```text
+//!   latency      one node ──1 verb at a time──► one memory node
+//!   one way      one node ◄──ping-pong──► another; a WRITE's ends when its bytes are in memory
+//!   inbound      16 nodes of 4 workers ──many──► one memory node
+//!   outbound     one node of 16 workers ──many──► 16 memory nodes
+//!   one worker   one node of one worker ──128 requests──► one memory node
+//!   all to all   6 nodes of 8 workers ──many──► each other
+//!   bandwidth    one node of one worker ──16 requests──► one memory node
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_verbs_sim::{NicProfile, calibrate};
+//!
+//! let profile = NicProfile::named("connectx5").unwrap();
+//! let latency = calibrate::measure(&profile, &profile.published[0]).unwrap();
+//! assert!(latency.is_within(), "{} instead of {}", latency.simulated, latency.published.value);
+//! ```
+
+mod load;
+mod one_way;
+
+use std::sync::Arc;
+
+use latchwork_simulation::RunEnd;
+use latchwork_verbs::{Region, SetupError};
+
+use crate::config::SimConfig;
+use crate::profile::{Measure, NicProfile, Published, Unit};
+use load::{Load, Spread, Verb};
+
+/// A published figure, and the same on the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// What was published.
+    pub published: Published,
+    /// What the model does, in the same unit.
+    pub simulated: f64,
+}
+
+impl Figure {
+    /// The simulated figure as a part of the published one.
+    pub fn ratio(&self) -> f64 {
+        self.simulated / self.published.value
+    }
+
+    /// Whether the two differ by no more than the tolerance.
+    pub fn is_within(&self) -> bool {
+        (self.ratio() - 1.0).abs() <= self.published.tolerance
+    }
+}
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrateError {
+    /// The world for it cannot be made.
+    #[error("the world of a measurement cannot be made: {0}")]
+    Setup(#[from] SetupError),
+    /// The world ended, or took far too long.
+    #[error(
+        "{measure}: no end after {seconds} s of virtual time ({end:?}): are the times of the profile that long?"
+    )]
+    World {
+        /// What was to be measured.
+        measure: Measure,
+        /// The limit.
+        seconds: u64,
+        /// How the world ended.
+        end: RunEnd,
+    },
+}
+
+/// Virtual time that a measurement may take.
+const LIMIT_SECONDS: u64 = 100;
+
+/// Measures all that was published about the profile's NIC, in its order.
+///
+/// # Errors
+/// [`CalibrateError`].
+pub fn calibrate(profile: &NicProfile) -> Result<Vec<Figure>, CalibrateError> {
+    profile.published.iter().map(|published| measure(profile, published)).collect()
+}
+
+/// Measures one published figure on the model of the profile.
+///
+/// # Errors
+/// [`CalibrateError`].
+pub fn measure(profile: &NicProfile, published: &Published) -> Result<Figure, CalibrateError> {
+    let simulated = figure(profile, published.measure, published.bytes)?;
+    Ok(Figure { published: published.clone(), simulated })
+}
+
+fn figure(profile: &NicProfile, measure: Measure, bytes: u32) -> Result<f64, CalibrateError> {
+    use Measure::*;
+    let read = || Load::new(Verb::Read(bytes));
+    let write = || Load::new(Verb::Write(bytes));
+    let atomic = |spread| Load::new(Verb::Atomic(spread)).inbound();
+    let load = match measure {
+        ReadLatency => read(),
+        WriteLatency => write(),
+        AtomicLatency => Load::new(Verb::Atomic(Spread::OneAddress)),
+        WriteOneWay => return one_way::write(profile, bytes),
+        SendOneWay => return one_way::send(profile),
+        ReadInbound => read().inbound(),
+        WriteInbound => write().inbound(),
+        ReadOutbound => read().outbound(),
+        WriteOutbound => write().outbound(),
+        ReadWorker => read().one_worker(),
+        WriteWorker => write().one_worker(),
+        ReadSwarm => read().swarm(),
+        AtomicOneAddress => atomic(Spread::OneAddress),
+        AtomicOneBucket => atomic(Spread::OneBucket),
+        AtomicManyAddresses => atomic(Spread::All),
+        ReadBandwidth => read().streaming(),
+        WriteBandwidth => write().streaming(),
+    };
+    let ran = load.run(profile, measure)?;
+    Ok(match measure.unit() {
+        Unit::Micros => ran.micros_each,
+        Unit::MillionPerSecond => ran.per_micro,
+        Unit::GigabitPerSecond => ran.per_micro * f64::from(bytes) * 8.0 / 1000.0,
+    })
+}
+
+fn zeroed(bytes: u64) -> Result<Arc<Region>, SetupError> {
+    Ok(Region::zeroed(bytes as usize)?)
+}
+
+/// Nobody looks at the bytes.
+fn config(profile: &NicProfile) -> SimConfig {
+    SimConfig { payload_max: Some(8), ..SimConfig::nic(profile.clone()) }
+}

@@ -1,0 +1,63 @@
+//! The profiles that come along do what was published, and calibration can tell.
+
+use latchwork_verbs_sim::{Measure, NicProfile, calibrate};
+
+#[test]
+fn every_profile_does_what_was_published() {
+    for name in NicProfile::names() {
+        let profile = NicProfile::named(name).unwrap();
+        assert!(profile.published.len() >= 8, "{name}: {}", profile.published.len());
+        for figure in calibrate::calibrate(&profile).unwrap() {
+            let (published, simulated) = (&figure.published, figure.simulated);
+            assert!(figure.is_within(), "{name}: {simulated} instead of {published:?}");
+        }
+    }
+}
+
+/// Which measures of the ConnectX-5 leave their tolerance when its profile is spoilt.
+fn spoilt(spoil: impl FnOnce(&mut NicProfile)) -> Vec<Measure> {
+    let mut profile = NicProfile::named("connectx5").unwrap();
+    spoil(&mut profile);
+    let figures = calibrate::calibrate(&profile).unwrap();
+    let mut outside: Vec<_> =
+        figures.iter().filter(|f| !f.is_within()).map(|f| f.published.measure).collect();
+    outside.dedup();
+    outside
+}
+
+#[test]
+fn whatever_is_wrong_with_a_profile_is_seen_by_some_measure_and_not_by_all() {
+    use Measure::*;
+    assert_eq!(spoilt(|_| {}), []);
+    assert_eq!(spoilt(|p| p.write_ns += 400), [WriteOneWay, SendOneWay]);
+    assert_eq!(spoilt(|p| p.read_ns += 500), [ReadLatency]);
+    assert_eq!(spoilt(|p| p.gather_ns += 800), [WriteOneWay]);
+    assert_eq!(spoilt(|p| p.atomic_fetch_ns += 300), [AtomicLatency]);
+    assert_eq!(spoilt(|p| p.serve_rate_mops /= 2.0), [WriteInbound]);
+    assert_eq!(spoilt(|p| p.serve_read_rate_mops /= 2.0), [ReadInbound, ReadSwarm]);
+    assert_eq!(spoilt(|p| p.send_read_rate_mops /= 2.0), [ReadOutbound, ReadSwarm]);
+    assert_eq!(spoilt(|p| p.serve_atomic_rate_mops /= 2.0), [AtomicManyAddresses]);
+    let wire = [WriteOneWay, ReadBandwidth, WriteBandwidth];
+    assert_eq!(spoilt(|p| p.bandwidth_gbit_s *= 1.5), wire);
+    // A bucket for every word.
+    assert_eq!(spoilt(|p| p.atomic_ns = 100), [AtomicLatency, AtomicOneAddress, AtomicOneBucket]);
+    // One bucket for all.
+    assert_eq!(spoilt(|p| p.atomic_bucket_bits = 0), [AtomicManyAddresses]);
+}
+
+#[test]
+fn a_measurement_that_does_not_end_is_an_error() {
+    let mut profile = NicProfile::named("connectx5").unwrap();
+    profile.one_way_ns = 1_000_000_000;
+    let error = calibrate::measure(&profile, &profile.published[0]).unwrap_err().to_string();
+    assert!(error.contains("READ latency: no end after 100 s of virtual time"), "{error}");
+}
+
+#[test]
+fn the_same_profile_gives_the_same_figures() {
+    let profile = NicProfile::named("connectx3").unwrap();
+    let measure = |n: usize| calibrate::measure(&profile, &profile.published[n]).unwrap();
+    for n in 0..profile.published.len() {
+        assert_eq!(measure(n), measure(n));
+    }
+}
