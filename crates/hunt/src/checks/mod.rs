@@ -1,6 +1,11 @@
 //! What is checked, and when.
 
+pub(crate) mod copies;
 pub(crate) mod history;
+pub(crate) mod leaks;
+mod owners;
+pub(crate) mod steps;
+mod values;
 
 use std::fmt;
 

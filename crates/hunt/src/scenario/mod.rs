@@ -168,6 +168,11 @@ impl Scenario {
         Ok(())
     }
 
+    /// How many operations all tasks do together.
+    pub fn total_operations(&self) -> u64 {
+        (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
+    }
+
     /// The cluster of this world.
     pub(crate) fn config(&self) -> ClusterConfig {
         // A chunk or two for each node besides the data, and the first memory node keeps one.

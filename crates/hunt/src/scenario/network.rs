@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use latchwork_verbs_sim::{Drawn, SimConfig};
+use latchwork_verbs_sim::{Drawn, NicProfile, SimConfig};
 use serde::{Deserialize, Serialize};
 
 use super::ScenarioError;
 
 /// The network and its NICs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[serde(into = "String", from = "String")]
 pub enum Network {
     /// As one would like it.
     Calm,
@@ -18,6 +18,8 @@ pub enum Network {
     Rough,
     /// And much of it is late by a multiple of what else takes long.
     Harsh,
+    /// As NICs of a kind are: the name of a profile, or the path of its file.
+    Nic(String),
 }
 
 impl Network {
@@ -27,7 +29,7 @@ impl Network {
     /// The simulated fabric.
     ///
     /// # Errors
-    /// When there is no such profile.
+    /// When there is no such profile, or something is wrong with it.
     pub fn config(&self) -> Result<SimConfig, ScenarioError> {
         Ok(match self {
             Network::Calm => SimConfig::default(),
@@ -36,6 +38,14 @@ impl Network {
                 let tail = Duration::from_micros(200);
                 SimConfig::drawn(Drawn { tail_one_in: 4, tail, ..Drawn::rough() })
             }
+            Network::Nic(name) => match NicProfile::find(name) {
+                Ok(profile) => SimConfig::nic(profile),
+                Err(error) => {
+                    let names = Network::NAMES.join(", ");
+                    let text = format!("{error}; besides profiles of NICs, {names} would do");
+                    return Err(ScenarioError::of_key("network", text));
+                }
+            },
         })
     }
 }
@@ -46,6 +56,7 @@ impl fmt::Display for Network {
             Network::Calm => "calm",
             Network::Rough => "rough",
             Network::Harsh => "harsh",
+            Network::Nic(name) => name,
         })
     }
 }
@@ -56,15 +67,13 @@ impl From<Network> for String {
     }
 }
 
-impl TryFrom<String> for Network {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Network, String> {
+impl From<String> for Network {
+    fn from(name: String) -> Network {
         match name.as_str() {
-            "calm" => Ok(Network::Calm),
-            "rough" => Ok(Network::Rough),
-            "harsh" => Ok(Network::Harsh),
-            _ => Err(format!("there is no network {name:?}: calm, rough and harsh would do")),
+            "calm" => Network::Calm,
+            "rough" => Network::Rough,
+            "harsh" => Network::Harsh,
+            _ => Network::Nic(name),
         }
     }
 }

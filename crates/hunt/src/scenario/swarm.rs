@@ -67,7 +67,19 @@ impl Scenario {
         if of.faults {
             scenario.faults = draw.faults(&scenario);
         }
+        scenario.deadline_us = patience(&scenario);
         scenario
+    }
+}
+
+/// How long accesses wait at most, in microseconds: a multiple of what the longest take where nothing is
+/// lost. Without invalidation messages nobody is sure of a turn.
+fn patience(scenario: &Scenario) -> u64 {
+    let slow = if scenario.faults.slow > 0 { u64::from(scenario.faults.slow_factor) } else { 1 };
+    let network = if scenario.network == Network::Harsh { 3 } else { 1 };
+    match scenario.protocol {
+        Protocol::Selcc => 20_000 * slow * network,
+        Protocol::Sel => 1_000_000 * slow * network,
     }
 }
 
@@ -88,7 +100,30 @@ impl Draw {
         }
     }
 
-    fn faults(&mut self, _of: &Scenario) -> FaultPlan {
-        FaultPlan::default()
+    /// A few faults, each with a rate of its own; every third world has none.
+    fn faults(&mut self, of: &Scenario) -> FaultPlan {
+        let mut plan = FaultPlan::default();
+        if self.chance(3) {
+            return plan;
+        }
+        plan.until_us = self.one_of(&[100, 300, 1_000, 3_000]);
+        plan.delay_us = self.one_of(&[5, 50, 300]);
+        plan.pause_us = self.one_of(&[20, 200, 1_500]);
+        for _ in 0..self.between(1, 3) {
+            match self.between(0, 9) {
+                0 | 1 => plan.delay_one_in = self.one_of(&[3, 20, 200]),
+                2 | 3 => plan.repeat_one_in = self.one_of(&[2, 10, 100]),
+                4 | 5 => plan.pauses = self.between(1, 4) as u32,
+                6 => {
+                    plan.slow = self.between(1, of.compute_nodes as u64) as u32;
+                    plan.slow_factor = self.one_of(&[2, 10, 30]);
+                }
+                7 => plan.fail_one_in = self.one_of(&[20, 100, 500]),
+                8 => plan.lose_one_in = self.one_of(&[10, 50, 300]),
+                _ if self.chance(3) => plan.lost_memory = 1,
+                _ => plan.deaths = self.between(1, of.compute_nodes as u64 - 1) as u32,
+            }
+        }
+        plan
     }
 }

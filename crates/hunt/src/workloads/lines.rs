@@ -27,6 +27,9 @@ use crate::checks::{Verdict, history};
 use crate::scenario::{LinesLoad, Plant, Scenario};
 use crate::world::{Observer, Process};
 
+/// So many waits for a line at most make an operation, as far as anybody may count on it.
+const ACCESSES_MAX: u32 = 4;
+
 /// What a line says: how often it was written, and by whom last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Stamp(u64);
@@ -103,6 +106,7 @@ impl Load for Lines {
         Box::pin(async move {
             for _ in 0..self.load.lines {
                 let line = make(&member).await.map_err(|error| error.to_string())?;
+                self.observer.tell(line, Some(Stamp::default().0));
                 self.lines.borrow_mut().push(line);
             }
             Ok(())
@@ -131,6 +135,10 @@ impl Load for Lines {
                 client.observed("read at the end", at, client.read(at)).await;
             }
         })
+    }
+
+    fn lines_in_use(&self) -> Option<u64> {
+        Some(self.load.lines)
     }
 
     fn judge(&self) -> Verdict {
@@ -207,12 +215,12 @@ impl Client<'_> {
         at: usize,
         work: impl Future<Output = Result<(), MemoryError>>,
     ) {
-        let line = self.line(at);
+        let about = (what, self.line(at).to_string(), ACCESSES_MAX);
         let entered = async {
             let _operation = self.member.memory.enter().await?;
             work.await
         };
-        self.load.observer.operation(self.process, what, line, entered).await;
+        self.load.observer.operation(self.process, about, entered).await;
     }
 
     fn record(&self, at: usize, invoked: Time, saw: Stamp, wrote: Option<Stamp>) {
@@ -259,6 +267,7 @@ impl Client<'_> {
         }
         words.set_u64(0, stamp.0);
         words.set_u64(last, stamp.0);
+        self.load.observer.tell(guard.addr(), Some(stamp.0));
         if self.load.plant != Some(Plant::ForgetsDirty) || self.below(4) > 0 {
             guard.mark_dirty(0..8);
             guard.mark_dirty(last..last + 8);

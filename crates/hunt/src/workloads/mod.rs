@@ -26,6 +26,9 @@ pub(crate) trait Load {
     /// Run by one worker of each node that lives, when all work is over: looks at everything.
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()>;
 
+    /// How many lines the workload's structures reach, if that is known once all work is over.
+    fn lines_in_use(&self) -> Option<u64>;
+
     /// Judges what was recorded.
     fn judge(&self) -> Verdict;
 }

@@ -1,21 +1,32 @@
 //! A world: its cluster, its workers, and the run from the first event to the report.
+//!
+//! ```text
+//!   start ─► set up ─► work ───────────────────► inspect ─► leave ─► settle ─► judge
+//!                      │ faults strike │ healed  │           │         │         │
+//!                      0            until        │           │         │         │
+//!   after every event: owners, values            │           └─ leaks ─┘         └ histories, tree
+//!   in between: no operation takes too long      └ every node that lives looks at everything
+//! ```
 
 mod observer;
+mod strikes;
 
 pub(crate) use observer::{Observer, Process};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cluster::{Member, Simulated};
 use latchwork_runtime::{JoinHandle, VirtualWorker};
-use latchwork_simulation::RunEnd;
+use latchwork_simulation::{RunEnd, Time};
 use latchwork_verbs_sim::Faults;
 
+use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads::{self, Load};
-use crate::{Check, Failure, NodeFaults, Report, Scenario, Trace};
+use crate::{Check, NodeFaults, Report, Scenario, Trace};
+use strikes::{Strike, strikes};
 
 /// Runs a world to its end, or to the first thing that is wrong with it. Never panics: a panic inside is
 /// a failure of the report.
@@ -31,20 +42,23 @@ pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> Report {
 fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
     let observer = Rc::new(Observer::new(scenario, trace));
     let place = RefCell::new(None);
-    let work = || {
-        let world = match World::start(scenario, &observer) {
-            Ok(world) => place.borrow_mut().insert(world).clone(),
-            Err(text) => return observer.fail(Check::Scenario, text),
-        };
-        world.run();
+    let work = || match World::start(scenario, &observer) {
+        Ok(world) => {
+            *place.borrow_mut() = Some(world.clone());
+            if let Err((check, text)) = world.run() {
+                observer.fail(check, text);
+            }
+        }
+        Err(text) => observer.fail(Check::Scenario, text),
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         observer.fail(Check::Panic, panic_text(&*panic));
         // What panicked may be in any state: to drop it could panic again, and that would be the end of
         // the whole program. Worlds that panic are few.
-        std::mem::forget(place.into_inner().clone());
+        std::mem::forget(place.borrow_mut().take());
     }
-    observer.report()
+    let node_faults = place.borrow().as_ref().map(|world| world.node_faults.get());
+    observer.report(node_faults.unwrap_or_default())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -54,17 +68,30 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// How long making what the workload needs may take.
-const SET_UP_LIMIT: Duration = Duration::from_secs(20);
+const SET_UP_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long operations of a world may take in all, in its own time.
-const WORK_LIMIT: Duration = Duration::from_secs(600);
+/// How often somebody looks whether an operation takes too long.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long messages in flight may take to arrive when all is over.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Events that a world may have, and some more for each of its operations; beyond that it goes round in
+/// circles.
+const EVENTS_MAX: u64 = 4_000_000;
+const EVENTS_PER_OPERATION_MAX: u64 = 10_000;
+
+/// Something was found wrong, and reported.
+struct Failed;
 
 struct World {
     scenario: Scenario,
     observer: Rc<Observer>,
     load: Rc<dyn Load>,
     cluster: Simulated,
-    workers: Vec<(VirtualWorker, Member)>,
+    steps: RefCell<Steps>,
+    workers: RefCell<Vec<(VirtualWorker, Member)>>,
+    node_faults: Cell<NodeFaults>,
 }
 
 impl World {
@@ -84,111 +111,214 @@ impl World {
             scenario: scenario.clone(),
             observer: observer.clone(),
             load: workloads::load(scenario, observer),
+            steps: RefCell::new(Steps::new(&cluster)),
             cluster,
-            workers,
+            workers: RefCell::new(workers),
+            node_faults: Cell::default(),
         }))
     }
 
-    fn run(&self) {
-        if !(self.set_up() && self.work() && self.inspect()) {
-            return;
+    fn run(&self) -> Verdict {
+        let lived = self.set_up().and_then(|()| self.work()).and_then(|()| self.inspect());
+        if lived.and_then(|()| self.leave()).is_err() {
+            return Ok(());
         }
-        if let Err((check, text)) = self.load.judge() {
-            self.observer.fail(check, text);
-        }
+        self.check_rest()?;
+        self.load.judge()
     }
 
-    /// Lets the world go on until `done`; false when something is wrong.
-    fn go_on(&self, limit: Duration, what: &str, mut done: impl FnMut() -> bool) -> bool {
-        let kernel = self.cluster.kernel();
-        let observer = &self.observer;
-        let end = kernel.run_until(kernel.now() + limit, || observer.has_failed() || done());
-        if end != RunEnd::Done {
-            let text = format!("{what} came to no end: {end:?}{}", observer.open_operations());
-            observer.fail(Check::Starvation, text);
-        }
-        !observer.has_failed()
+    // ---- phases ----------------------------------------------------------------------------------
+
+    fn set_up(&self) -> Result<(), Failed> {
+        let member = self.workers.borrow()[0].1.clone();
+        let task = member.handle.spawn_service(self.load.clone().set_up(member.clone()));
+        let end = self.step_until(self.now() + SET_UP_LIMIT, &|| task.is_finished())?;
+        let problem = match (end, task.take()) {
+            (RunEnd::Done, Some(Ok(Ok(())))) => return Ok(()),
+            (RunEnd::Done, Some(Ok(Err(text)))) => text,
+            (end, _) => format!("{end:?}"),
+        };
+        self.failed(Check::Error, format!("setting up failed: {problem}"))
     }
 
-    fn set_up(&self) -> bool {
-        let member = self.workers[0].1.clone();
-        let handle = member.handle.clone();
-        let task = handle.spawn_service(self.load.clone().set_up(member));
-        let limit = SET_UP_LIMIT;
-        if !self.go_on(limit, "setting up", || task.is_finished()) {
-            return false;
-        }
-        if let Some(Ok(Err(text))) = task.take() {
-            self.observer.fail(Check::Error, format!("setting up failed: {text}"));
-        }
-        !self.observer.has_failed()
-    }
-
-    fn work(&self) -> bool {
-        let tasks: Vec<_> = self
-            .processes()
-            .map(|(process, member)| {
-                let handle = member.handle.clone();
-                handle.spawn(self.load.clone().task(member.clone(), process))
-            })
-            .collect();
+    fn work(&self) -> Result<(), Failed> {
+        let tasks = self.spawn(|_| true, |load, member, process| load.task(member, process));
         let plan = &self.scenario.faults;
-        self.observer.set_faults(plan.by_chance());
-        let kernel = self.cluster.kernel();
-        kernel.run_until(kernel.now() + plan.until(), || {
-            self.observer.has_failed() || tasks.iter().all(JoinHandle::is_finished)
-        });
-        self.observer.set_faults(Faults::NONE);
-        self.all_end(&tasks, "the work")
-    }
-
-    fn inspect(&self) -> bool {
-        let first_workers = self.processes().filter(|(p, _)| p.worker == 0 && p.task == 0);
-        let tasks: Vec<_> = first_workers
-            .map(|(process, member)| {
-                let handle = member.handle.clone();
-                handle.spawn(self.load.clone().inspect(member.clone(), process))
-            })
-            .collect();
-        self.all_end(&tasks, "looking at all in the end")
-    }
-
-    fn all_end(&self, tasks: &[JoinHandle<()>], what: &str) -> bool {
-        let mut ended = 0;
-        self.go_on(WORK_LIMIT, what, || {
-            while tasks.get(ended).is_some_and(JoinHandle::is_finished) {
-                ended += 1;
+        let begin = self.now();
+        if plan.any() {
+            self.cluster.network().set_faults(plan.by_chance());
+            let strikes = strikes(&self.scenario);
+            for (at, strike) in &strikes {
+                self.go_on(begin + *at, &|| false)?;
+                self.strike(*strike);
             }
-            ended == tasks.len()
-        })
+            self.go_on(begin + plan.until(), &|| false)?;
+            self.cluster.network().set_faults(Faults::NONE);
+            strikes.into_iter().for_each(|(_, strike)| strike.heal(&self.cluster));
+        }
+        self.all_end(&tasks)
     }
 
-    fn processes(&self) -> impl Iterator<Item = (Process, &Member)> {
+    fn strike(&self, strike: Strike) {
+        let mut counts = self.node_faults.get();
+        strike.hit(&self.cluster, &mut counts);
+        self.node_faults.set(counts);
+        let (node, text) = strike.told();
+        self.observer.note_of_node(node, text);
+    }
+
+    fn inspect(&self) -> Result<(), Failed> {
+        let first = |process: Process| process.worker == 0 && process.task == 0;
+        let tasks = self.spawn(first, |load, member, process| load.inspect(member, process));
+        self.all_end(&tasks)
+    }
+
+    fn leave(&self) -> Result<(), Failed> {
+        let first = |process: Process| process.task == 0;
+        let observer = self.observer.clone();
+        let tasks = self.spawn(first, move |_, member, process| {
+            let observer = observer.clone();
+            Box::pin(async move {
+                // Whatever happened: every verb completes.
+                if let Err(error) = member.memory.clone().leave().await {
+                    observer.fail(Check::Leak, format!("{process}: {error}"));
+                }
+            })
+        });
+        self.all_end(&tasks)
+    }
+
+    /// What must hold when all workers have left.
+    fn check_rest(&self) -> Verdict {
+        self.go_on(self.now() + SETTLE, &|| false).ok();
+        for (_, member) in self.workers.borrow().iter() {
+            if !self.cluster.is_dead(member.node) {
+                leaks::check_worker(member)?;
+            }
+        }
+        self.workers.borrow_mut().clear();
+        self.go_on(self.now() + SETTLE, &|| false).ok();
+        for (at, node) in self.cluster.nodes().iter().enumerate() {
+            if !self.cluster.is_dead(at) {
+                leaks::check_node(node)?;
+            }
+        }
+        if self.scenario.faults.may_fail_operations() {
+            return Ok(());
+        }
+        leaks::check_words(&self.cluster)?;
+        self.load.lines_in_use().map_or(Ok(()), |known| leaks::check_lines(&self.cluster, known))
+    }
+
+    // ---- time ------------------------------------------------------------------------------------
+
+    fn now(&self) -> Time {
+        self.cluster.kernel().now()
+    }
+
+    fn failed(&self, check: Check, text: String) -> Result<(), Failed> {
+        self.observer.fail(check, text);
+        Err(Failed)
+    }
+
+    /// Lets the world go on until `deadline` or until `done`, with all checks of every step.
+    fn step_until(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<RunEnd, Failed> {
+        let mut steps = self.steps.borrow_mut();
+        let kernel = self.cluster.kernel();
+        let end = kernel.run_until(deadline, || {
+            if let Err((check, text)) = steps.check(&self.cluster, &self.observer) {
+                self.observer.fail(check, text);
+            }
+            self.observer.has_failed() || done()
+        });
+        if self.observer.has_failed() {
+            return Err(Failed);
+        }
+        Ok(end)
+    }
+
+    /// As [`step_until`](World::step_until), and fails when an operation takes too long, or time stands
+    /// still. Returns whether `done`.
+    fn go_on(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<bool, Failed> {
+        let operations = self.scenario.total_operations();
+        let events_max = EVENTS_MAX + operations * EVENTS_PER_OPERATION_MAX;
+        loop {
+            let end = self.step_until(deadline.min(self.now() + LOOK_EVERY), done)?;
+            if let Some(text) =
+                self.observer.overdue(self.now(), |node| !self.cluster.is_dead(node))
+            {
+                self.failed(Check::Starvation, text)?;
+            }
+            let events = self.cluster.kernel().events();
+            match end {
+                RunEnd::Done => return Ok(true),
+                RunEnd::Quiet => return Ok(done()),
+                _ if self.now() >= deadline => return Ok(false),
+                RunEnd::Deadline if events < events_max => {}
+                _ => {
+                    let open = self.observer.open_operations();
+                    let text = format!("{events} events, and no end:{open}");
+                    self.failed(Check::Starvation, text)?;
+                }
+            }
+        }
+    }
+
+    fn all_end(&self, tasks: &[(usize, JoinHandle<()>)]) -> Result<(), Failed> {
+        let open = Cell::new(0);
+        let all = || {
+            let ended = |(node, task): &(usize, JoinHandle<()>)| {
+                task.is_finished() || self.cluster.is_dead(*node)
+            };
+            while tasks.get(open.get()).is_some_and(ended) {
+                open.set(open.get() + 1);
+            }
+            open.get() == tasks.len()
+        };
+        if self.go_on(Time::MAX, &all)? {
+            return Ok(());
+        }
+        let open = self.observer.open_operations();
+        self.failed(Check::Starvation, format!("nothing happens any more:{open}"))
+    }
+
+    fn spawn(
+        &self,
+        which: impl Fn(Process) -> bool,
+        body: impl Fn(Rc<dyn Load>, Member, Process) -> workloads::Work<()>,
+    ) -> Vec<(usize, JoinHandle<()>)> {
         let tasks = self.scenario.tasks;
-        self.workers.iter().flat_map(move |(_, member)| {
-            (0..tasks).map(move |task| (Process::new(member, task, tasks), member))
-        })
+        let mut spawned = Vec::new();
+        for (_, member) in self.workers.borrow().iter() {
+            if self.cluster.is_dead(member.node) {
+                continue;
+            }
+            for process in (0..tasks).map(|task| Process::new(member, task, tasks)) {
+                if which(process) {
+                    let work = body(self.load.clone(), member.clone(), process);
+                    spawned.push((member.node, member.handle.spawn(work)));
+                }
+            }
+        }
+        spawned
     }
 }
 
 impl Observer {
-    fn report(&self) -> Report {
-        let (hash, events, verbs, now) = self.totals();
+    fn report(&self, node_faults: NodeFaults) -> Report {
+        let (hash, events, now) = self.totals();
+        let (verbs, faults) = self.network_counts();
         Report {
             seed: self.seed(),
             hash,
             events,
             verbs,
-            virtual_time: now - latchwork_simulation::Time::ZERO,
+            virtual_time: now - Time::ZERO,
             operations: self.operations(),
             clean_errors: self.clean_errors(),
-            faults: self.fault_counts(),
-            node_faults: NodeFaults::default(),
-            failure: self.failure(),
+            faults,
+            node_faults,
+            failure: self.first_failure(),
         }
-    }
-
-    fn failure(&self) -> Option<Failure> {
-        self.first_failure()
     }
 }

@@ -4,15 +4,17 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
+use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Simulated};
-use latchwork_fabric::Fabric;
+use latchwork_coherence::MemoryError;
 use latchwork_simulation::{Kernel, Time};
-use latchwork_verbs::GlobalAddr;
-use latchwork_verbs_sim::{FaultCounts, Faults};
+use latchwork_verbs::{GlobalAddr, VerbError};
+use latchwork_verbs_sim::{Fabric, FaultCounts};
 
 use crate::checks::listed;
-use crate::{Check, Failure, Scenario, Trace};
+use crate::{Check, Failure, FaultPlan, Scenario, Trace};
 
 /// A task, which does one operation after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,22 +41,68 @@ impl fmt::Display for Process {
     }
 }
 
+/// Errors of operations.
+pub(crate) trait Failing: fmt::Display {
+    /// Whether something did not come in time.
+    fn is_timeout(&self) -> bool;
+
+    /// Whether this is how an operation may end when nodes, messages or connections are lost.
+    fn is_clean(&self) -> bool;
+}
+
+impl Failing for MemoryError {
+    fn is_timeout(&self) -> bool {
+        matches!(self, MemoryError::Timeout { .. })
+    }
+
+    fn is_clean(&self) -> bool {
+        match self {
+            MemoryError::Timeout { .. } | MemoryError::Pool(_) => true,
+            MemoryError::Fabric(error) => {
+                matches!(error, VerbError::Ambiguous { .. } | VerbError::Disconnected { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Failing for TreeError {
+    fn is_timeout(&self) -> bool {
+        match self {
+            TreeError::Memory(error) => error.is_timeout(),
+            other => matches!(other, TreeError::Starved { .. }),
+        }
+    }
+
+    fn is_clean(&self) -> bool {
+        match self {
+            TreeError::Memory(error) => error.is_clean(),
+            other => matches!(other, TreeError::Starved { .. }),
+        }
+    }
+}
+
 /// An operation that has not ended.
 struct Open {
     what: &'static str,
-    line: GlobalAddr,
+    on: String,
     since: Time,
+    limit: Duration,
 }
 
 /// What the workload tells of what it does, and what was found wrong. Shared by all in one world.
 pub(crate) struct Observer {
     seed: u64,
     may_fail: bool,
+    deadline: Duration,
+    /// How much longer than its deadlines an operation may take.
+    margin: Duration,
     kernel: OnceCell<Kernel>,
-    fabric: OnceCell<Fabric>,
+    network: OnceCell<Fabric>,
     trace: Option<Trace>,
     failure: RefCell<Option<Failure>>,
     open: RefCell<BTreeMap<Process, Open>>,
+    told: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
 }
@@ -64,11 +112,14 @@ impl Observer {
         Observer {
             seed: scenario.seed,
             may_fail: scenario.faults.may_fail_operations(),
+            deadline: Duration::from_micros(scenario.deadline_us),
+            margin: margin(&scenario.faults),
             kernel: OnceCell::new(),
-            fabric: OnceCell::new(),
+            network: OnceCell::new(),
             trace,
             failure: RefCell::default(),
             open: RefCell::default(),
+            told: RefCell::default(),
             operations: Cell::new(0),
             clean_errors: Cell::new(0),
         }
@@ -76,7 +127,7 @@ impl Observer {
 
     pub(super) fn attach(&self, cluster: &Simulated) {
         let _ = self.kernel.set(cluster.kernel().clone());
-        let _ = self.fabric.set(cluster.fabric().clone());
+        let _ = self.network.set(cluster.network().clone());
         if let Some(trace) = &self.trace {
             trace.attach(cluster);
         }
@@ -85,6 +136,8 @@ impl Observer {
     fn now(&self) -> Time {
         self.kernel.get().map_or(Time::ZERO, Kernel::now)
     }
+
+    // ---- what is wrong ---------------------------------------------------------------------------
 
     /// Something is wrong. The first counts.
     pub(crate) fn fail(&self, check: Check, text: String) {
@@ -100,32 +153,50 @@ impl Observer {
         self.failure.borrow().clone()
     }
 
-    /// Runs one operation of a task.
-    pub(crate) async fn operation<E: fmt::Display>(
+    // ---- what the workload tells -----------------------------------------------------------------
+
+    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` says for people what
+    /// it is about. Its answer, unless it failed as it may.
+    pub(crate) async fn operation<T, E: Failing>(
         &self,
         process: Process,
-        what: &'static str,
-        line: GlobalAddr,
-        work: impl Future<Output = Result<(), E>>,
-    ) {
-        self.open.borrow_mut().insert(process, Open { what, line, since: self.now() });
-        self.note(process, || format!("{what} {line}"));
+        (what, on, accesses): (&'static str, String, u32),
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Option<T> {
+        self.note(process, || format!("{what} {on}"));
+        let (since, limit) = (self.now(), self.deadline * accesses + self.margin);
+        self.open.borrow_mut().insert(process, Open { what, on, since, limit });
         let end = work.await;
-        self.open.borrow_mut().remove(&process);
+        let Some(Open { on, .. }) = self.open.borrow_mut().remove(&process) else {
+            unreachable!("a task does one operation at a time")
+        };
         match end {
-            Ok(()) => {
+            Ok(answer) => {
                 self.operations.set(self.operations.get() + 1);
-                self.note(process, || format!("{what} {line}: done"));
+                self.note(process, || format!("{what} {on}: done"));
+                Some(answer)
             }
             Err(error) => {
-                self.note(process, || format!("{what} {line}: {error}"));
-                if self.may_fail {
+                self.note(process, || format!("{what} {on}: {error}"));
+                if self.may_fail && error.is_clean() {
                     self.clean_errors.set(self.clean_errors.get() + 1);
                 } else {
-                    self.fail(Check::Error, format!("{process}: {what} {line}: {error}"));
+                    let check = if error.is_timeout() { Check::Starvation } else { Check::Error };
+                    self.fail(check, format!("{process}: {what} {on}: {error}"));
                 }
+                None
             }
         }
+    }
+
+    /// What both ends of a line say from now on, for everybody; `None` that they need not agree any
+    /// more. Called by its writer, while it holds the local latch.
+    pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
+        self.told.borrow_mut().push((line, ends));
+    }
+
+    pub(crate) fn take_told(&self) -> Vec<(GlobalAddr, Option<u64>)> {
+        if self.told.borrow().is_empty() { Vec::new() } else { self.told.take() }
     }
 
     /// Tells the trace, if there is one.
@@ -135,12 +206,32 @@ impl Observer {
         }
     }
 
+    /// Tells the trace of something that happens to a whole node.
+    pub(super) fn note_of_node(&self, node: usize, text: String) {
+        if let Some(trace) = &self.trace {
+            trace.note(self.now(), node, 0, text);
+        }
+    }
+
+    // ---- what comes of it ------------------------------------------------------------------------
+
+    /// An operation of a node that `lives` that takes too long, if there is one.
+    pub(super) fn overdue(&self, now: Time, lives: impl Fn(usize) -> bool) -> Option<String> {
+        let open = self.open.borrow();
+        let (process, Open { what, on, since, limit }) =
+            open.iter().find(|(process, o)| lives(process.node) && o.since + o.limit < now)?;
+        Some(format!(
+            "{process}: {what} {on} began at {since}, and has not ended after {limit:?}:{}",
+            self.open_operations()
+        ))
+    }
+
     /// What the tasks are at, for people.
     pub(super) fn open_operations(&self) -> String {
         let open = self.open.borrow();
         listed(
-            open.iter().map(|(process, Open { what, line, since })| {
-                format!("{process}: {what} {line} since {since}")
+            open.iter().map(|(process, Open { what, on, since, .. })| {
+                format!("{process}: {what} {on} since {since}")
             }),
             20,
         )
@@ -158,24 +249,24 @@ impl Observer {
         self.clean_errors.get()
     }
 
-    /// The event hash, the events, the verbs, the time.
-    pub(super) fn totals(&self) -> (u64, u64, u64, Time) {
+    /// The event hash, the events, the time.
+    pub(super) fn totals(&self) -> (u64, u64, Time) {
         match self.kernel.get() {
-            Some(kernel) => (kernel.event_hash(), kernel.events(), 0, kernel.now()),
-            None => (0, 0, 0, Time::ZERO),
+            Some(kernel) => (kernel.event_hash(), kernel.events(), kernel.now()),
+            None => (0, 0, Time::ZERO),
         }
     }
 
-    pub(super) fn set_faults(&self, faults: Faults) {
-        if let Some(Fabric::Sim(fabric)) = self.fabric.get() {
-            fabric.set_faults(faults);
-        }
+    /// Verbs, and faults that struck by chance.
+    pub(super) fn network_counts(&self) -> (u64, FaultCounts) {
+        let network = self.network.get();
+        network.map_or((0, FaultCounts::default()), |n| (n.verbs(), n.fault_counts()))
     }
+}
 
-    pub(super) fn fault_counts(&self) -> FaultCounts {
-        match self.fabric.get() {
-            Some(Fabric::Sim(fabric)) => fabric.fault_counts(),
-            _ => FaultCounts::default(),
-        }
-    }
+/// Beyond the deadlines of its accesses: a node that is paused ends nothing meanwhile.
+fn margin(plan: &FaultPlan) -> Duration {
+    let pauses = Duration::from_micros(plan.pause_us) * plan.pauses;
+    let late = Duration::from_micros(plan.delay_us) * 4;
+    Duration::from_millis(1) + pauses + late
 }

@@ -1,0 +1,151 @@
+//! [`Copies`]: which node's cache holds which line, followed from event to event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use latchwork_cache::{FrameId, FrameState, Ownership};
+use latchwork_cluster::Simulated;
+use latchwork_latch::LatchWord;
+use latchwork_selcc::Node;
+use latchwork_verbs::{GlobalAddr, Region, Words};
+
+/// One copy of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copy {
+    /// The node's place in the cluster, from 0.
+    pub(crate) node: usize,
+    pub(crate) frame: FrameId,
+    pub(crate) state: FrameState,
+}
+
+impl Copy {
+    pub(crate) fn is(&self, ownership: Ownership) -> bool {
+        self.state.ownership() == ownership
+    }
+}
+
+/// A line that some cache holds, or held.
+pub(crate) struct Tracked {
+    pub(crate) addr: GlobalAddr,
+    /// Valid copies, in the order of nodes.
+    pub(crate) copies: Vec<Copy>,
+    pub(crate) word: LatchWord,
+    memory: Arc<Region>,
+    word_offset: usize,
+    /// What the workload says that everybody must see at both ends of the line; none if it does not
+    /// say.
+    pub(crate) told: Option<u64>,
+    /// Whether anything changed since the last look.
+    pub(crate) touched: bool,
+}
+
+/// What a frame was like at the last look.
+#[derive(Clone, Copy)]
+struct Seen {
+    addr: GlobalAddr,
+    state: FrameState,
+    /// The line's place among the tracked.
+    line: usize,
+}
+
+/// The frames of all nodes, and the lines in them.
+pub(crate) struct Copies {
+    nodes: Vec<Arc<Node>>,
+    seen: Vec<Vec<Seen>>,
+    pub(crate) lines: Vec<Tracked>,
+    by_addr: BTreeMap<GlobalAddr, usize>,
+}
+
+const NO_LINE: usize = usize::MAX;
+
+impl Copies {
+    pub(crate) fn new(cluster: &Simulated) -> Copies {
+        let nothing =
+            Seen { addr: GlobalAddr::NULL, state: FrameState::from_bits(0), line: NO_LINE };
+        Copies {
+            nodes: cluster.nodes().to_vec(),
+            seen: cluster.nodes().iter().map(|n| vec![nothing; n.cache().capacity()]).collect(),
+            lines: Vec::new(),
+            by_addr: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn node(&self, at: usize) -> &Node {
+        &self.nodes[at]
+    }
+
+    /// The line of a copy, header included.
+    pub(crate) fn bytes(&self, copy: &Copy) -> Words<'_> {
+        self.nodes[copy.node].cache().line(copy.frame)
+    }
+
+    /// The line on its memory node.
+    pub(crate) fn memory<'a>(&self, line: &'a Tracked) -> Words<'a> {
+        let start = line.addr.offset() as usize;
+        line.memory.words().slice(start..start + self.nodes[0].cache().line_size())
+    }
+
+    /// What the workload says of a line from now on.
+    pub(crate) fn tell(&mut self, cluster: &Simulated, addr: GlobalAddr, told: Option<u64>) {
+        let line = self.track(cluster, addr);
+        self.lines[line].told = told;
+        self.lines[line].touched = true;
+    }
+
+    fn track(&mut self, cluster: &Simulated, addr: GlobalAddr) -> usize {
+        let next = self.lines.len();
+        let line = *self.by_addr.entry(addr).or_insert(next);
+        if line == next {
+            let latch = self.nodes[0].allocator().pool().geometry().latch_addr(addr);
+            self.lines.push(Tracked {
+                addr,
+                copies: Vec::new(),
+                word: LatchWord::FREE,
+                memory: cluster.network().memory(addr.node()).expect("a line's memory node"),
+                word_offset: latch.offset() as usize,
+                told: None,
+                touched: true,
+            });
+        }
+        line
+    }
+
+    /// Looks at all frames and words again; what changed is touched. Called after every event, so made to be quick.
+    pub(crate) fn look(&mut self, cluster: &Simulated) {
+        for node in 0..self.nodes.len() {
+            for frame in 0..self.seen[node].len() {
+                let id = FrameId(frame as u32);
+                let header = self.nodes[node].cache().frame(id);
+                let (addr, state) = (header.addr(), header.state());
+                let seen = self.seen[node][frame];
+                if (addr, state) != (seen.addr, seen.state) {
+                    self.changed(cluster, Copy { node, frame: id, state }, addr, seen);
+                }
+            }
+        }
+        for line in &mut self.lines {
+            let word = LatchWord::from_bits(line.memory.words().u64(line.word_offset));
+            line.touched |= word != line.word;
+            line.word = word;
+        }
+    }
+
+    fn changed(&mut self, cluster: &Simulated, copy: Copy, addr: GlobalAddr, seen: Seen) {
+        if seen.line != NO_LINE {
+            let line = &mut self.lines[seen.line];
+            line.copies.retain(|other| (other.node, other.frame) != (copy.node, copy.frame));
+            line.touched = true;
+        }
+        let mut line = NO_LINE;
+        if !addr.is_null() {
+            line = if seen.addr == addr { seen.line } else { self.track(cluster, addr) };
+            let tracked = &mut self.lines[line];
+            tracked.touched = true;
+            if !copy.is(Ownership::Invalid) {
+                let at = tracked.copies.partition_point(|other| other.node < copy.node);
+                tracked.copies.insert(at, copy);
+            }
+        }
+        self.seen[copy.node][copy.frame.0 as usize] = Seen { addr, state: copy.state, line };
+    }
+}

@@ -1,0 +1,114 @@
+//! Whether anything was left behind when all work is over.
+//!
+//! | after | promised |
+//! | --- | --- |
+//! | no loss | nothing is under way, no frame is reserved or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
+//! | lost messages, failing connections, lost nodes | on the nodes that live: no batch in flight, no frame latched or reserved, every frame accounted for. A question whose answer was lost stays open, a line whose holder is gone stays its own, and lines that were being allocated may be lost |
+
+use std::collections::BTreeMap;
+
+use latchwork_cache::FrameId;
+use latchwork_cache::Ownership;
+use latchwork_cluster::{Member, Simulated};
+use latchwork_latch::LatchWord;
+use latchwork_selcc::Node;
+use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+use super::Verdict;
+use crate::Check;
+
+fn leak(text: String) -> Verdict {
+    Err((Check::Leak, text))
+}
+
+/// What every node that lives must show, whatever happened.
+pub(crate) fn check_node(node: &Node) -> Verdict {
+    let (id, cache) = (node.id(), node.cache());
+    let mut in_use = 0;
+    for frame in (0..cache.capacity() as u32).map(|frame| cache.frame(FrameId(frame))) {
+        let addr = frame.addr();
+        in_use += usize::from(!addr.is_null());
+        if frame.state().is_latched() {
+            return leak(format!("{id:?}: the frame of {addr} is latched, and nobody works"));
+        }
+        if frame.is_reserved() {
+            return leak(format!("{id:?}: the frame of {addr} is reserved, and nobody works"));
+        }
+    }
+    let (free, all) = (cache.free_frames(), cache.capacity());
+    if in_use + free != all {
+        return leak(format!("{id:?}: {in_use} frames hold lines and {free} are free, of {all}"));
+    }
+    Ok(())
+}
+
+/// Nothing of a worker is in flight.
+pub(crate) fn check_worker(member: &Member) -> Verdict {
+    let port = member.memory.port();
+    let (in_flight, operations) = (port.in_flight(), port.operations());
+    if in_flight + operations == 0 {
+        return Ok(());
+    }
+    leak(format!(
+        "node {} worker {}: {in_flight} batches in flight and {operations} operations not over",
+        member.node + 1,
+        member.worker
+    ))
+}
+
+/// Nothing is under way, and each latch word names exactly the nodes whose caches hold the line.
+pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
+    let mut held = BTreeMap::<GlobalAddr, LatchWord>::new();
+    for node in cluster.nodes() {
+        let under_way = node.lines_under_way();
+        if under_way > 0 {
+            return leak(format!(
+                "{:?}: {under_way} lines are under way, and nobody works",
+                node.id()
+            ));
+        }
+        for (addr, state) in node.cache().lines() {
+            let word = held.entry(addr).or_insert(LatchWord::FREE);
+            *word = word.plus(match state.ownership() {
+                Ownership::Invalid => 0,
+                Ownership::Shared => LatchWord::shared_by(node.id()).bits(),
+                Ownership::Exclusive => LatchWord::exclusively(node.id()).bits(),
+            });
+        }
+    }
+    let pool = cluster.nodes()[0].allocator().pool();
+    let geometry = pool.geometry();
+    for id in (0..pool.memory_nodes()).map(|id| MemoryNodeId(id as u16)) {
+        let memory = cluster.network().memory(id).expect("a memory node of the pool");
+        for chunk in (0..pool.chunks(id)).map(|chunk| geometry.chunk_addr(id, chunk)) {
+            for line in (0..geometry.lines_per_chunk()).map(|at| geometry.line_addr(chunk, at)) {
+                let latch = geometry.latch_addr(line).offset() as usize;
+                let word = LatchWord::from_bits(memory.words().u64(latch));
+                let held = held.get(&line).copied().unwrap_or(LatchWord::FREE);
+                if word != held {
+                    return leak(format!(
+                        "the latch word of {line} says {word:?}, and the caches {held:?}"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lines in use are as many as the workload knows.
+pub(crate) fn check_lines(cluster: &Simulated, known: u64) -> Verdict {
+    let in_use: u64 = cluster.nodes().iter().map(|node| lines_in_use(node)).sum();
+    if in_use == known {
+        return Ok(());
+    }
+    leak(format!("{in_use} lines are in use, and the workload knows of {known}"))
+}
+
+fn lines_in_use(node: &Node) -> u64 {
+    let lines = node.allocator();
+    let chunk = u64::from(lines.pool().geometry().lines_per_chunk());
+    // A node at rest takes no chunk.
+    let taken = lines.chunks_taken().unwrap_or(0) * chunk;
+    taken - (lines.available() + lines.resting()) as u64
+}

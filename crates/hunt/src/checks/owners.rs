@@ -1,0 +1,63 @@
+//! Who owns a line, at every step: one writer, or many readers, and the latch word agrees.
+//!
+//! What the word says and what the caches say differ only while an operation on the word is in flight,
+//! and only in these ways:
+//!
+//! ```text
+//!   cache of N   word                          meanwhile
+//!   ----------   ---------------------------   ------------------------------------------------
+//!   exclusive    names another node A          A hands the line over to N: A's cache has nothing, and A
+//!                                              has a line under way
+//!   shared       names N as exclusive holder   N downgrades
+//!   nothing      anything                      N obtains the line, or gives it up
+//! ```
+//!
+//! So a word without an exclusive holder allows no exclusive copy, and a shared copy needs its bit.
+
+use latchwork_cache::Ownership;
+
+use super::Verdict;
+use super::copies::{Copies, Copy, Tracked};
+use crate::Check;
+
+pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
+    let writer = line.copies.iter().find(|copy| copy.is(Ownership::Exclusive));
+    if let Some(writer) = writer
+        && let Some(other) = line.copies.iter().find(|copy| copy.node != writer.node)
+    {
+        let (a, b) = (name(copies, writer), name(copies, other));
+        return wrong(line, &format!("{a} and {b}, at once"));
+    }
+    let twice = line.copies.windows(2).find(|pair| pair[0].node == pair[1].node);
+    if let Some(pair) = twice {
+        return wrong(line, &format!("{}, in two frames", name(copies, &pair[0])));
+    }
+    line.copies.iter().try_for_each(|copy| agrees(copies, line, copy))
+}
+
+fn agrees(copies: &Copies, line: &Tracked, copy: &Copy) -> Verdict {
+    let id = copies.node(copy.node).id();
+    let holder = line.word.exclusive();
+    let agrees = match copy.state.ownership() {
+        Ownership::Invalid => true,
+        Ownership::Shared => line.word.shared().contains(id) || holder == Some(id),
+        Ownership::Exclusive => holder.is_some_and(|holder| {
+            let giver = holder.index();
+            holder == id
+                || (line.copies.iter().all(|copy| copy.node != giver)
+                    && copies.node(giver).lines_under_way() > 0)
+        }),
+    };
+    if agrees {
+        return Ok(());
+    }
+    wrong(line, &format!("{}, but the latch word says {:?}", name(copies, copy), line.word))
+}
+
+fn name(copies: &Copies, copy: &Copy) -> String {
+    format!("{:?} has it {:?}", copies.node(copy.node).id(), copy.state.ownership())
+}
+
+fn wrong(line: &Tracked, what: &str) -> Verdict {
+    Err((Check::Owners, format!("line {}: {what}", line.addr)))
+}

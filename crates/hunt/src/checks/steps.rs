@@ -1,0 +1,42 @@
+//! [`Steps`]: the checks of every step.
+
+use latchwork_cluster::Simulated;
+
+use super::copies::Copies;
+use super::{Verdict, owners, values};
+use crate::world::Observer;
+
+/// Bytes of copies that did not change their state are compared after every so many events: such a
+/// change is what only a write from afar could do.
+const ALL_EVERY: u64 = 16;
+
+/// Watches the world of one cluster.
+pub(crate) struct Steps {
+    copies: Copies,
+    looks: u64,
+}
+
+impl Steps {
+    pub(crate) fn new(cluster: &Simulated) -> Steps {
+        Steps { copies: Copies::new(cluster), looks: 0 }
+    }
+
+    /// Looks at what the last event changed.
+    pub(crate) fn check(&mut self, cluster: &Simulated, observer: &Observer) -> Verdict {
+        for (addr, told) in observer.take_told() {
+            self.copies.tell(cluster, addr, told);
+        }
+        self.copies.look(cluster);
+        self.looks += 1;
+        let all = self.looks.is_multiple_of(ALL_EVERY);
+        let copies = &self.copies;
+        for line in copies.lines.iter().filter(|line| line.touched) {
+            owners::check(copies, line)?;
+        }
+        for line in copies.lines.iter().filter(|line| line.touched || all || line.told.is_some()) {
+            values::check(copies, line)?;
+        }
+        self.copies.lines.iter_mut().for_each(|line| line.touched = false);
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The data-value invariant, at every step: whoever may read a line has what was written last, and so
+//! has the memory node as long as nobody may write.
+//!
+//! Before the exclusive field of a latch word is cleared, all changes have been written back, in the
+//! same batch. So when it is clear, memory is current, whatever else is in flight.
+//!
+//! Where the workload says what was written last, both ends of the line are compared with that; so the
+//! line is not torn either. Where it does not, whole copies are compared with each other. A copy whose local
+//! latch is held is left alone: its holder is writing.
+
+use latchwork_verbs::{LINE_HEADER, Words};
+
+use super::Verdict;
+use super::copies::{Copies, Tracked};
+use crate::Check;
+
+pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
+    let readable = line.copies.iter().filter(|copy| copy.state.is_readable());
+    let is_written = line.copies.iter().any(|copy| copy.state.is_latched());
+    let memory = (line.word.exclusive().is_none()).then(|| copies.memory(line));
+    if let Some(told) = line.told {
+        for copy in readable {
+            let id = copies.node(copy.node).id();
+            compare(line, told, copies.bytes(copy), || format!("{id:?} may read it and"))?;
+        }
+        return memory.map_or(Ok(()), |bytes| {
+            compare(line, told, bytes, || "nobody may write it and its memory node".to_owned())
+        });
+    }
+    if is_written {
+        return Ok(());
+    }
+    let mut all = readable.map(|copy| (Some(copy), copies.bytes(copy)));
+    let Some((first, bytes)) = all.next() else { return Ok(()) };
+    for (other, more) in all.chain(memory.map(|bytes| (None, bytes))) {
+        if let Some(at) = difference(bytes, more) {
+            let name = |copy: Option<&super::copies::Copy>| match copy {
+                Some(copy) => format!("{:?}", copies.node(copy.node).id()),
+                None => "its memory node".to_owned(),
+            };
+            let (a, b) = (bytes.u64(at), more.u64(at));
+            let text = format!(
+                "line {}: byte {at}: {} has {a:#x}, {} has {b:#x}, and both are valid",
+                line.addr,
+                name(first),
+                name(other),
+            );
+            return Err((Check::Values, text));
+        }
+    }
+    Ok(())
+}
+
+fn difference(a: Words<'_>, b: Words<'_>) -> Option<usize> {
+    (0..a.len()).step_by(8).find(|at| a.u64(*at) != b.u64(*at))
+}
+
+fn compare(line: &Tracked, told: u64, bytes: Words<'_>, who: impl Fn() -> String) -> Verdict {
+    let ends = (bytes.u64(LINE_HEADER), bytes.u64(bytes.len() - 8));
+    if ends == (told, told) {
+        return Ok(());
+    }
+    let text = format!(
+        "line {}: {} has {:#x} .. {:#x}; written last was {told:#x}",
+        line.addr,
+        who(),
+        ends.0,
+        ends.1
+    );
+    Err((Check::Values, text))
+}

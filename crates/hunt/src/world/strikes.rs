@@ -1,0 +1,140 @@
+//! Faults of whole nodes: which strike, and when.
+
+use std::time::Duration;
+
+use latchwork_cluster::Simulated;
+use latchwork_verbs::MemoryNodeId;
+use latchwork_workload::random::Random;
+
+use crate::{NodeFaults, Scenario};
+
+/// A fault of a node, which is counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Strike {
+    Pause { node: usize, lasts: Duration },
+    Death { node: usize },
+    LostMemory { node: usize },
+    Slow { node: usize, times: u32 },
+}
+
+/// A stream of its own: what the tasks draw does not depend on the faults.
+const STREAM: u64 = u64::MAX;
+
+/// The faults of a scenario, with their times since the workload began, in order.
+pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
+    let plan = &scenario.faults;
+    let mut random = Random::for_stream(scenario.seed, STREAM);
+    let until = plan.until_us * 1_000;
+    let mut strikes = Vec::new();
+    let mut add = |random: &mut Random, strike: Strike| {
+        strikes.push((Duration::from_nanos(random.below(until)), strike));
+    };
+    for _ in 0..plan.pauses {
+        let node = random.below(scenario.compute_nodes as u64) as usize;
+        let lasts = Duration::from_nanos(1 + random.below(plan.pause_us * 1_000));
+        add(&mut random, Strike::Pause { node, lasts });
+    }
+    for node in some(&mut random, scenario.compute_nodes, plan.deaths) {
+        add(&mut random, Strike::Death { node });
+    }
+    for node in some(&mut random, scenario.memory_nodes, plan.lost_memory) {
+        add(&mut random, Strike::LostMemory { node });
+    }
+    for node in some(&mut random, scenario.compute_nodes, plan.slow) {
+        add(&mut random, Strike::Slow { node, times: plan.slow_factor });
+    }
+    strikes.sort_by_key(|(at, _)| *at);
+    // Whoever was paused is awake when the faults are over.
+    for (at, strike) in &mut strikes {
+        if let Strike::Pause { lasts, .. } = strike {
+            *lasts = (*lasts).min(plan.until() - *at);
+        }
+    }
+    strikes
+}
+
+/// `count` of `of` nodes, each once.
+fn some(random: &mut Random, of: usize, count: u32) -> Vec<usize> {
+    let mut nodes: Vec<usize> = (0..of).collect();
+    let count = (count as usize).min(of);
+    for at in 0..count {
+        let other = at + random.below((of - at) as u64) as usize;
+        nodes.swap(at, other);
+    }
+    nodes.truncate(count);
+    nodes
+}
+
+impl Strike {
+    pub(super) fn hit(self, cluster: &Simulated, counts: &mut NodeFaults) {
+        match self {
+            Strike::Pause { node, lasts } => {
+                cluster.pause(node, lasts);
+                counts.pauses += 1;
+            }
+            Strike::Death { node } => {
+                cluster.kill(node);
+                counts.deaths += 1;
+            }
+            Strike::LostMemory { node } => {
+                let lost = cluster.lose_memory_node(MemoryNodeId(node as u16));
+                counts.lost_memory += u64::from(lost.is_ok());
+            }
+            Strike::Slow { node, times } => {
+                cluster.slow_down(node, times);
+                counts.slow += 1;
+            }
+        }
+    }
+
+    /// When the faults are over.
+    pub(super) fn heal(self, cluster: &Simulated) {
+        if let Strike::Slow { node, .. } = self {
+            cluster.slow_down(node, 1);
+        }
+    }
+
+    /// For people.
+    pub(super) fn told(self) -> (usize, String) {
+        match self {
+            Strike::Pause { node, lasts } => (node, format!("pauses for {lasts:?}")),
+            Strike::Death { node } => (node, "dies".to_owned()),
+            Strike::LostMemory { node } => (0, format!("memory node {node} is lost")),
+            Strike::Slow { node, times } => (node, format!("takes {times} times as long")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultPlan;
+
+    #[test]
+    fn every_planned_fault_strikes_before_the_end_and_each_node_once() {
+        for seed in 0..200 {
+            let faults =
+                FaultPlan { pauses: 3, deaths: 2, lost_memory: 1, slow: 2, ..FaultPlan::default() };
+            let scenario =
+                Scenario { seed, compute_nodes: 4, memory_nodes: 2, faults, ..Scenario::default() };
+            let (until, strikes) = (scenario.faults.until(), strikes(&scenario));
+            assert!(strikes.is_sorted_by_key(|(at, _)| *at));
+            assert!(strikes.iter().all(|(at, _)| *at < until));
+            let mut dead = Vec::new();
+            let mut counts = [0; 4];
+            for (at, strike) in strikes {
+                match strike {
+                    Strike::Pause { lasts, .. } => {
+                        assert!(at + lasts <= until);
+                        counts[0] += 1;
+                    }
+                    Strike::Death { node } => dead.push(node),
+                    Strike::LostMemory { .. } => counts[2] += 1,
+                    Strike::Slow { .. } => counts[3] += 1,
+                }
+            }
+            assert_eq!(counts, [3, 0, 1, 2]);
+            assert!(dead.len() == 2 && dead[0] != dead[1], "{dead:?}");
+        }
+    }
+}
