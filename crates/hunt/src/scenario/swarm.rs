@@ -77,9 +77,10 @@ impl Scenario {
 fn patience(scenario: &Scenario) -> u64 {
     let slow = if scenario.faults.slow > 0 { u64::from(scenario.faults.slow_factor) } else { 1 };
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
+    let failing = scenario.faults.may_fail_operations();
     match scenario.protocol {
-        Protocol::Selcc => 20_000 * slow * network,
-        Protocol::Sel => 1_000_000 * slow * network,
+        Protocol::Sel if !failing => 1_000_000 * slow * network,
+        _ => 20_000 * slow * network,
     }
 }
 
