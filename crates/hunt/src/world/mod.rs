@@ -176,7 +176,8 @@ impl World {
 
     /// Every worker ends as one does that a program is through with: it leaves, and runs no more.
     fn leave(&self) -> Result<(), Failed> {
-        let stay = self.scenario.faults.lost_memory > 0;
+        // Then nobody can publish its epoch, and tries until the deadline.
+        let lost = self.scenario.faults.lost_memory > 0;
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
         let tasks = self.spawn(first, move |_, member, process| {
@@ -184,8 +185,7 @@ impl World {
             Box::pin(async move {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
-                    // Nobody can publish its epoch where there is no memory.
-                    Err(MemoryError::Stuck { .. }) if stay => {}
+                    Err(MemoryError::Stuck { .. }) if lost => {}
                     // Whatever else happened: every verb completes.
                     Err(error) => observer.fail(Check::Leak, format!("{process}: {error}")),
                 }
@@ -199,7 +199,7 @@ impl World {
             while let Some(at) = ended() {
                 tasks.borrow_mut().remove(at);
                 let (_actor, member) = workers.borrow_mut().remove(at);
-                if let Err((check, text)) = leaks::check_worker(&member) {
+                if let (false, Err((check, text))) = (lost, leaks::check_worker(&member)) {
                     self.observer.fail(check, text);
                 }
             }

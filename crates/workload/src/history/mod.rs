@@ -12,13 +12,16 @@
 //!   read                                  2 |---|   1 would be stale: write 2 was over
 //! ```
 //!
-//! Two checkers:
+//! Two checkers of linearizability:
 //!
 //! * [`check_register`] for reads and writes of values of which each is written once; `n log n`, for
 //!   the histories of whole runs.
 //! * [`check_object`] for any small state machine ([`Model`]), such as a key of a map ([`MapKey`])
 //!   with inserts, removals and read-modify-writes; its cost grows with the number of calls that
 //!   overlap.
+//!
+//! A third one, [`check_sequential`], judges a whole history over all objects by sequential consistency:
+//! in each process's own order, without regard to time.
 //!
 //! ```
 //! use latchwork_simulation::Time;
@@ -47,10 +50,12 @@
 mod map_key;
 mod object;
 mod register;
+mod sequential;
 
 pub use map_key::{MapKey, MapOperation};
 pub use object::{Model, ObjectViolation, check_object};
 pub use register::{RegisterOperation, RegisterViolation, check_register};
+pub use sequential::{Access, Arrow, SequentialViolation, check_sequential};
 
 use latchwork_simulation::Time;
 use std::collections::BTreeMap;

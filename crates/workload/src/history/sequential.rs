@@ -1,0 +1,414 @@
+//! Sequential consistency of a whole history (Lamport, "How to Make a Multiprocessor Computer That
+//! Correctly Executes Multiprocess Programs", 1979): one order of all calls on all objects, in which the
+//! calls of each process stand in its own order, and every call reads what was written last.
+//!
+//! In general that is hard to decide (Gibbons and Korach, 1997). Here each written value carries a
+//! version, which says in what order an object was written, so everything that such an order must keep
+//! is known:
+//!
+//! ```text
+//!   program    a call ──► the next call of its process
+//!   reads      the write of a version ──► who read it
+//!   writes     the write of a version ──► the write of the next one
+//!   overwrites who read a version ──► the write of the next one
+//! ```
+//!
+//! The history is sequentially consistent exactly if these arrows make no cycle: any order that keeps
+//! them all explains it. Time takes no part, unlike in linearizability, so that a read may be stale as
+//! long as nobody can tell. What linearizability finds object by object, this finds across objects and
+//! without trusting any clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+/// The versions that a call read and wrote of one object, of which it may do either or both. A call that
+/// does both does so in one step. Version 0 is there at first; greater ones were written later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access<P, O> {
+    /// Who called.
+    pub process: P,
+    /// What object.
+    pub object: O,
+    /// The version that it read.
+    pub read: Option<u64>,
+    /// The version that it wrote.
+    pub wrote: Option<u64>,
+}
+
+/// Why no order explains what was seen. Calls are named by their place in the history.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SequentialViolation {
+    /// Two calls wrote the same version of an object: one of them did not see the other.
+    #[error(
+        "calls {first} and {second} both wrote version {version} of one object: a write was lost"
+    )]
+    WrittenTwice {
+        /// A call that wrote it.
+        first: usize,
+        /// The other.
+        second: usize,
+        /// The version.
+        version: u64,
+    },
+    /// A call read a version that nobody wrote.
+    #[error("call {call} read version {version}, which nobody wrote")]
+    NeverWritten {
+        /// The call.
+        call: usize,
+        /// The version.
+        version: u64,
+    },
+    /// Calls of which each must come before the next, and the last before the first.
+    #[error("no order explains these calls: {}", Arrows(.cycle))]
+    Cycle {
+        /// The calls, each with why it comes before the next.
+        cycle: Vec<(usize, Arrow)>,
+    },
+}
+
+impl SequentialViolation {
+    /// The calls that the violation names.
+    pub fn calls(&self) -> Vec<usize> {
+        match self {
+            SequentialViolation::WrittenTwice { first, second, .. } => vec![*first, *second],
+            SequentialViolation::NeverWritten { call, .. } => vec![*call],
+            SequentialViolation::Cycle { cycle } => cycle.iter().map(|(call, _)| *call).collect(),
+        }
+    }
+}
+
+/// Why a call comes before another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrow {
+    /// Its process called it first.
+    Program,
+    /// It wrote what the other read.
+    Reads,
+    /// It wrote the version before the other's.
+    Writes,
+    /// It read the version before the one that the other wrote.
+    Overwrites,
+}
+
+struct Arrows<'a>(&'a [(usize, Arrow)]);
+
+impl fmt::Display for Arrows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (call, arrow) in self.0 {
+            let why = match arrow {
+                Arrow::Program => "comes before, in its process,",
+                Arrow::Reads => "wrote what was read by",
+                Arrow::Writes => "wrote before",
+                Arrow::Overwrites => "read what was overwritten by",
+            };
+            write!(f, "call {call} {why} ")?;
+        }
+        write!(f, "call {}", self.0.first().map_or(0, |(call, _)| *call))
+    }
+}
+
+/// Checks a whole history. The calls of each process stand in its own order; how the processes are mixed
+/// means nothing. Takes time `n log n`.
+///
+/// A call of which it is unknown whether it took effect is left out, unless somebody read what it wrote.
+///
+/// # Errors
+/// Fails when no order explains the calls, or when versions are not what they should be.
+pub fn check_sequential<P, O>(calls: &[Access<P, O>]) -> Result<(), SequentialViolation>
+where
+    P: Copy + Ord,
+    O: Copy + Ord,
+{
+    let graph = Graph::of(calls)?;
+    match graph.cycle() {
+        Some(cycle) => Err(SequentialViolation::Cycle { cycle }),
+        None => Ok(()),
+    }
+}
+
+/// The arrows from each call.
+struct Graph {
+    arrows: Vec<Vec<(usize, Arrow)>>,
+}
+
+impl Graph {
+    fn of<P, O>(calls: &[Access<P, O>]) -> Result<Graph, SequentialViolation>
+    where
+        P: Copy + Ord,
+        O: Copy + Ord,
+    {
+        let mut graph = Graph { arrows: vec![Vec::new(); calls.len()] };
+        let mut last = BTreeMap::new();
+        let mut writers = BTreeMap::<O, BTreeMap<u64, usize>>::new();
+        for (at, call) in calls.iter().enumerate() {
+            if let Some(before) = last.insert(call.process, at) {
+                graph.add(before, at, Arrow::Program);
+            }
+            let Some(version) = call.wrote else { continue };
+            let of = writers.entry(call.object).or_default();
+            if let Some(first) = of.insert(version, at) {
+                return Err(SequentialViolation::WrittenTwice { first, second: at, version });
+            }
+        }
+        for of in writers.values() {
+            for (before, after) in of.values().zip(of.values().skip(1)) {
+                graph.add(*before, *after, Arrow::Writes);
+            }
+        }
+        let nobody = BTreeMap::new();
+        for (at, call) in calls.iter().enumerate() {
+            let Some(version) = call.read else { continue };
+            let of = writers.get(&call.object).unwrap_or(&nobody);
+            match of.get(&version) {
+                Some(writer) => graph.add(*writer, at, Arrow::Reads),
+                None if version == 0 => {}
+                None => return Err(SequentialViolation::NeverWritten { call: at, version }),
+            }
+            if let Some((_, next)) = of.range(version + 1..).next().filter(|(_, next)| **next != at)
+            {
+                graph.add(at, *next, Arrow::Overwrites);
+            }
+        }
+        Ok(graph)
+    }
+
+    fn add(&mut self, from: usize, to: usize, arrow: Arrow) {
+        self.arrows[from].push((to, arrow));
+    }
+
+    /// A short cycle, if there is any.
+    fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
+        let left = self.on_cycles();
+        // The calls on cycles and between them; the shortest cycle through any of the first is short
+        // enough for a person.
+        let starts = (0..self.arrows.len()).filter(|at| left[*at]).take(STARTS);
+        let cycles = starts.filter_map(|start| self.shortest_through(start, &left));
+        cycles.min_by_key(Vec::len)
+    }
+
+    /// Which calls are left when those that nothing comes before are taken away again and again, and then
+    /// those that come before nothing.
+    fn on_cycles(&self) -> Vec<bool> {
+        let mut left = vec![true; self.arrows.len()];
+        let mut before = vec![Vec::new(); self.arrows.len()];
+        for (from, arrows) in self.arrows.iter().enumerate() {
+            arrows.iter().for_each(|(to, _)| before[*to].push(from));
+        }
+        let after: Vec<Vec<usize>> =
+            self.arrows.iter().map(|to| to.iter().map(|(to, _)| *to).collect()).collect();
+        peel(&mut left, &before, &after);
+        peel(&mut left, &after, &before);
+        left
+    }
+
+    fn shortest_through(&self, start: usize, left: &[bool]) -> Option<Vec<(usize, Arrow)>> {
+        let mut came = vec![None; self.arrows.len()];
+        let mut next = VecDeque::from([start]);
+        while let Some(at) = next.pop_front() {
+            for &(to, arrow) in self.arrows[at].iter().filter(|(to, _)| left[*to]) {
+                if to == start {
+                    let mut cycle = vec![(at, arrow)];
+                    let mut back = at;
+                    while let Some((from, arrow)) = came[back] {
+                        cycle.push((from, arrow));
+                        back = from;
+                    }
+                    cycle.reverse();
+                    return Some(cycle);
+                }
+                if came[to].is_none() {
+                    came[to] = Some((at, arrow));
+                    next.push_back(to);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// From so many calls a short cycle is looked for.
+const STARTS: usize = 32;
+
+/// Takes away, again and again, what has nothing left in `before`.
+fn peel(left: &mut [bool], before: &[Vec<usize>], after: &[Vec<usize>]) {
+    let mut waits: Vec<usize> =
+        before.iter().map(|of| of.iter().filter(|at| left[**at]).count()).collect();
+    let mut free: Vec<usize> = (0..left.len()).filter(|at| left[*at] && waits[*at] == 0).collect();
+    while let Some(at) = free.pop() {
+        left[at] = false;
+        for &to in after[at].iter().filter(|to| left[**to]) {
+            waits[to] -= 1;
+            if waits[to] == 0 {
+                free.push(to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Call, RegisterOperation, check_register};
+    use crate::random::Random;
+    use latchwork_simulation::Time;
+
+    type Calls = Vec<Access<u8, char>>;
+
+    fn read(process: u8, object: char, version: u64) -> Access<u8, char> {
+        Access { process, object, read: Some(version), wrote: None }
+    }
+
+    fn write(process: u8, object: char, version: u64) -> Access<u8, char> {
+        Access { process, object, read: None, wrote: Some(version) }
+    }
+
+    fn change(process: u8, object: char, version: u64) -> Access<u8, char> {
+        Access { process, object, read: Some(version - 1), wrote: Some(version) }
+    }
+
+    #[test]
+    fn a_stale_read_is_sequentially_consistent_though_not_linearizable() {
+        let history = vec![write(1, 'x', 1), read(2, 'x', 0), read(2, 'x', 1)];
+        assert_eq!(check_sequential(&history), Ok(()));
+        let span = |operation, from, to| Call {
+            invoked: Time::from_nanos(from),
+            returned: Some(Time::from_nanos(to)),
+            operation,
+        };
+        let timed = [
+            span(RegisterOperation::Write(1), 0, 10),
+            span(RegisterOperation::Read(0), 20, 30),
+            span(RegisterOperation::Read(1), 40, 50),
+        ];
+        assert!(check_register(0, &timed).is_err());
+    }
+
+    #[test]
+    fn a_process_that_reads_back_in_time_is_refused() {
+        let history = vec![write(1, 'x', 1), read(2, 'x', 1), read(2, 'x', 0)];
+        let violation = check_sequential(&history).unwrap_err();
+        assert!(matches!(&violation, SequentialViolation::Cycle { cycle } if cycle.len() == 3));
+        assert_eq!(
+            violation.to_string(),
+            "no order explains these calls: call 0 wrote what was read by call 1 comes before, in its \
+             process, call 2 read what was overwritten by call 0"
+        );
+    }
+
+    /// Each object alone is fine, so no check of single objects in program order would tell.
+    #[test]
+    fn two_processes_that_miss_each_others_writes_are_refused() {
+        let history: Calls =
+            vec![write(1, 'x', 1), read(1, 'y', 0), write(2, 'y', 1), read(2, 'x', 0)];
+        let violation = check_sequential(&history).unwrap_err();
+        assert_eq!(violation.calls().len(), 4, "{violation}");
+        for object in ['x', 'y'] {
+            let alone: Calls = history.iter().copied().filter(|c| c.object == object).collect();
+            assert_eq!(check_sequential(&alone), Ok(()));
+        }
+        let seen = vec![write(1, 'x', 1), read(1, 'y', 0), write(2, 'y', 1), read(2, 'x', 1)];
+        assert_eq!(check_sequential(&seen), Ok(()));
+    }
+
+    #[test]
+    fn readers_that_disagree_on_the_order_of_two_writes_are_refused() {
+        let history = vec![
+            write(1, 'x', 1),
+            write(2, 'y', 1),
+            read(3, 'x', 1),
+            read(3, 'y', 0),
+            read(4, 'y', 1),
+            read(4, 'x', 0),
+        ];
+        assert!(matches!(check_sequential(&history), Err(SequentialViolation::Cycle { .. })));
+    }
+
+    #[test]
+    fn a_lost_update_is_refused() {
+        let twice = vec![change(1, 'x', 1), change(2, 'x', 1)];
+        let violation = check_sequential(&twice).unwrap_err();
+        assert_eq!(
+            violation,
+            SequentialViolation::WrittenTwice { first: 0, second: 1, version: 1 }
+        );
+        let skipped = [Access { process: 1, object: 'x', read: Some(0), wrote: Some(2) }];
+        let skipped = [write(2, 'x', 1)].into_iter().chain(skipped).collect::<Vec<_>>();
+        assert!(
+            check_sequential(&skipped).is_err(),
+            "version 1 came between its read and its write"
+        );
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_refused() {
+        let violation = check_sequential(&[read(1, 'x', 3)]).unwrap_err();
+        assert_eq!(violation, SequentialViolation::NeverWritten { call: 0, version: 3 });
+        assert_eq!(check_sequential(&[read(1, 'x', 0), write(1, 'x', 7), read(1, 'x', 7)]), Ok(()));
+    }
+
+    /// By trying all orders.
+    fn explained(calls: &Calls, done: &mut Vec<bool>, versions: &mut BTreeMap<char, u64>) -> bool {
+        if done.iter().all(|done| *done) {
+            return true;
+        }
+        for at in 0..calls.len() {
+            let call = calls[at];
+            let is_next = !done[at]
+                && calls[..at].iter().zip(&*done).all(|(c, d)| *d || c.process != call.process);
+            let version = versions.get(&call.object).copied().unwrap_or(0);
+            let fits = call.read.is_none_or(|read| read == version)
+                && call.wrote.is_none_or(|wrote| wrote > version);
+            if !is_next || !fits {
+                continue;
+            }
+            done[at] = true;
+            versions.insert(call.object, call.wrote.unwrap_or(version));
+            if explained(calls, done, versions) {
+                return true;
+            }
+            done[at] = false;
+            versions.insert(call.object, version);
+        }
+        false
+    }
+
+    #[test]
+    fn arrows_and_search_agree_on_random_histories() {
+        let mut random = Random::new(3);
+        let mut verdicts = [0; 2];
+        for round in 0..5_000 {
+            let mut versions = BTreeMap::new();
+            let calls: Calls = (0..3 + random.below(5))
+                .map(|_| {
+                    let (process, object) =
+                        (random.below(3) as u8, ['x', 'y'][random.below(2) as usize]);
+                    let version = versions.entry(object).or_insert(0);
+                    match random.below(3) {
+                        0 => {
+                            *version += 1;
+                            write(process, object, *version)
+                        }
+                        1 => {
+                            *version += 1;
+                            change(process, object, *version)
+                        }
+                        _ => read(process, object, random.below(*version + 1)),
+                    }
+                })
+                .collect();
+            let arrows = check_sequential(&calls).is_ok();
+            let search = explained(&calls, &mut vec![false; calls.len()], &mut BTreeMap::new());
+            assert_eq!(arrows, search, "round {round}: {calls:#?}");
+            verdicts[usize::from(arrows)] += 1;
+        }
+        assert!(verdicts.iter().all(|n| *n > 500), "both verdicts must occur: {verdicts:?}");
+    }
+
+    #[test]
+    fn long_histories_are_quick_to_check() {
+        let mut calls: Calls = (1..100_000).map(|v| change((v % 7) as u8, 'x', v)).collect();
+        assert_eq!(check_sequential(&calls), Ok(()));
+        calls.push(read(3, 'x', 50));
+        assert!(check_sequential(&calls).is_err());
+    }
+}
