@@ -23,6 +23,10 @@ fn a_survey_of_many_worlds() {
         let report = run(&scenario);
         let of = [report.events, report.verbs, report.operations, report.clean_errors];
         of.iter().zip(&mut sums).for_each(|(n, sum)| *sum += n);
+        if report.events > 200_000 {
+            println!("seed {seed}: {} events in {:?}", report.events, report.virtual_time);
+            println!("   {:?} {:?} {:?}", scenario.protocol, scenario.workload, scenario.faults);
+        }
         strikes.push((report.faults, report.node_faults));
         if let Some(failure) = report.failure {
             let first = failure.text.lines().next().unwrap_or_default().to_owned();

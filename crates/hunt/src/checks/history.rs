@@ -1,27 +1,52 @@
-//! Whether what the clients were told can be explained by one order.
+//! Whether what the clients were told can be explained by one order: per object in real time, and of all
+//! calls in each task's own order.
 
-use latchwork_workload::history::{Call, RegisterOperation, check_register};
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+
+use latchwork_workload::history::{
+    Access, Call, RegisterOperation, check_register, check_sequential,
+};
 
 use super::{Verdict, listed};
 use crate::Check;
-use crate::workloads::lines::{LineCall, Stamp};
 
-/// The calls on one line of the workload `lines`, which held `Stamp::default()` at first.
-pub(crate) fn check_line(name: &str, calls: &[LineCall]) -> Verdict {
-    let register: Vec<_> = calls
-        .iter()
-        .map(|call| Call {
-            invoked: call.invoked,
-            returned: call.returned,
-            operation: match call.wrote {
-                Some(stamp) => RegisterOperation::Write(stamp),
-                None => RegisterOperation::Read(call.saw),
-            },
-        })
-        .collect();
-    check_register(Stamp::default(), &register).map_err(|violation| {
-        let mut calls = calls.to_vec();
-        calls.sort_by_key(|call| call.invoked);
-        (Check::Linearizability, format!("{name}: {violation}{}", listed(&calls, 60)))
+/// Calls that a violation shows at most.
+const SHOWN_MAX: usize = 60;
+
+/// A call on an object whose values carry versions, for people and for the checkers.
+pub(crate) trait Versioned: Display {
+    /// What stands for the values of the object.
+    type Value: Copy + Eq + Hash + Debug;
+
+    /// The call, by real time.
+    fn timed(&self) -> Call<RegisterOperation<Self::Value>>;
+
+    /// Who called, on which object, and what versions were read and written.
+    fn access(&self) -> Access<u32, u64>;
+}
+
+/// Calls in the order in which they ended, on objects that hold `initial` at first.
+pub(crate) fn check<C: Versioned>(initial: C::Value, calls: &[C]) -> Verdict {
+    let mut of: Vec<(u64, &C)> = calls.iter().map(|call| (call.access().object, call)).collect();
+    of.sort_by_key(|(object, _)| *object);
+    for calls in of.chunk_by(|a, b| a.0 == b.0) {
+        check_object(initial, calls)?;
+    }
+    let accesses: Vec<_> = calls.iter().map(Versioned::access).collect();
+    check_sequential(&accesses).map_err(|violation| {
+        let named = violation.calls().into_iter().map(|at| format!("call {at}: {}", calls[at]));
+        (Check::SequentialConsistency, format!("{violation}:{}", listed(named, SHOWN_MAX)))
+    })
+}
+
+fn check_object<C: Versioned>(initial: C::Value, calls: &[(u64, &C)]) -> Verdict {
+    let timed: Vec<_> = calls.iter().map(|(_, call)| call.timed()).collect();
+    check_register(initial, &timed).map_err(|violation| {
+        let mut calls: Vec<_> =
+            calls.iter().map(|(_, call)| (call.timed().invoked, call)).collect();
+        calls.sort_by_key(|(invoked, _)| *invoked);
+        let calls = listed(calls.into_iter().map(|(_, call)| call), SHOWN_MAX);
+        (Check::Linearizability, format!("{violation}:{calls}"))
     })
 }

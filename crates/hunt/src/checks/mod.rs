@@ -1,6 +1,7 @@
 //! What is checked, and when.
 
 pub(crate) mod copies;
+pub(crate) mod counter;
 pub(crate) mod history;
 pub(crate) mod leaks;
 mod owners;

@@ -72,15 +72,16 @@ impl Scenario {
     }
 }
 
-/// How long accesses wait at most, in microseconds: a multiple of what the longest take where nothing is
-/// lost. Without invalidation messages nobody is sure of a turn.
+/// How long accesses wait at most, in microseconds. Where none may fail: a multiple of what the longest
+/// take. Without invalidation messages nobody is sure of a turn.
 fn patience(scenario: &Scenario) -> u64 {
-    let slow = if scenario.faults.slow > 0 { u64::from(scenario.faults.slow_factor) } else { 1 };
+    let plan = &scenario.faults;
+    let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
-    let failing = scenario.faults.may_fail_operations();
     match scenario.protocol {
-        Protocol::Sel if !failing => 1_000_000 * slow * network,
-        _ => 20_000 * slow * network,
+        _ if plan.may_fail_operations() => 10_000,
+        Protocol::Selcc => 20_000 * slow * network,
+        Protocol::Sel => 1_000_000 * slow * network,
     }
 }
 

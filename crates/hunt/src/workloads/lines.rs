@@ -19,11 +19,14 @@ use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
+use latchwork_workload::history::{Access, Call, RegisterOperation};
 use latchwork_workload::random::Random;
 
 use super::{Load, Work};
 use crate::Check;
-use crate::checks::{Verdict, history};
+use crate::checks::Verdict;
+use crate::checks::counter::{self, Addition};
+use crate::checks::history::{self, Versioned};
 use crate::scenario::{LinesLoad, Plant, Scenario};
 use crate::world::{Observer, Process};
 
@@ -57,19 +60,38 @@ impl fmt::Display for Stamp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineCall {
     pub(crate) process: Process,
+    pub(crate) line: GlobalAddr,
     pub(crate) invoked: Time,
-    pub(crate) returned: Option<Time>,
+    pub(crate) returned: Time,
     pub(crate) saw: Stamp,
     pub(crate) wrote: Option<Stamp>,
 }
 
+impl Versioned for LineCall {
+    type Value = Stamp;
+
+    fn timed(&self) -> Call<RegisterOperation<Stamp>> {
+        let operation = match self.wrote {
+            Some(stamp) => RegisterOperation::Write(stamp),
+            None => RegisterOperation::Read(self.saw),
+        };
+        Call { invoked: self.invoked, returned: Some(self.returned), operation }
+    }
+
+    fn access(&self) -> Access<u32, u64> {
+        Access {
+            process: self.process.number,
+            object: self.line.bits(),
+            read: Some(self.saw.version()),
+            wrote: self.wrote.map(Stamp::version),
+        }
+    }
+}
+
 impl fmt::Display for LineCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} to ", self.process, self.invoked)?;
-        match self.returned {
-            Some(returned) => write!(f, "{returned}: saw {}", self.saw)?,
-            None => write!(f, "no end: saw {}", self.saw)?,
-        }
+        let LineCall { process, line, invoked, returned, saw, .. } = self;
+        write!(f, "{line}: {process}: {invoked} to {returned}: saw {saw}")?;
         self.wrote.map_or(Ok(()), |wrote| write!(f, ", wrote {wrote}"))
     }
 }
@@ -83,7 +105,11 @@ pub(crate) struct Lines {
     observer: Rc<Observer>,
     zipfian: Option<Zipfian>,
     lines: RefCell<Vec<GlobalAddr>>,
-    calls: RefCell<Vec<Vec<LineCall>>>,
+    calls: RefCell<Vec<LineCall>>,
+    /// A line for global atomics, and what was added to it.
+    counter: Cell<GlobalAddr>,
+    additions: RefCell<Vec<Addition>>,
+    counted: Cell<Option<u64>>,
 }
 
 impl Lines {
@@ -95,7 +121,10 @@ impl Lines {
             observer: observer.clone(),
             zipfian: load.zipfian.then(|| Zipfian::new(load.lines, YCSB_THETA).ok()).flatten(),
             lines: RefCell::default(),
-            calls: RefCell::new(vec![Vec::new(); load.lines as usize]),
+            calls: RefCell::default(),
+            counter: Cell::new(GlobalAddr::NULL),
+            additions: RefCell::default(),
+            counted: Cell::new(None),
             load: load.clone(),
         }
     }
@@ -109,6 +138,13 @@ impl Load for Lines {
                 self.observer.tell(line, Some(Stamp::default().0));
                 self.lines.borrow_mut().push(line);
             }
+            let counter = make(&member).await.map_err(|error| error.to_string())?;
+            // From here on it is used by atomics alone, which know no caches.
+            while member.memory.node().cache().find(counter).is_some() {
+                member.memory.evict(counter);
+                member.handle.sleep(Duration::from_micros(10)).await;
+            }
+            self.counter.set(counter);
             Ok(())
         })
     }
@@ -134,19 +170,17 @@ impl Load for Lines {
             for at in 0..self.load.lines as usize {
                 client.observed("read at the end", at, client.read(at)).await;
             }
+            client.count("count at the end", 0).await;
         })
     }
 
     fn lines_in_use(&self) -> Option<u64> {
-        Some(self.load.lines)
+        Some(self.load.lines + 1)
     }
 
     fn judge(&self) -> Verdict {
-        let lines = self.lines.borrow();
-        for (calls, line) in self.calls.borrow().iter().zip(lines.iter()) {
-            history::check_line(&line.to_string(), calls)?;
-        }
-        Ok(())
+        counter::check(&self.additions.borrow(), self.counted.get())?;
+        history::check(Stamp::default(), &self.calls.borrow())
     }
 }
 
@@ -188,7 +222,7 @@ impl Client<'_> {
     }
 
     async fn operation(&self) {
-        let LinesLoad { lines, writes, upgrades, dropped, .. } = self.load.load;
+        let LinesLoad { lines, writes, upgrades, dropped, atomics, .. } = self.load.load;
         let at = match &self.load.zipfian {
             Some(zipfian) => zipfian.draw(&mut self.random.borrow_mut()),
             None => self.below(lines),
@@ -200,6 +234,8 @@ impl Client<'_> {
             self.observed("read and write", at, self.read_then_write(at)).await;
         } else if kind < writes + upgrades + dropped {
             self.observed("an access to drop", at, self.drop_midway(at)).await;
+        } else if kind < writes + upgrades + dropped + atomics {
+            self.count("add", 1).await;
         } else {
             self.observed("read", at, self.read(at)).await;
         }
@@ -224,9 +260,9 @@ impl Client<'_> {
     }
 
     fn record(&self, at: usize, invoked: Time, saw: Stamp, wrote: Option<Stamp>) {
-        let call =
-            LineCall { process: self.process, invoked, returned: Some(self.now()), saw, wrote };
-        self.load.calls.borrow_mut()[at].push(call);
+        let (process, line) = (self.process, self.line(at));
+        let call = LineCall { process, line, invoked, returned: self.now(), saw, wrote };
+        self.load.calls.borrow_mut().push(call);
     }
 
     fn not_torn(&self, at: usize, (first, last): (u64, u64)) -> Stamp {
@@ -324,6 +360,33 @@ impl Client<'_> {
         match self.member.handle.timeout(self.now() + patience, access).await {
             Ok(ticket) => ticket.map(drop),
             Err(_) => Ok(()),
+        }
+    }
+
+    /// Adds to the counter; nothing is added by a task that only looks.
+    async fn count(&self, what: &'static str, add: u64) {
+        let counter = self.load.counter.get();
+        let invoked = self.now();
+        let (process, additions) = (self.process, &self.load.additions);
+        let added = async {
+            let at = additions.borrow().len();
+            if add > 0 {
+                // Open at first: who dies in its middle may have added or not.
+                let addition = Addition { process, invoked, returned: Time::MAX, old: None };
+                additions.borrow_mut().push(addition);
+            }
+            let old = self.member.memory.fetch_add(counter, 0, add).await;
+            if let (1.., Ok(old)) = (add, &old) {
+                let returned = self.now();
+                additions.borrow_mut()[at] =
+                    Addition { process, invoked, returned, old: Some(*old) };
+            }
+            old
+        };
+        let about = (what, counter.to_string(), ACCESSES_MAX);
+        let found = self.load.observer.operation(self.process, about, added).await;
+        if add == 0 {
+            self.load.counted.set(found);
         }
     }
 }
