@@ -61,6 +61,7 @@ pub(crate) struct NicTimes {
     read: Ps,
     atomic_fetch: Ps,
     atomic: Ps,
+    atomic_cold: Ps,
     bucket_mask: u64,
     completion: Ps,
     queue_pairs: usize,
@@ -93,6 +94,7 @@ impl NicTimes {
             read: ns(profile.read_ns),
             atomic_fetch: ns(profile.atomic_fetch_ns),
             atomic: ns(profile.atomic_ns),
+            atomic_cold: ns(profile.atomic_cold_ns),
             bucket_mask: (1 << profile.atomic_bucket_bits.min(63)) - 1,
             completion: ns(profile.completion_ns),
             queue_pairs: profile.queue_pairs.max(1) as usize,
@@ -153,6 +155,7 @@ impl NicTimes {
             &mut self.read,
             &mut self.atomic_fetch,
             &mut self.atomic,
+            &mut self.atomic_cold,
             &mut self.completion,
         ];
         times.into_iter().for_each(|time| *time *= slowness);
@@ -170,7 +173,15 @@ pub(crate) struct NicQueues {
     outgoing: Queue,
     incoming: Queue,
     /// Of atomics, by the low bits of the address (Sherman 3.2.2); those that were ever used.
-    buckets: RefCell<BTreeMap<u64, Queue>>,
+    buckets: RefCell<BTreeMap<u64, Bucket>>,
+}
+
+/// Atomics that exclude each other.
+#[derive(Default)]
+struct Bucket {
+    queue: Queue,
+    /// The word of the last one, which is in the CPU's cache.
+    last: Option<u64>,
 }
 
 impl NicQueues {
@@ -312,7 +323,10 @@ impl Service {
                     service.effective = match nic {
                         Some(nic) => {
                             let mut buckets = nic.buckets.borrow_mut();
-                            buckets.entry(bucket).or_default().pass(ready, times.atomic)
+                            let Bucket { queue, last } = buckets.entry(bucket).or_default();
+                            let warm = last.replace(word) == Some(word);
+                            let cold = if warm { 0 } else { times.atomic_cold };
+                            queue.pass(ready, times.atomic + cold)
                         }
                         None => ready + times.atomic,
                     };

@@ -61,3 +61,20 @@ fn the_same_profile_gives_the_same_figures() {
         assert_eq!(measure(n), measure(n));
     }
 }
+
+#[test]
+fn the_table_tells_what_is_outside() {
+    let mut profile = NicProfile::named("ethernet10g").unwrap();
+    profile.published.truncate(2);
+    profile.write_ns += 10_000;
+    profile.published[0].tolerance = 0.5;
+    let figures = calibrate::calibrate(&profile).unwrap();
+    let table = calibrate::Table { name: &profile.name, figures: &figures }.to_string();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(lines[1].starts_with("SEND one way") && lines[1].contains(" 50 % ok "), "{table}");
+    assert!(
+        lines[2].starts_with("WRITE one way") && lines[2].contains(" 15 % OUTSIDE "),
+        "{table}"
+    );
+}

@@ -125,6 +125,9 @@ fn atomics_of_one_bucket_wait_for_each_other_and_others_do_not() {
     assert!(one_address >= 32 * 400, "{one_address}");
     // 6 bits of the address name the bucket.
     assert!(many(64) >= 32 * 400, "the same bucket: {}", many(64));
+    let cold = NicProfile { atomic_cold_ns: 50, ..profile() };
+    let batches = (0..32).map(|i| vec![add(i * 64)]).collect();
+    assert_eq!(time(cold, vec![(1, batches)]), many(64) + 32 * 50, "each its word from memory");
     let spread = many(8);
     assert!(spread <= 4 * 400 + 3_000, "eight buckets: {spread}");
 }

@@ -21,6 +21,7 @@ write_ns = 150
 read_ns = 400
 atomic_fetch_ns = 370
 atomic_ns = 370
+atomic_cold_ns = 180
 atomic_bucket_bits = 12
 completion_ns = 200
 queue_pairs = 1
@@ -133,76 +134,76 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "atomic_bucket_bits = 12",
         "atomic_bucket_bits = 33",
-        "nowhere.toml:20: atomic_bucket_bits = 33: must be a number of address bits, 0 to 32",
+        "nowhere.toml:21: atomic_bucket_bits = 33: must be a number of address bits, 0 to 32",
     ),
     (
         "queue_pairs = 1",
         "queue_pairs = 101",
-        "nowhere.toml:22: queue_pairs = 101: must be a number of queue pairs, 1 to 100",
+        "nowhere.toml:23: queue_pairs = 101: must be a number of queue pairs, 1 to 100",
     ),
     (
         "queue_pairs = 1",
         "queue_pairs = 0",
-        "nowhere.toml:22: queue_pairs = 0: must be a number of queue pairs, 1 to 100",
+        "nowhere.toml:23: queue_pairs = 0: must be a number of queue pairs, 1 to 100",
     ),
     (
         "reads_max = 16",
         "reads_max = 2",
-        "nowhere.toml:23: reads_max = 2: must be a number of requests, 4 (a whole batch) to 65536",
+        "nowhere.toml:24: reads_max = 2: must be a number of requests, 4 (a whole batch) to 65536",
     ),
     (
         "inline_max_bytes = 256",
         "inline_max_bytes = 99999999999999999999",
         "nowhere.toml:14: inline_max_bytes = 99999999999999999999: must be a number of bytes, 0 to 4096",
     ),
-    ("poll_ns = 40\n", "", "nowhere.toml:26: [cpu]: missing field `poll_ns`"),
+    ("poll_ns = 40\n", "", "nowhere.toml:27: [cpu]: missing field `poll_ns`"),
     (
         "sweep_ns = 20",
         "sweep_ns = true",
-        "nowhere.toml:31: sweep_ns = true: must be a whole number of nanoseconds, at most 1000000000",
+        "nowhere.toml:32: sweep_ns = true: must be a whole number of nanoseconds, at most 1000000000",
     ),
-    ("[cpu]", "[gpu]", "nowhere.toml:26: [gpu]: unknown field `gpu`, expected one of `…"),
+    ("[cpu]", "[gpu]", "nowhere.toml:27: [gpu]: unknown field `gpu`, expected one of `…"),
     ("name = \"nowhere\"", "name = \"\"", "nowhere.toml:2: name = \"\": must be one line of text"),
     (
         "measure = \"read_latency\"",
         "measure = \"read_speed\"",
-        "nowhere.toml:37: measure = \"read_speed\": unknown variant `read_speed`, expected one of `…",
+        "nowhere.toml:38: measure = \"read_speed\": unknown variant `read_speed`, expected one of `…",
     ),
     (
         "unit = \"us\"",
         "unit = \"ms\"",
-        "nowhere.toml:40: unit = \"ms\": unknown variant `ms`, expected one of `us`, `Mops`, `Gbit/s`",
+        "nowhere.toml:41: unit = \"ms\": unknown variant `ms`, expected one of `us`, `Mops`, `Gbit/s`",
     ),
     (
         "unit = \"us\"",
         "unit = \"Mops\"",
-        "nowhere.toml:36: [[published]]: READ latency: the unit must be \"us\"",
+        "nowhere.toml:37: [[published]]: READ latency: the unit must be \"us\"",
     ),
     (
         "bytes = 64\n",
         "",
-        "nowhere.toml:36: [[published]]: READ latency: this measure needs `bytes`",
+        "nowhere.toml:37: [[published]]: READ latency: this measure needs `bytes`",
     ),
     (
         "bytes = 64",
         "bytes = 63",
-        "nowhere.toml:38: bytes = 63: must be a number of bytes, a multiple of 8, 8 to 4194304",
+        "nowhere.toml:39: bytes = 63: must be a number of bytes, a multiple of 8, 8 to 4194304",
     ),
     (
         "value = 2.2",
         "bytes = 8\nvalue = 2.2",
-        "nowhere.toml:36: [[published]]: atomics, one address: this measure has no `bytes`",
+        "nowhere.toml:37: [[published]]: atomics, one address: this measure has no `bytes`",
     ),
-    ("value = 1.9", "value = 0", "nowhere.toml:39: value = 0: must be a positive number"),
+    ("value = 1.9", "value = 0", "nowhere.toml:40: value = 0: must be a positive number"),
     (
         "tolerance = 0.1\nsource = \"Somebody, section 3\"",
         "tolerance = 2\nsource = \"Somebody, section 3\"",
-        "nowhere.toml:41: tolerance = 2: must be a part of the value, above 0 and at most 0.5",
+        "nowhere.toml:42: tolerance = 2: must be a part of the value, above 0 and at most 0.5",
     ),
     (
         "source = \"Somebody, section 3\"",
         "",
-        "nowhere.toml:36: [[published]]: missing field `source`",
+        "nowhere.toml:37: [[published]]: missing field `source`",
     ),
 ];
 

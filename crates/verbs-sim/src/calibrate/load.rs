@@ -32,8 +32,7 @@ pub(super) enum Spread {
     All,
 }
 
-/// Bytes of each memory node, at least: what atomics are spread over, as in the benchmark whose
-/// figures they are compared with (256 Ki counters).
+/// Bytes of each memory node, at least: what READs, WRITEs and atomics are spread over.
 const MEMORY_BYTES: u64 = 2 << 20;
 
 /// Distinct words of one bucket.

@@ -25,6 +25,7 @@
 
 mod load;
 mod one_way;
+mod table;
 
 use std::sync::Arc;
 
@@ -35,8 +36,10 @@ use crate::config::SimConfig;
 use crate::profile::{Measure, NicProfile, Published, Unit};
 use load::{Load, Spread, Verb};
 
+pub use table::Table;
+
 /// A published figure, and the same on the model.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figure {
     /// What was published.
     pub published: Published,

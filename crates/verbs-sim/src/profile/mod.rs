@@ -81,6 +81,10 @@ pub struct NicProfile {
     /// How long an atomic occupies its bucket.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_ns: u64,
+    /// How much longer, when the bucket's last atomic was on another word: this one comes from memory
+    /// instead of the CPU's cache.
+    #[serde(deserialize_with = "parse::nanos")]
+    pub atomic_cold_ns: u64,
     /// Atomics are serialised per bucket: that of the low address bits, so many (Sherman 3.2.2). With
     /// 0 a NIC executes one atomic at a time.
     #[serde(deserialize_with = "parse::bucket_bits")]

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use latchwork_verbs::{Message, WORD};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::parse;
 
 /// One published figure.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "parse::RawPublished")]
 pub struct Published {
     /// What was measured.
@@ -26,7 +26,7 @@ pub struct Published {
 }
 
 /// What a micro-benchmark measures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// One READ at a time, from posting to its completion.
@@ -113,7 +113,7 @@ impl fmt::Display for Measure {
 }
 
 /// The unit of a figure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Unit {
     /// Microseconds.
     #[serde(rename = "us")]

@@ -65,6 +65,7 @@ pub(crate) fn profile() -> NicProfile {
         read_ns: 500,
         atomic_fetch_ns: 200,
         atomic_ns: 400,
+        atomic_cold_ns: 0,
         atomic_bucket_bits: 6,
         completion_ns: 100,
         queue_pairs: 1,

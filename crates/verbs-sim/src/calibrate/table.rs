@@ -1,0 +1,41 @@
+//! [`Table`]: figures for people to read.
+
+use std::fmt;
+
+use super::Figure;
+
+/// The figures of one profile, one a line.
+#[derive(Debug)]
+pub struct Table<'a> {
+    /// The profile's name.
+    pub name: &'a str,
+    /// In the order of the lines.
+    pub figures: &'a [Figure],
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (published, simulated) = ("published", "simulated");
+        writeln!(
+            f,
+            "{:24} {:>6} {published:>9} {simulated:>9} {:6} {:>5}  {:13} source",
+            self.name, "bytes", "", "ratio", "tolerance",
+        )?;
+        for figure in self.figures {
+            let (published, ratio) = (&figure.published, figure.ratio());
+            let percent = published.tolerance * 100.0;
+            let verdict = if figure.is_within() { "ok" } else { "OUTSIDE" };
+            writeln!(
+                f,
+                "{:24} {:6} {:9.2} {:9.2} {:6} {ratio:5.2}  {percent:2.0} % {verdict:8} {}",
+                published.measure.to_string(),
+                published.bytes,
+                published.value,
+                figure.simulated,
+                published.unit.to_string(),
+                published.source,
+            )?;
+        }
+        Ok(())
+    }
+}
