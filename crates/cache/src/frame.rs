@@ -30,6 +30,7 @@ struct ReadSide {
 struct WriteSide {
     dirty: AtomicU64,
     reservations: AtomicU32,
+    held_until: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 128, "a frame header is two cache lines");
@@ -46,6 +47,7 @@ impl Default for Frame {
             write: WriteSide {
                 dirty: AtomicU64::new(DirtyBounds::EMPTY.bits()),
                 reservations: AtomicU32::new(0),
+                held_until: AtomicU64::new(0),
             },
         }
     }
@@ -167,6 +169,19 @@ impl Frame {
     pub fn unreserve(&self) {
         let old = self.write.reservations.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(old > 0, "a reservation ended twice");
+    }
+
+    /// Until when, in nanoseconds of virtual time, a local writer holds the line's latch: see
+    /// [`Frame::hold_until`]. 0 where time is real.
+    pub fn held_until(&self) -> u64 {
+        self.write.held_until.load(Ordering::Relaxed)
+    }
+
+    /// Says that the writer that has the latch now keeps it until `nanos` of virtual time. In a simulated
+    /// world its critical section is one instant, so the latch itself keeps nobody out; whoever comes
+    /// with an earlier clock has to be turned away by this.
+    pub fn hold_until(&self, nanos: u64) {
+        self.write.held_until.store(nanos, Ordering::Relaxed);
     }
 
     /// Notes that the line was used in replacement epoch `epoch`; writes nothing when it was before

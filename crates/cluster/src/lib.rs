@@ -47,12 +47,14 @@
 
 mod build;
 mod config;
+mod costs;
 mod embedded;
 mod protocol;
 mod simulated;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
+pub use costs::cpu_costs;
 pub use embedded::Embedded;
 pub use protocol::Protocol;
 pub use simulated::Simulated;

@@ -12,7 +12,7 @@ use latchwork_cache::{FrameId, OptimisticRead, Ownership, ReadVersion, WriteGuar
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_latch::{Event, Hold};
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
-use latchwork_runtime::Handle;
+use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
 use crate::engine::want;
@@ -51,6 +51,8 @@ enum Attempt {
     Here(FrameId),
     /// It is here, but a local writer is at it.
     Latched,
+    /// As above, in virtual time: until then.
+    Held(Time),
     /// It is not here, and there is no frame for it.
     NoFrame,
     /// It was asked for; this is the waiter.
@@ -135,6 +137,9 @@ impl Inner {
             if frame.state().is_latched() {
                 return Ok(Attempt::Latched);
             }
+            if let Some(until) = self.held(id) {
+                return Ok(Attempt::Held(until));
+            }
             frame.reserve();
             return Ok(Attempt::Here(id));
         }
@@ -170,6 +175,7 @@ impl Inner {
                         self.handle.yield_now().await;
                     }
                 }
+                Attempt::Held(until) => self.handle.sleep_until(until).await,
                 Attempt::NoFrame => poll_fn(|cx| self.poll_free_frame(cx)).await,
                 Attempt::Asked(id) => {
                     let id = Cell::new(Some(id));
@@ -283,6 +289,11 @@ impl CoherentMemory for Worker {
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
         match self.inner.node.cache.try_read(addr) {
             Some(read) => {
+                if let Some(costs) = &self.inner.costs
+                    && !self.inner.charge_read(costs, read.version().frame)
+                {
+                    return Err(Need { addr, mode: Mode::Shared });
+                }
                 self.inner.counters.cache_hits.add(1);
                 Ok(read)
             }
@@ -292,8 +303,14 @@ impl CoherentMemory for Worker {
 
     #[inline]
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
+        if self.inner.costs.is_some() && self.inner.is_held(addr) {
+            return Err(Need { addr, mode: Mode::Exclusive });
+        }
         match self.inner.node.cache.try_write(addr) {
             Some(guard) => {
+                if let Some(costs) = &self.inner.costs {
+                    self.inner.charge_write(costs, guard.version().frame);
+                }
                 self.inner.counters.cache_hits.add(1);
                 Ok(guard)
             }

@@ -35,11 +35,14 @@ impl Inner {
         let now = self.handle.sweep_time();
         let lapse = node.settings.lapse;
         let lapsed = record.blocked_since.is_some_and(|since| since + lapse <= now);
+        let evicting = event == Event::Evict;
+        let held = record.frame.and_then(|id| self.held(id));
         let mut copy = FrameCopy {
             frame: record.frame.map(|id| node.cache.frame(id)),
             waiters: &mut record.waiters,
             dirty: record.incoming_dirty,
             lapsed,
+            held: held.is_some(),
         };
         record.line.step(&node.settings.policy.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
@@ -50,6 +53,13 @@ impl Inner {
             }
         }
         self.actions.replace(actions);
+        if let Some(until) = held
+            && (evicting || record.line.is_blocked())
+            && record.let_go_at < until
+        {
+            record.let_go_at = until;
+            node.timers.set(until, addr, Alarm::LetGo);
+        }
     }
 
     /// To be called after the last event under one hold of the shard's lock.
@@ -164,6 +174,9 @@ impl Inner {
     pub(crate) fn received(&self, wire: &Wire) {
         let Some((letter, stamp)) = Letter::decode(wire) else { return };
         let Letter { addr, dirty, body } = letter;
+        if let Some(costs) = self.costs {
+            self.handle.charge(costs.message);
+        }
         if !self.node.geometry.is_line(addr) {
             return;
         }
@@ -211,6 +224,7 @@ impl Inner {
             if let Some(record) = records.get_mut(&addr) {
                 match alarm {
                     Alarm::Retry => self.drive(addr, record, Event::Retry),
+                    Alarm::LetGo => self.drive(addr, record, Event::Serve),
                     // A later one has an alarm of its own.
                     Alarm::HoldOffOver if record.hold_off_until > now => {}
                     Alarm::HoldOffOver => {

@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod costs;
 mod counters;
 mod describe;
 mod engine;
@@ -47,6 +48,7 @@ mod wire;
 mod worker;
 
 pub use access::Ticket;
+pub use costs::CpuCosts;
 pub use counters::Counters;
 pub use describe::describe;
 pub use node::{Node, NodeParts};

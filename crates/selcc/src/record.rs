@@ -113,6 +113,8 @@ pub(crate) struct Record {
     pub(crate) incoming_dirty: DirtyBounds,
     /// Local readers wait until then.
     pub(crate) hold_off_until: Time,
+    /// The last time at which an alarm was set for a local writer to let go.
+    pub(crate) let_go_at: Time,
     /// Since when local code has kept a request waiting.
     pub(crate) blocked_since: Option<Time>,
     /// Whether the record is in the node's list of blocked lines.
@@ -137,6 +139,7 @@ impl Record {
             next_waiter: 0,
             incoming_dirty: DirtyBounds::EMPTY,
             hold_off_until: Time::ZERO,
+            let_go_at: Time::ZERO,
             blocked_since: None,
             listed: false,
             evicting: false,
@@ -170,6 +173,8 @@ pub(crate) struct FrameCopy<'a> {
     pub(crate) dirty: DirtyBounds,
     /// Reservations count no more.
     pub(crate) lapsed: bool,
+    /// A local writer holds the latch, in virtual time.
+    pub(crate) held: bool,
 }
 
 impl FrameCopy<'_> {
@@ -208,7 +213,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_invalidate(&mut self) -> bool {
-        if self.is_reserved() || !self.frame().try_invalidate() {
+        if self.is_reserved() || self.held || !self.frame().try_invalidate() {
             return false;
         }
         for waiter in self.waiters.iter_mut().filter(|w| w.upgrade) {
@@ -220,7 +225,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_demote(&mut self) -> bool {
-        !self.is_reserved() && self.frame().try_demote()
+        !self.is_reserved() && !self.held && self.frame().try_demote()
     }
 }
 

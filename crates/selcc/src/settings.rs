@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use latchwork_latch::Rules;
 
+use crate::CpuCosts;
+
 /// What tells one protocol of this engine from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
@@ -54,6 +56,9 @@ pub struct Settings {
     /// and one more for each worker of this node. A message that arrives twice counts once whatever
     /// this is.
     pub gaps_max: usize,
+    /// What work on cached lines is charged, in a simulated world. `None`: nothing, as wherever time is
+    /// real.
+    pub costs: Option<CpuCosts>,
     /// Whether messages that arrive twice are dropped the second time. Off only in tests, which show
     /// that the harm would be noticed.
     pub drops_repeats: bool,
@@ -73,6 +78,7 @@ impl Default for Settings {
             evict_share: 32,
             evict_batch: 32,
             gaps_max: 512,
+            costs: None,
             drops_repeats: true,
         }
     }

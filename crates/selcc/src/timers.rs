@@ -14,6 +14,8 @@ pub(crate) enum Alarm {
     Retry,
     /// Readers have held off long enough.
     HoldOffOver,
+    /// A local writer that held the line is done with it, in virtual time.
+    LetGo,
 }
 
 /// The node's alarms. They belong to the node, not to the worker that set them, so that any worker

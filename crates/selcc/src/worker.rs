@@ -14,6 +14,7 @@ use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{GlobalAddr, Inbox as _, Outcome, Subscription as _, VerbError};
 use slab::Slab;
 
+use crate::CpuCosts;
 use crate::counters::WorkerCounters;
 use crate::letters::Sent;
 use crate::node::Node;
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) handle: Handle,
     pub(crate) epochs: Rc<EpochWorker>,
     pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) costs: Option<CpuCosts>,
     /// The numbers of what it sends; there until it ends.
     numbers: Option<Numbers>,
     inbox: Inbox,
@@ -100,6 +102,7 @@ impl Worker {
             port,
             handle: handle.clone(),
             counters: node.new_counters(),
+            costs: node.settings.costs,
             numbers: Some(node.numbers.take()),
             subscription: inbox.subscribe(handle.notifier()),
             inbox,

@@ -11,6 +11,7 @@ mod dirty;
 mod eviction;
 mod gone;
 mod handover;
+mod held;
 mod leave;
 mod local;
 mod messages;
