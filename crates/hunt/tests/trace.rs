@@ -86,7 +86,7 @@ fn a_trace_changes_nothing_and_shows_how_a_line_travels() {
         "grant Exclusive #",
         "HandOver(C",
         "settled #",
-        "its copy: exclusive -> none",
+        "copy: exclusive -> none",
         "adds: the counter is 12",
     ] {
         assert!(log.contains(words), "{words} is missing:\n{log}");

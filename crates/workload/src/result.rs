@@ -79,6 +79,10 @@ pub struct ResultDocument {
     pub git: String,
     /// Everything that it was asked to do, defaults included.
     pub config: BTreeMap<String, Value>,
+    /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the same
+    /// configuration gives the same again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub event_hash: Option<String>,
     /// How the data came to be there, where that was part of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<Phase>,
@@ -113,6 +117,7 @@ impl ResultDocument {
             version: version.to_owned(),
             git: git.to_owned(),
             config: BTreeMap::new(),
+            event_hash: None,
             load: None,
             elapsed_s: 0.0,
             ops: 0,

@@ -13,7 +13,7 @@ const MARGIN: usize = 44;
 
 /// Characters between two lifelines, for few parties and for many.
 const FEW: usize = 38;
-const MANY: usize = 24;
+const MANY: usize = 30;
 
 impl fmt::Display for Diagram {
     /// The picture in plain text, with box-drawing characters.

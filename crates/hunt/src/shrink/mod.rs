@@ -19,15 +19,18 @@ use crate::{Check, Report, Scenario};
 /// How a search for a smaller world goes about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrinker {
-    /// Seeds that each shape is tried with, at least 1: the one that failed, and those after it.
+    /// Seeds that each shape is tried with at first, at least 1: the one that failed, and those after
+    /// it. When no smaller shape fails with any of them, each is tried with eight times as many.
     pub seeds: u64,
+    /// Seeds that each shape is tried with at most.
+    pub seeds_max: u64,
     /// Worlds that run side by side, at least 1.
     pub jobs: usize,
 }
 
 impl Default for Shrinker {
     fn default() -> Self {
-        Shrinker { seeds: 40, jobs: 1 }
+        Shrinker { seeds: 16, seeds_max: 1024, jobs: 1 }
     }
 }
 
@@ -60,11 +63,12 @@ impl Shrinker {
         let Some(check) = best.report.failure.as_ref().map(|failure| failure.check) else {
             return best;
         };
+        // Of each shape, the seeds before these have been tried.
+        let (mut tried, mut until) = (0, self.seeds.max(1));
         'smaller: loop {
             for shape in shapes::smaller(&best.scenario) {
                 let first = best.scenario.seed;
-                let seeds: Vec<u64> =
-                    (0..self.seeds.max(1)).map(|k| first.wrapping_add(k)).collect();
+                let seeds: Vec<u64> = (tried..until).map(|k| first.wrapping_add(k)).collect();
                 for some in seeds.chunks(self.jobs.max(1)) {
                     if !go_on(&best) {
                         return best;
@@ -73,11 +77,15 @@ impl Shrinker {
                     let worlds = some.iter().map(|&seed| Scenario { seed, ..shape.clone() });
                     if let Some((scenario, report)) = first_failing(worlds.collect(), check, run) {
                         best = Shrunk { scenario, report, steps: best.steps + 1, ..best };
+                        (tried, until) = (0, self.seeds.max(1));
                         continue 'smaller;
                     }
                 }
             }
-            return best;
+            if until >= self.seeds_max {
+                return best;
+            }
+            (tried, until) = (until, (8 * until).min(self.seeds_max));
         }
     }
 }

@@ -47,7 +47,11 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
             shape.faults.deaths = shape.faults.deaths.min(shape.compute_nodes as u32 - 1);
             shape.faults.lost_memory = shape.faults.lost_memory.min(shape.memory_nodes as u32);
             shape.faults.slow = shape.faults.slow.min(shape.compute_nodes as u32);
+            // As many operations in all may be needed, by those who are left.
+            let operations = (of.operations * now).div_ceil(smaller);
+            let busier = Scenario { operations, ..shape.clone() };
             shapes.push(shape);
+            shapes.push(busier);
         }
     }
     if of.line_size > 512 {

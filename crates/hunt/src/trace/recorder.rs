@@ -169,7 +169,7 @@ impl Recorder {
             }
         }
         for (line, who, before, now) in changes {
-            let text = format!("its copy: {} -> {}", held(before), held(now));
+            let text = format!("copy: {} -> {}", held(before), held(now));
             self.push(What::Local { who, worker: None }, Some(line), text, String::new());
         }
     }

@@ -1,0 +1,287 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use latchwork_cluster::Protocol;
+use latchwork_hunt::{FaultPlan, Network, Plant};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::faults;
+use crate::world::{Kind, kind, plant};
+
+/// Simulated worlds: whole clusters in virtual time, in which one seed decides everything that a
+/// network, a scheduler and bad luck leave open. The same seed is the same world, event by event.
+///
+/// The exit status is 1 when a world fails a check, and 2 when the command line asks for something
+/// impossible.
+#[derive(Debug, Parser)]
+#[command(name = "sim", version, max_term_width = 100)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Replay one world: print its hash, what happened in it, and whether its checks hold.
+    Run(RunArgs),
+    /// Run the worlds of one seed after the other until the time is over or one fails; shrink that
+    /// one, and write down what happened in it.
+    Hunt(HuntArgs),
+    /// Look for a smaller world that fails the same check as this one.
+    Shrink(ShrinkArgs),
+}
+
+/// Which world. Without a scenario file the seed decides what no flag does.
+#[derive(Debug, Args, Default)]
+pub(crate) struct WorldArgs {
+    /// What the workers do. [default: the seed decides]
+    #[arg(long, value_name = "NAME", value_parser = kind, help_heading = "World")]
+    pub(crate) workload: Option<Kind>,
+    /// Operations of each task.
+    #[arg(long, value_name = "N", value_parser = whole(1..=1_000_000_000u64), help_heading = "World")]
+    pub(crate) operations: Option<u64>,
+    /// Compute nodes.
+    #[arg(long, visible_alias = "compute-nodes", value_name = "N", value_parser = whole(1..=58usize), help_heading = "World")]
+    pub(crate) nodes: Option<usize>,
+    /// Memory nodes.
+    #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    pub(crate) memory_nodes: Option<usize>,
+    /// Workers of each compute node.
+    #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    pub(crate) workers: Option<usize>,
+    /// Tasks of each worker: each does one operation after the other.
+    #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    pub(crate) tasks: Option<usize>,
+    /// Frames of each compute node's cache.
+    #[arg(long, value_name = "N", value_parser = whole(4..=1_048_576usize), help_heading = "World")]
+    pub(crate) frames: Option<usize>,
+    /// Bytes of a line, a power of two from 512 to 65536.
+    #[arg(long, value_name = "BYTES", value_parser = line_size, help_heading = "World")]
+    pub(crate) line_size: Option<u32>,
+    /// Coherence protocol: selcc or sel.
+    #[arg(long, value_name = "NAME", help_heading = "World")]
+    pub(crate) protocol: Option<Protocol>,
+    /// Times of the network: calm, rough or harsh, where the seed draws them; or the name or the file
+    /// of a NIC profile.
+    #[arg(long, value_name = "NAME|FILE", value_parser = network, help_heading = "World")]
+    pub(crate) nic: Option<Network>,
+    /// What goes wrong: none, or a list such as delay=1/50,lose=1/500,repeat=1/200,fail=1/500,
+    /// pause=3,kill=1,memory=1,slow=1. Rates are of batches or messages, numbers are of nodes or
+    /// times. [default: the seed decides]
+    #[arg(long, value_name = "LIST", value_parser = faults::parse, help_heading = "World")]
+    pub(crate) faults: Option<FaultPlan>,
+    /// A bug to put in on purpose, to see that it is found.
+    #[arg(long, value_name = "NAME", value_parser = plant, help_heading = "World")]
+    pub(crate) plant: Option<Plant>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The seed. [default: that of the scenario file, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// A scenario file, as hunts write them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    /// Write what happened, a line for each step; - is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) log: Option<PathBuf>,
+    /// Draw what happened: as Mermaid sequence diagram when the file ends in .mmd, else as text; - is
+    /// text on standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) diagram: Option<PathBuf>,
+    /// The log and the diagram are about this line only, as the log calls it, for example "line 3".
+    /// [default: everything in the log, the line that failed in the diagram]
+    #[arg(long, value_name = "LINE", help_heading = "Output")]
+    pub(crate) about: Option<String>,
+    /// Entries of the log, and steps of the diagram, at most: the last ones.
+    #[arg(long, value_name = "N", value_parser = whole(1..=10_000_000usize), help_heading = "Output")]
+    pub(crate) last: Option<usize>,
+    /// Print the scenario as a file and run nothing.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) print_scenario: bool,
+    /// Write one result document in JSON; - is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HuntArgs {
+    /// Minutes to hunt for; fractions are fine. [default: 1]
+    #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "seconds")]
+    pub(crate) minutes: Option<Duration>,
+    /// Seconds to hunt for.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Worlds that run side by side. [default: one per core]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
+    pub(crate) jobs: Option<usize>,
+    /// The first seed. [default: one that nobody has chosen]
+    #[arg(long, value_name = "N")]
+    pub(crate) from_seed: Option<u64>,
+    /// End after so many worlds, even when there is time left.
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
+    pub(crate) worlds: Option<u64>,
+    /// Go on when a world fails, and tell of all in the end.
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    #[command(flatten)]
+    pub(crate) shrink: ShrinkFlags,
+    /// Write one result document in JSON; - is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShrinkArgs {
+    /// A scenario file.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// The seed. [default: that of the scenario file, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Worlds that run side by side. [default: one per core]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
+    pub(crate) jobs: Option<usize>,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    #[command(flatten)]
+    pub(crate) shrink: ShrinkFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShrinkFlags {
+    /// Seconds to look for a smaller world that fails alike; 0 leaves it as it is.
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds_or_none, help_heading = "Output")]
+    pub(crate) shrink_seconds: Duration,
+    /// Directory for what a failed world leaves behind: in a directory named by its seed.
+    #[arg(long, value_name = "DIR", default_value = "hunt-failures", help_heading = "Output")]
+    pub(crate) out: PathBuf,
+}
+
+/// Parses the command line. What is wrong with it is one line.
+pub(crate) fn parse<I>(arguments: I) -> Result<Cli, clap::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<std::ffi::OsString> + Clone,
+{
+    Cli::try_parse_from(arguments)
+}
+
+/// What is wrong with a command line, in one line: clap's first line and its hints.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    use clap::error::ErrorKind;
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "say what to do: run, hunt or shrink; --help tells more".to_owned();
+    }
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("the command line cannot be understood");
+    let hints: Vec<&str> = lines
+        .filter_map(|line| {
+            let missing = line.starts_with("--") || line.starts_with("[possible values");
+            line.strip_prefix("tip: ").or(missing.then_some(line))
+        })
+        .collect();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let separator = if hints.is_empty() { "" } else { "; " };
+    format!("{first}{separator}{}", hints.join("; "))
+}
+
+fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!("use a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+fn positive(text: &str, most: f64, what: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= most => Ok(value),
+        _ => Err(format!("use a number of {what} above 0, up to {most}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    positive(text, 1e6, "seconds").map(Duration::from_secs_f64)
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    positive(text, 1e4, "minutes").map(|minutes| Duration::from_secs_f64(60.0 * minutes))
+}
+
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
+fn line_size(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
+        _ => Err("use a power of two from 512 to 65536".to_owned()),
+    }
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    let network = Network::try_from(text.to_owned())?;
+    // A profile is read here, so that what is wrong with it is told before anything starts.
+    network.config().map_err(|error| error.to_string())?;
+    Ok(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn wrong(arguments: &str) -> String {
+        let arguments = std::iter::once("sim").chain(arguments.split_whitespace());
+        let line = one_line(&parse(arguments).expect_err("a wrong command line"));
+        assert!(!line.contains('\n'), "{line}");
+        line
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_flag_is_one_line_with_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("run --nodes 0", "--nodes", "from 1 to 58"),
+            ("run --nodes 59", "--nodes", "from 1 to 58"),
+            ("run --workers none", "--workers", "from 1 to 64"),
+            ("run --line-size 1000", "--line-size", "a power of two from 512 to 65536"),
+            ("run --frames 3", "--frames", "from 4"),
+            ("run --protocol mesi", "--protocol", "selcc and sel"),
+            ("run --nic token-ring", "--nic", "calm"),
+            ("run --faults gremlins=1/3", "--faults", "delay"),
+            ("run --faults delay=5", "--faults", "1/5"),
+            ("run --plant weeds", "--plant", "no-settling"),
+            ("run --workload g", "--workload", "lines"),
+            ("run --seed x", "--seed", ""),
+            ("run --sead 3", "--sead", "--seed"),
+            ("hunt --minutes 0", "--minutes", "above 0"),
+            ("hunt --minutes 1 --seconds 1", "--minutes", "--seconds"),
+            ("hunt --jobs 0", "--jobs", "from 1"),
+            ("shrink --shrink-seconds x", "--shrink-seconds", "seconds"),
+            ("walk", "walk", ""),
+            ("", "run", "--help"),
+        ] {
+            let line = wrong(arguments);
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a failed world leaves behind: a directory with all that is needed to understand and replay it.
+
+use crate::error::AppError;
+use crate::outcome;
+use crate::world::in_a_line;
+use latchwork_hunt::{Diagram, Report, Scenario, Trace, run_traced};
+use latchwork_runtime::Clock;
+use latchwork_verbs::GlobalAddr;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Entries that a log has at most.
+pub(crate) const LOG_ENTRIES: usize = 1_000_000;
+
+/// Steps of a diagram.
+pub(crate) const DIAGRAM_STEPS: usize = 60;
+
+/// Entries of the log that a failed world leaves behind.
+const EVIDENCE_ENTRIES: usize = 5_000;
+
+/// The line that a failure is about, where it names one.
+pub(crate) fn line_of_failure(trace: &Trace, report: &Report) -> Option<GlobalAddr> {
+    trace.line_named_in(&report.failure.as_ref()?.text)
+}
+
+/// A world that failed, as it was found and as small as it became.
+pub(crate) struct Failed<'a> {
+    pub(crate) found: (&'a Scenario, &'a Report),
+    pub(crate) shrunk: (&'a Scenario, &'a Report),
+    /// How it became smaller, in words.
+    pub(crate) how: String,
+}
+
+/// What was written, and where.
+pub(crate) struct Evidence {
+    pub(crate) directory: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Failed<'_> {
+    /// Replays the world with a trace, and writes everything into a directory of `out` that is named by
+    /// the seed that was found.
+    pub(crate) fn write(&self, out: &Path) -> Result<Evidence, AppError> {
+        let (scenario, expected) = self.shrunk;
+        let mut trace = Trace::with_room(EVIDENCE_ENTRIES.max(Trace::KEEP));
+        let clock = Clock::start();
+        let begin = clock.now();
+        let report = run_traced(scenario, &mut trace);
+        let real = clock.now() - begin;
+        let directory = out.join(self.found.0.seed.to_string());
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| AppError::unwritable(&directory, &error))?;
+        let put = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).map_err(|error| AppError::unwritable(&path, &error))
+        };
+        let line = line_of_failure(&trace, &report);
+        let diagram = Diagram::of(&trace, line, DIAGRAM_STEPS);
+        put("scenario.toml", &scenario.to_toml())?;
+        put("found.toml", &self.found.0.to_toml())?;
+        put("events.log", &trace.log(None, EVIDENCE_ENTRIES))?;
+        put("diagram.txt", &diagram.to_string())?;
+        put("diagram.mmd", &diagram.mermaid())?;
+        let mut text = String::new();
+        let _ = writeln!(text, "found       {}", in_a_line(self.found.0));
+        if let Some(failure) = &self.found.1.failure {
+            let _ = writeln!(text, "            {failure}");
+        }
+        let _ = writeln!(text, "shrunk      {}", self.how);
+        text += &outcome::report_lines(scenario, &report, real);
+        if (report.hash, &report.failure) != (expected.hash, &expected.failure) {
+            let _ = writeln!(
+                text,
+                "WARNING     the replay differs from the run: hash {:#018x} then. The world depends on \
+                 something besides its scenario, which is a bug by itself",
+                expected.hash
+            );
+        }
+        if let Some(line) = line {
+            let _ = writeln!(text, "line        {} is {line}", trace.name_of(line));
+        }
+        let _ = writeln!(text, "git         {}", env!("LATCHWORK_GIT"));
+        let _ = writeln!(text, "replay      {}", replay(&directory));
+        put("report.txt", &text)?;
+        Ok(Evidence { directory, text })
+    }
+}
+
+/// The command that replays what is in a directory.
+fn replay(directory: &Path) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "sim".to_owned());
+    let file = directory.join("scenario.toml").display().to_string();
+    format!("{} run --scenario {}", quoted(&program), quoted(&file))
+}
+
+/// A word as a shell understands it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("a/b-c_1.toml"), "a/b-c_1.toml");
+        assert_eq!(quoted("my dir/it's"), "'my dir/it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,117 @@
+//! `sim hunt`: many worlds, until one fails.
+
+use crate::args::HuntArgs;
+use crate::error::AppError;
+use crate::outcome::{self, short};
+use crate::shrink::{jobs_default, shrink_and_write, told};
+use crate::{panics, progress, world};
+use latchwork_hunt::{Hunt, Scenario, Totals, run};
+use latchwork_runtime::Clock;
+use latchwork_workload::result::CheckOutcome;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Hunts; whether no world failed.
+pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
+    let length = arguments.minutes.or(arguments.seconds).unwrap_or(MINUTE);
+    let from_seed = arguments.from_seed.unwrap_or_else(fresh_seed);
+    let jobs = arguments.jobs.unwrap_or_else(jobs_default);
+    let scenario = |seed: u64| arguments.world.scenario(seed);
+    // What no seed could make fit is told before anything runs.
+    (from_seed..from_seed.saturating_add(20)).try_for_each(|seed| world::check(&scenario(seed)))?;
+    let json = outcome::destination(arguments.json.as_deref())?;
+    panics::tell_each_place_once();
+    let many = if jobs == 1 { "world" } else { "worlds" };
+    eprintln!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}");
+
+    let clock = Clock::start();
+    let (begin, until) = (clock.now(), clock.now() + length);
+    let left = AtomicU64::new(arguments.worlds.unwrap_or(u64::MAX));
+    let take = |n: u64| n.checked_sub(1);
+    let go_on = || {
+        // Relaxed: a count, on which nothing else depends.
+        clock.now() < until && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    };
+    let shown = Mutex::new(Totals::default());
+    let seen = |totals: &Totals| {
+        *shown.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = totals.clone();
+    };
+    let hunt =
+        Hunt { from_seed, jobs, keep_going: arguments.keep_going, scenario: &scenario, run: &run };
+    let (totals, failed) = progress::show(length, clock, &shown, || hunt.run(&go_on, &seen));
+    let real = clock.now() - begin;
+
+    let mut text = summary(&totals, from_seed, real);
+    let good = failed.is_empty();
+    let _ = match good {
+        true => writeln!(text, "checks      ok: no world failed"),
+        false => {
+            let seeds: Vec<String> = failed.iter().map(|(s, _)| s.seed.to_string()).collect();
+            writeln!(text, "checks      FAILED: seed {}", seeds.join(", "))
+        }
+    };
+    outcome::tell(&text, json.as_ref())?;
+    if let Some(destination) = &json {
+        let mut document = outcome::document(&totals, real);
+        document.config = describe(arguments, from_seed, jobs, &failed);
+        let outcome = if good { CheckOutcome::Ok } else { CheckOutcome::Failed };
+        document.checks.insert("worlds".to_owned(), outcome);
+        destination.write(&document)?;
+    }
+    let budget = arguments.shrink.shrink_seconds;
+    // Of many failures each has its share of the time.
+    let budget = budget / u32::try_from(failed.len().max(1)).unwrap_or(u32::MAX);
+    for (scenario, report) in &failed {
+        let found = (scenario, report);
+        let evidence = shrink_and_write(found, budget, jobs, &arguments.shrink.out)?;
+        outcome::tell(&format!("\n{}", told(&evidence)), json.as_ref())?;
+    }
+    Ok(good)
+}
+
+/// A seed from which hunts of other days did not begin.
+fn fresh_seed() -> u64 {
+    // The hasher's keys are the standard library's only source of randomness. Short seeds are easier to
+    // talk about, and no two hunts meet.
+    RandomState::new().hash_one(0_u8) % 1_000_000_000 * 10_000
+}
+
+fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
+    let mut text = String::new();
+    let per_s = totals.worlds as f64 / real.as_secs_f64().max(1e-9);
+    let last = from_seed.saturating_add(totals.worlds.saturating_sub(1));
+    let _ = writeln!(
+        text,
+        "worlds      {}: {}/s, seeds {from_seed} to {last}; faults struck in {}",
+        totals.worlds,
+        short(per_s),
+        totals.with_faults
+    );
+    let kinds = totals.by_workload.iter().map(|(name, count)| format!("{name} {count}"));
+    let _ = writeln!(text, "workloads   {}", kinds.collect::<Vec<_>>().join(", "));
+    text += &outcome::counts(totals, real);
+    text
+}
+
+fn describe(
+    arguments: &HuntArgs,
+    from_seed: u64,
+    jobs: usize,
+    failed: &[(Scenario, latchwork_hunt::Report)],
+) -> std::collections::BTreeMap<String, serde_json::Value> {
+    let seeds: Vec<u64> = failed.iter().map(|(scenario, _)| scenario.seed).collect();
+    let plant = arguments.world.plant.map(world::plant_name);
+    let entries = [
+        ("from_seed", from_seed.into()),
+        ("jobs", jobs.into()),
+        ("keep_going", arguments.keep_going.into()),
+        ("failed_seeds", seeds.into()),
+        ("plant", plant.into()),
+    ];
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}

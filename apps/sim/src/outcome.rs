@@ -1,0 +1,156 @@
+//! What came of a world or of many, for people and as a document.
+
+use crate::error::AppError;
+use crate::world::in_a_line;
+use latchwork_hunt::{Report, Scenario, Totals};
+use latchwork_workload::result::{CheckOutcome, Destination, Phase, ResultDocument};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+/// A world's report, in lines.
+pub(crate) fn report_lines(scenario: &Scenario, report: &Report, real: Duration) -> String {
+    let mut totals = Totals::default();
+    totals.add(scenario, report);
+    let mut text = String::new();
+    let _ = writeln!(text, "world       {}", in_a_line(scenario));
+    let _ = writeln!(text, "event hash  {:#018x}", report.hash);
+    text += &counts(&totals, real);
+    let _ = match &report.failure {
+        None => writeln!(text, "checks      ok"),
+        Some(failure) => writeln!(text, "checks      FAILED: {failure}"),
+    };
+    text
+}
+
+/// What worlds were like together, in lines.
+pub(crate) fn counts(totals: &Totals, real: Duration) -> String {
+    let mut text = String::new();
+    let seconds = real.as_secs_f64();
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let _ = writeln!(
+        text,
+        "events      {}: {}/s",
+        short(totals.events as f64),
+        short(per_s(totals.events))
+    );
+    let _ = writeln!(
+        text,
+        "verbs       {}: {}/s",
+        short(totals.verbs as f64),
+        short(per_s(totals.verbs))
+    );
+    let virtual_s = totals.virtual_time.as_secs_f64();
+    let _ = writeln!(text, "time        {seconds:.3} s, virtual {virtual_s:.6} s");
+    let _ = writeln!(
+        text,
+        "operations  {}, and {} that ended in an error that faults explain",
+        totals.operations, totals.clean_errors
+    );
+    let _ = writeln!(text, "faults      {}", struck(totals));
+    text
+}
+
+/// How often each kind of fault struck, in a line.
+pub(crate) fn struck(totals: &Totals) -> String {
+    let some = totals.struck().into_iter().filter(|(_, count)| *count > 0);
+    let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
+    if words.is_empty() { "none struck".to_owned() } else { words.join("; ") }
+}
+
+/// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
+pub(crate) fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// The document of one world.
+pub(crate) fn world_document(
+    scenario: &Scenario,
+    report: &Report,
+    real: Duration,
+) -> ResultDocument {
+    let mut totals = Totals::default();
+    totals.add(scenario, report);
+    let mut document = document(&totals, real);
+    document.event_hash = Some(format!("{:#018x}", report.hash));
+    document.config = describe(scenario);
+    let (name, outcome) = match &report.failure {
+        None => ("world".to_owned(), CheckOutcome::Ok),
+        Some(failure) => (failure.check.to_string(), CheckOutcome::Failed),
+    };
+    document.checks.insert(name, outcome);
+    document
+}
+
+/// The document of many worlds, without what they were asked to do and how their checks ended.
+pub(crate) fn document(totals: &Totals, real: Duration) -> ResultDocument {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut document = ResultDocument::new("sim", version, env!("LATCHWORK_GIT"));
+    document.set_measured(&Phase::new(totals.operations, real.as_secs_f64()), &[]);
+    let virtual_ns = u64::try_from(totals.virtual_time.as_nanos()).unwrap_or(u64::MAX);
+    let counters = [
+        ("worlds", totals.worlds),
+        ("worlds_with_faults", totals.with_faults),
+        ("events", totals.events),
+        ("verbs", totals.verbs),
+        ("virtual_time_ns", virtual_ns),
+        ("clean_errors", totals.clean_errors),
+    ];
+    let counters = counters.map(|(name, count)| (name.to_owned(), count));
+    let struck = totals.struck().map(|(name, count)| (counter_name("fault", name), count));
+    let kinds = totals.by_workload.iter();
+    let kinds = kinds.map(|(name, count)| (counter_name("worlds", name), *count));
+    document.counters = counters.into_iter().chain(struck).chain(kinds).collect();
+    document
+}
+
+fn counter_name(family: &str, name: &str) -> String {
+    format!("{family}_{}", name.replace(", ", "_").replace(' ', "_"))
+}
+
+/// A scenario as keys and values.
+pub(crate) fn describe(scenario: &Scenario) -> std::collections::BTreeMap<String, Value> {
+    match serde_json::to_value(scenario) {
+        Ok(Value::Object(entries)) => entries.into_iter().collect(),
+        _ => std::collections::BTreeMap::new(),
+    }
+}
+
+/// Where a document should go, checked before anything runs.
+pub(crate) fn destination(json: Option<&str>) -> Result<Option<Destination>, AppError> {
+    let destination = json.map(Destination::parse);
+    if let Some(destination) = &destination {
+        destination.check().map_err(|error| AppError::Usage(format!("--json {error}")))?;
+    }
+    Ok(destination)
+}
+
+/// Tells people on standard output, or on standard error where that belongs to the document.
+pub(crate) fn tell(text: &str, document: Option<&Destination>) -> Result<(), AppError> {
+    let written = if document == Some(&Destination::Stdout) {
+        io::stderr().lock().write_all(text.as_bytes())
+    } else {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+    written.map_err(|error| AppError::Unwritable(format!("the result cannot be written: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(812.4), "812");
+        assert_eq!(short(34_120.0), "34.1 k");
+        assert_eq!(short(2_456_000.0), "2.46 M");
+        assert_eq!(short(1.2e9), "1.20 G");
+    }
+}

@@ -1,0 +1,21 @@
+//! Panics inside worlds: they are failures of the world, and thousands of worlds may have the same.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// From now on each place that panics is told once, in one line on standard error.
+pub(crate) fn tell_each_place_once() {
+    let told: Mutex<BTreeSet<String>> = Mutex::default();
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        let mut told = told.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if told.insert(place.clone()) {
+            let payload = panic.payload();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            let text = text.unwrap_or("without a text");
+            let first = text.lines().next().unwrap_or_default();
+            eprintln!("sim: a panic at {place}: {first}");
+        }
+    }));
+}

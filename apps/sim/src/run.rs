@@ -1,0 +1,80 @@
+//! `sim run`: one world.
+
+use crate::args::RunArgs;
+use crate::error::AppError;
+use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
+use crate::outcome;
+use latchwork_hunt::{Diagram, Trace, run as run_world, run_traced};
+use latchwork_runtime::Clock;
+use latchwork_verbs::GlobalAddr;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Replays a world; whether its checks hold.
+pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
+    let scenario = arguments.world.chosen(arguments.scenario.as_deref(), arguments.seed)?;
+    if arguments.print_scenario {
+        outcome::tell(&scenario.to_toml(), None)?;
+        return Ok(true);
+    }
+    let json = outcome::destination(arguments.json.as_deref())?;
+    let log_entries = arguments.last.unwrap_or(usize::MAX);
+    let files = [&arguments.log, &arguments.diagram];
+    for path in files.iter().filter_map(|path| path.as_deref()) {
+        writable(path)?;
+    }
+    let traced = files.iter().any(|path| path.is_some());
+    let keep = if arguments.log.is_some() { log_entries.min(LOG_ENTRIES) } else { Trace::KEEP };
+    let mut trace = Trace::with_room(keep.max(Trace::KEEP));
+    let clock = Clock::start();
+    let begin = clock.now();
+    let report = if traced { run_traced(&scenario, &mut trace) } else { run_world(&scenario) };
+    let real = clock.now() - begin;
+    let text = outcome::report_lines(&scenario, &report, real);
+    outcome::tell(&text, json.as_ref())?;
+    let about = arguments.about.as_deref().map(|name| line_named(&trace, name)).transpose()?;
+    if let Some(path) = &arguments.log {
+        write(path, &trace.log(about, log_entries))?;
+    }
+    if let Some(path) = &arguments.diagram {
+        let about = about.or_else(|| line_of_failure(&trace, &report));
+        let steps = arguments.last.unwrap_or(DIAGRAM_STEPS);
+        let diagram = Diagram::of(&trace, about, steps);
+        let mermaid = path.extension().is_some_and(|extension| extension == "mmd");
+        write(path, &if mermaid { diagram.mermaid() } else { diagram.to_string() })?;
+    }
+    if let Some(destination) = &json {
+        destination.write(&outcome::world_document(&scenario, &report, real))?;
+    }
+    Ok(report.failure.is_none())
+}
+
+fn line_named(trace: &Trace, name: &str) -> Result<GlobalAddr, AppError> {
+    trace.line_named_in(name).ok_or_else(|| {
+        AppError::Usage(format!(
+            "--about {name:?}: no such line was seen; lines are called as in the log, for example line 3"
+        ))
+    })
+}
+
+/// Whether a file could be put there, so that a long run does not end in a typing error.
+fn writable(path: &Path) -> Result<(), AppError> {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    match directory {
+        Some(directory) if !directory.is_dir() => {
+            let path = path.display();
+            Err(AppError::Usage(format!("{path} cannot be written: its directory does not exist")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), AppError> {
+    let written = if path == Path::new("-") {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    } else {
+        std::fs::write(path, text)
+    };
+    written.map_err(|error| AppError::unwritable(path, &error))
+}

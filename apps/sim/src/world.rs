@@ -1,0 +1,184 @@
+//! Which world the command line asks for.
+
+use crate::args::WorldArgs;
+use crate::error::AppError;
+use crate::faults;
+use latchwork_hunt::{Choice, Plant, Scenario, Workload};
+use std::path::Path;
+
+/// A kind of workload, and an example of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind(Workload);
+
+/// The workload of this name, as scenario files call it.
+pub(crate) fn kind(name: &str) -> Result<Kind, String> {
+    let file = format!("[workload.{}]\n", name.replace('-', "_"));
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let scenario = plain.then(|| Scenario::parse(&file));
+    match scenario {
+        Some(Ok(scenario)) => Ok(Kind(scenario.workload)),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("use a name such as lines".to_owned()),
+    }
+}
+
+/// The bug of this name.
+pub(crate) fn plant(name: &str) -> Result<Plant, String> {
+    let named = Plant::ALL.into_iter().find(|plant| plant_name(*plant) == name);
+    named.ok_or_else(|| {
+        let names: Vec<String> = Plant::ALL.into_iter().map(plant_name).collect();
+        format!("use one of {}", names.join(", "))
+    })
+}
+
+/// What the command line calls a bug: words with hyphens.
+pub(crate) fn plant_name(plant: Plant) -> String {
+    let mut name = String::new();
+    for c in format!("{plant:?}").chars() {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+/// What a workload is called.
+pub(crate) fn workload_name(workload: &Workload) -> String {
+    let table = toml::Table::try_from(workload).unwrap_or_default();
+    table.into_iter().next().map_or_else(String::new, |(name, _)| name)
+}
+
+impl WorldArgs {
+    /// The world of a seed, with what the flags say of it.
+    pub(crate) fn scenario(&self, seed: u64) -> Scenario {
+        let choice = Choice {
+            workloads: self.workload.iter().map(|Kind(workload)| workload.kind()).collect(),
+            networks: self.nic.iter().cloned().collect(),
+            ..Choice::default()
+        };
+        self.changed(Scenario::from_seed(seed, &choice))
+    }
+
+    /// The world of a scenario file, with what the flags say of it.
+    pub(crate) fn file(&self, path: &Path, seed: Option<u64>) -> Result<Scenario, AppError> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            AppError::Usage(format!("scenario {}: {error}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let mut scenario = Scenario::parse(&text).map_err(|error| wrong(&error))?;
+        scenario.seed = seed.unwrap_or(scenario.seed);
+        if let Some(Kind(workload)) = &self.workload
+            && workload.kind() != scenario.workload.kind()
+        {
+            scenario.workload = workload.clone();
+        }
+        Ok(self.changed(scenario))
+    }
+
+    /// The world of a file where one is named, else of the seed.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or with what the flags make of it.
+    pub(crate) fn chosen(
+        &self,
+        file: Option<&Path>,
+        seed: Option<u64>,
+    ) -> Result<Scenario, AppError> {
+        let scenario = match file {
+            Some(path) => self.file(path, seed)?,
+            None => self.scenario(seed.unwrap_or(1)),
+        };
+        check(&scenario)?;
+        Ok(scenario)
+    }
+
+    fn changed(&self, mut scenario: Scenario) -> Scenario {
+        fn set<T: Clone>(place: &mut T, value: &Option<T>) {
+            if let Some(value) = value {
+                *place = value.clone();
+            }
+        }
+        set(&mut scenario.operations, &self.operations);
+        set(&mut scenario.compute_nodes, &self.nodes);
+        set(&mut scenario.memory_nodes, &self.memory_nodes);
+        set(&mut scenario.workers, &self.workers);
+        set(&mut scenario.tasks, &self.tasks);
+        set(&mut scenario.frames, &self.frames);
+        set(&mut scenario.line_size, &self.line_size);
+        set(&mut scenario.protocol, &self.protocol);
+        set(&mut scenario.network, &self.nic);
+        set(&mut scenario.faults, &self.faults);
+        scenario.plant = self.plant.or(scenario.plant);
+        if self.faults.is_none() {
+            // The seed drew the faults for other numbers of nodes.
+            let (nodes, memory) = (scenario.compute_nodes as u32, scenario.memory_nodes as u32);
+            let plan = &mut scenario.faults;
+            plan.deaths = plan.deaths.min(nodes - 1);
+            plan.slow = plan.slow.min(nodes);
+            plan.lost_memory = plan.lost_memory.min(memory);
+        }
+        scenario
+    }
+}
+
+/// What does not fit together, in one line.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), AppError> {
+    scenario.check().map_err(|error| AppError::Usage(error.to_string()))
+}
+
+/// A world in one line.
+pub(crate) fn in_a_line(scenario: &Scenario) -> String {
+    let Scenario { compute_nodes, memory_nodes, workers, tasks, operations, .. } = scenario;
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let plant = scenario.plant.map(|plant| format!(", planted: {}", plant_name(plant)));
+    format!(
+        "seed {}: {} on {}, {} x {} x {} x {operations} operations, {}, {} frames of {} bytes, {} network, faults {}{}",
+        scenario.seed,
+        workload_name(&scenario.workload),
+        scenario.protocol,
+        many(*compute_nodes, "node"),
+        many(*workers, "worker"),
+        many(*tasks, "task"),
+        many(*memory_nodes, "memory node"),
+        scenario.frames,
+        scenario.line_size,
+        scenario.network,
+        faults::list(&scenario.faults),
+        plant.unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bugs_are_named_as_on_the_command_line() {
+        assert_eq!(plant("no-settling"), Ok(Plant::NoSettling));
+        assert!(plant("no_settling").unwrap_err().contains("no-registered-wait"));
+    }
+
+    #[test]
+    fn flags_win_over_the_seed() {
+        let flags = WorldArgs {
+            nodes: Some(2),
+            operations: Some(9),
+            plant: Some(Plant::Forgets),
+            ..WorldArgs::default()
+        };
+        for seed in 0..50 {
+            let scenario = flags.scenario(seed);
+            assert_eq!((scenario.seed, scenario.compute_nodes), (seed, 2));
+            assert_eq!((scenario.operations, scenario.plant), (9, Some(Plant::Forgets)));
+            check(&scenario).expect("flags and seed fit");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_known_by_the_name_that_files_have() {
+        assert_eq!(workload_name(&kind("lines").unwrap().0), "lines");
+        assert!(kind("g").unwrap_err().contains("lines"));
+        assert!(kind("a]\nb").is_err());
+    }
+}
