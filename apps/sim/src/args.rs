@@ -234,7 +234,7 @@ fn line_size(text: &str) -> Result<u32, String> {
 }
 
 fn network(text: &str) -> Result<Network, String> {
-    let network = Network::try_from(text.to_owned())?;
+    let network = Network::from(text.to_owned());
     // A profile is read here, so that what is wrong with it is told before anything starts.
     network.config().map_err(|error| error.to_string())?;
     Ok(network)
