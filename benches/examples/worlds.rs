@@ -23,6 +23,8 @@ enum Which {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Network {
+    /// The times of a ConnectX-5.
+    Nic,
     /// Times that the seed draws, little reordering.
     Calm,
     /// Times that the seed draws, everything overtakes everything.
@@ -45,7 +47,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The network.
-    #[arg(long, value_enum, default_value = "calm")]
+    #[arg(long, value_enum, default_value = "nic")]
     network: Network,
 }
 
@@ -58,6 +60,7 @@ fn main() {
     };
     shape.seed = arguments.seed;
     let network = match arguments.network {
+        Network::Nic => shape.network.clone(),
         Network::Calm => SimConfig::default(),
         Network::Rough => SimConfig::rough(),
     };

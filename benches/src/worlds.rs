@@ -8,9 +8,8 @@ use latchwork_blink::{Tree, TreeConfig};
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{Clock, JoinHandle};
-use latchwork_selcc::Counters;
 use latchwork_verbs::GlobalAddr;
-use latchwork_verbs_sim::SimConfig;
+use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 use crate::{Draws, key};
 
@@ -54,9 +53,13 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Single lines of 1 KiB on four nodes of two workers, of which each node caches one in eight, one
+    /// Between ConnectX-5s: single lines of 1 KiB on four nodes of two workers, of which each node caches one in eight, one
     /// access in five a write; bytes that nobody looks at are not copied.
+    ///
+    /// # Panics
+    /// When the profile that comes with the simulator is gone.
     pub fn lines() -> Shape {
+        let nic = NicProfile::named("connectx5").expect("a profile that comes with the simulator");
         Shape {
             load: Load::Lines,
             compute_nodes: 4,
@@ -68,14 +71,15 @@ impl Shape {
             line_size: 1024,
             writes: 20,
             seed: 1,
-            network: SimConfig { payload_max: Some(64), ..SimConfig::default() },
+            network: SimConfig { payload_max: Some(64), ..SimConfig::nic(nic) },
         }
     }
 
     /// A tree of 100 000 keys on as many nodes, in pages of 1 KiB, of which each caches about half.
     pub fn tree() -> Shape {
-        let network = SimConfig { payload_max: None, ..Shape::lines().network };
-        Shape { load: Load::Tree, items: 100_000, frames: 2048, network, ..Shape::lines() }
+        let lines = Shape::lines();
+        let network = SimConfig { payload_max: None, ..lines.network };
+        Shape { load: Load::Tree, items: 100_000, frames: 2048, network, ..lines }
     }
 
     /// Sixteen nodes of sixteen workers, eight memory nodes: the largest world that has to fit.
@@ -226,9 +230,7 @@ impl World {
     }
 
     fn verbs(&self) -> u64 {
-        let Counters { verbs_read, verbs_write, verbs_cas, verbs_faa, messages, .. } =
-            self.cluster.counters();
-        verbs_read + verbs_write + verbs_cas + verbs_faa + messages
+        self.cluster.network().verbs()
     }
 }
 
