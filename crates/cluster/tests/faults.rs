@@ -191,7 +191,7 @@ fn a_node_that_pauses_is_waited_for() {
     for seed in 0..40 {
         let stage = Stage::new(3, 4, seed);
         let pause = |cluster: &Simulated| cluster.pause(1, DEADLINE / 2);
-        let works = struck(&stage, 40, 50 + 13 * seed, pause);
+        let works = struck(&stage, 40, 50 + 7 * seed, pause);
         no_errors(&works, &format!("seed {seed}"));
         let longest = works.iter().map(|work| work.borrow().longest).max();
         assert!(longest > Some(DEADLINE / 4), "seed {seed}: nobody waited, {longest:?}");
@@ -206,7 +206,7 @@ fn a_zombie_wakes_with_verbs_in_flight_and_harms_nobody() {
     for seed in 0..40 {
         let stage = Stage::new(3, 4, 100 + seed);
         let pause = |cluster: &Simulated| cluster.pause(1, 4 * DEADLINE);
-        let works = struck(&stage, 40, 50 + 13 * seed, pause);
+        let works = struck(&stage, 40, 50 + 7 * seed, pause);
         for work in &works {
             for (line, error) in &work.borrow().errors {
                 assert!(matches!(error, MemoryError::Timeout { .. }), "line {line}: {error}");

@@ -46,6 +46,8 @@ pub struct Executor<D: Driver> {
 
 struct OpenSweep {
     progress: bool,
+    /// The worker's clock when the pollers were through.
+    polled: Time,
 }
 
 impl<D: Driver> Executor<D> {
@@ -82,7 +84,9 @@ impl<D: Driver> Executor<D> {
         };
         loop {
             // A task's work takes (virtual) time, and what comes after it comes later.
-            if let Some(until) = self.driver.busy_until() {
+            if let Some(until) = self.driver.busy_until()
+                && until > open.polled
+            {
                 self.sweep = Some(open);
                 return Sweep::Busy { until };
             }
@@ -126,7 +130,7 @@ impl<D: Driver> Executor<D> {
         for _ in 0..self.core.mailbox.len() {
             self.ready.extend(self.core.mailbox.take());
         }
-        OpenSweep { progress }
+        OpenSweep { progress, polled: self.driver.busy_until().unwrap_or(now) }
     }
 
     fn take_due(&self, now: Time) -> Option<Waker> {
@@ -137,7 +141,15 @@ impl<D: Driver> Executor<D> {
         Rc::clone(&self.core.pollers.borrow())
     }
 
-    /// Gets ready to park, after an idle sweep. `false` when there is something to do after all:
+    /// After a sweep that made progress: `Some` if another one right now would find nothing, with the
+    /// time before which there is nothing to do without a notification.
+    pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
+        let pollers = self.pollers();
+        let settled = self.core.mailbox.is_empty() && pollers.iter().all(|p| p.is_settled());
+        settled.then(|| self.core.next_deadline(&pollers))
+    }
+
+    /// Gets ready to park, after a sweep after which there is nothing to do. `false` when there is something to do after all:
     /// then nothing has changed. `done` is asked for whatever else could end the wait.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
         // The announcement comes before every look at what could have arrived, the pollers' too.

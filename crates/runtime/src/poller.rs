@@ -15,6 +15,14 @@ pub trait Poller {
     /// end of every sweep.
     fn flush(&self);
 
+    /// Whether [`Poller::poll`] would find nothing if it were called now, at the end of a sweep.
+    /// [`Poller::may_park`] and [`Poller::next_deadline`] are asked then, without another sweep.
+    /// `false` is always right. Asked in virtual time only, where a sweep that finds nothing costs
+    /// an event.
+    fn is_settled(&self) -> bool {
+        false
+    }
+
     /// When [`Poller::poll`] must be called although nobody notified. Asked at the end of an idle
     /// sweep.
     fn next_deadline(&self) -> Option<Time> {

@@ -1,7 +1,6 @@
 //! [`VirtualWorker`]: an executor as an actor of a simulated world.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -48,9 +47,11 @@ impl Driver for VirtualDriver {
 /// One worker of a simulated world.
 ///
 /// When something wakes it, it sweeps. A sweep that made progress costs
-/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later; an
-/// idle worker makes no events but its next deadline. Work that a task charges delays all that this
-/// worker does afterwards, in this sweep too.
+/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later; where
+/// all pollers are [settled](crate::Poller::is_settled) and no task is ready there is none. An idle
+/// worker makes no events but its next deadline. Work that a task charges delays all that this worker
+/// does afterwards, in this sweep too; what polling charges moves the worker's clock, but the tasks
+/// that it wakes run at the same event.
 ///
 /// Dropping it drops the worker's tasks; the world forgets it.
 pub struct VirtualWorker {
@@ -69,9 +70,9 @@ struct Parts {
     executor: RefCell<Executor<VirtualDriver>>,
     /// The driver's.
     cpu: Rc<Cpu>,
-    /// When events of this worker are scheduled. Events cannot be taken back, but an early one does
-    /// no harm: the worker then looks again at what comes next.
-    scheduled: RefCell<BTreeSet<Time>>,
+    /// When events of this worker are scheduled, the next one last: rarely more than two. Events cannot
+    /// be taken back, but an early one does no harm: the worker then looks again at what comes next.
+    scheduled: RefCell<Vec<Time>>,
     /// What time passes between two looks at pollers that refuse to park.
     step: Duration,
 }
@@ -206,9 +207,18 @@ impl Worker {
     fn schedule(&self, at: Time) {
         let parts = self.parts();
         let mut scheduled = parts.scheduled.borrow_mut();
-        if scheduled.first().is_none_or(|&first| first > at) {
-            scheduled.insert(at);
+        if scheduled.last().is_none_or(|&first| first > at) {
+            scheduled.push(at);
             self.kernel.schedule(at, parts.id, 0);
+        }
+    }
+
+    /// The worker has parked, and there is nothing to do before `next` unless it is woken.
+    fn rest(&self, next: Option<Time>, soon: Time) {
+        let Parts { id, cpu, .. } = self.parts();
+        self.kernel.hold_wakes(*id, cpu.now());
+        if let Some(next) = next {
+            self.schedule(next.max(soon));
         }
     }
 
@@ -223,16 +233,20 @@ impl Worker {
             match executor.sweep() {
                 Sweep::Busy { until } => return self.schedule(until),
                 Sweep::Progress => {
+                    // The sweep that would find nothing is spared: most have little to do, and the
+                    // worker would be fired once more for it.
+                    if let Some(next) = executor.next_if_settled()
+                        && executor.try_park(&|| false)
+                    {
+                        return self.rest(next, soon);
+                    }
                     if let Some(until) = executor.driver().busy_until() {
                         return self.schedule(until);
                     }
                 }
                 Sweep::Idle { next } => {
                     if executor.try_park(&|| false) {
-                        if let Some(next) = next {
-                            self.schedule(next.max(soon));
-                        }
-                        return;
+                        return self.rest(next, soon);
                     }
                 }
             }
@@ -244,7 +258,9 @@ impl Worker {
 impl Actor for Worker {
     fn fire(&self, _payload: u64) {
         let now = self.kernel.now();
-        self.parts().scheduled.borrow_mut().retain(|&at| at > now);
+        let mut scheduled = self.parts().scheduled.borrow_mut();
+        while scheduled.pop_if(|at| *at <= now).is_some() {}
+        drop(scheduled);
         self.sweep();
     }
 }

@@ -117,6 +117,7 @@ struct Recorder {
     flushes: RefCell<Vec<Time>>,
     calls: RefCell<String>,
     refuse: Cell<u32>,
+    settled: Cell<bool>,
 }
 
 impl Poller for Recorder {
@@ -133,6 +134,10 @@ impl Poller for Recorder {
         if let Some(kernel) = &self.kernel {
             self.flushes.borrow_mut().push(kernel.now());
         }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settled.get()
     }
 
     fn may_park(&self) -> bool {
@@ -245,6 +250,110 @@ fn a_poller_is_asked_before_parking_and_told_afterwards() {
     assert_eq!(second.calls.take(), "u");
     drop(worker);
     assert_eq!(recorder.calls.take(), "u");
+}
+
+#[test]
+fn a_sweep_that_would_find_nothing_is_spared_where_the_pollers_are_settled() {
+    let calls = |settled: bool| {
+        let kernel = Kernel::new(0);
+        let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
+        let recorder = Rc::new(Recorder::default());
+        recorder.settled.set(settled);
+        worker.handle().add_poller(recorder.clone());
+        assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
+        recorder.calls.take();
+        let before = kernel.events();
+        worker.handle().spawn(async {});
+        assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
+        (recorder.calls.take(), kernel.events() - before)
+    };
+    assert_eq!(calls(true), ("upfm".to_string(), 1));
+    assert_eq!(calls(false), ("upfpfm".to_string(), 2));
+}
+
+#[test]
+fn a_settled_poller_with_something_to_do_is_not_left_alone() {
+    let kernel = Kernel::new(0);
+    let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
+    let recorder = Rc::new(Recorder::default());
+    recorder.settled.set(true);
+    worker.handle().add_poller(recorder.clone());
+    kernel.run_until(Time::MAX, || false);
+    recorder.calls.take();
+    // It refuses to park, twice: swept until it agrees.
+    recorder.refuse.set(2);
+    worker.handle().spawn(async {});
+    assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
+    assert_eq!(recorder.calls.take(), "upfrpfrpfm");
+
+    // A task that wakes itself is never spared a sweep, and time passes between its polls.
+    let handle = worker.handle();
+    let began = kernel.now();
+    let times = worker.run(LIMIT, async move {
+        let first = handle.now();
+        handle.yield_now().await;
+        (first, handle.now())
+    });
+    assert_eq!(times, Ok((began, began + nanos(100))));
+}
+
+#[test]
+fn what_polling_costs_is_no_event_of_its_own_and_a_wake_meanwhile_waits() {
+    /// Wakes the task of whoever waits, at some cost.
+    struct Costly {
+        handle: Handle,
+        arrived: Cell<u32>,
+        waiting: RefCell<Option<Waker>>,
+    }
+    impl Poller for Costly {
+        fn poll(&self, _now: Time) -> bool {
+            let arrived = self.arrived.take();
+            self.handle.charge(nanos(40) * arrived);
+            let waker = (arrived > 0).then(|| self.waiting.take()).flatten();
+            waker.map(Waker::wake).is_some()
+        }
+        fn flush(&self) {}
+        fn is_settled(&self) -> bool {
+            true
+        }
+        fn may_park(&self) -> bool {
+            self.arrived.get() == 0
+        }
+    }
+    let kernel = Kernel::new(0);
+    let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
+    let handle = worker.handle();
+    let costly = Rc::new(Costly {
+        handle: handle.clone(),
+        arrived: Cell::new(0),
+        waiting: RefCell::default(),
+    });
+    handle.add_poller(costly.clone());
+    let (waiting, world) = (costly.clone(), kernel.clone());
+    let ran = Rc::new(RefCell::new(Vec::new()));
+    let log = ran.clone();
+    handle.spawn(async move {
+        poll_fn::<(), _>(|cx| {
+            log.borrow_mut().push((world.now(), waiting.handle.now()));
+            waiting.waiting.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    });
+    kernel.run_until(Time::MAX, || false);
+    let (began, events) = (handle.now(), kernel.events());
+    costly.arrived.set(2);
+    handle.notifier().notify();
+    assert!(kernel.step());
+    // The task ran in that event, on a clock that was ahead by what polling cost.
+    assert_eq!((kernel.now(), kernel.events()), (began, events + 1));
+    assert_eq!(ran.borrow().last(), Some(&(began, began + nanos(2 * 40))));
+    assert_eq!(handle.now(), began + nanos(2 * 40 + 100));
+    // Woken while its clock is ahead, the worker is fired once, when the world has caught up.
+    costly.arrived.set(1);
+    handle.notifier().notify();
+    assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
+    assert_eq!((kernel.now(), kernel.events()), (began + nanos(180), events + 2));
 }
 
 #[test]

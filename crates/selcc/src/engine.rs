@@ -264,22 +264,34 @@ impl Inner {
 
     // ---- eviction --------------------------------------------------------------------------------
 
-    /// Gives lines up, in a batch, when frames run short. Whoever polls does it, so a miss finds a
-    /// free frame.
-    pub(crate) fn evict_if_short(&self) -> bool {
+    /// How many frames are missing: none as long as it is not worth an eviction.
+    fn shortage(&self) -> usize {
         let node = &*self.node;
         let settings = &node.settings;
-        let cache = &node.cache;
-        let reserve = (cache.capacity() / settings.evict_share).clamp(1, settings.evict_batch * 8);
+        let reserve =
+            (node.cache.capacity() / settings.evict_share).clamp(1, settings.evict_batch * 8);
         let wanted = reserve + node.frame_waiters.len();
         // Not as soon as one is missing: to choose among many costs less for each that is chosen.
         let enough = wanted - (reserve / 2).min(settings.evict_batch);
-        let coming = cache.free_frames() + node.releasing.load(Ordering::Relaxed);
-        if coming >= enough {
+        let coming = node.cache.free_frames() + node.releasing.load(Ordering::Relaxed);
+        if coming < enough { wanted - coming } else { 0 }
+    }
+
+    /// Whether frames run short, so that lines should be given up.
+    pub(crate) fn is_short(&self) -> bool {
+        self.shortage() > 0
+    }
+
+    /// Gives lines up, in a batch, when frames run short. Whoever polls does it, so a miss finds a
+    /// free frame.
+    pub(crate) fn evict_if_short(&self) -> bool {
+        let shortage = self.shortage();
+        if shortage == 0 {
             return false;
         }
+        let cache = &self.node.cache;
         let mut victims = self.victims.take();
-        cache.victims((wanted - coming).min(settings.evict_batch), &mut victims);
+        cache.victims(shortage.min(self.node.settings.evict_batch), &mut victims);
         // One doorbell serves all that go to the same memory node.
         victims.sort_unstable();
         let mut any = false;

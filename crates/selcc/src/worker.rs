@@ -224,8 +224,15 @@ impl Poller for Pump {
             if inner.let_go.take() {
                 inner.serve_blocked();
             }
+            // So that what makes room leaves with what took it.
+            inner.evict_if_short();
             inner.port.ring();
         }
+    }
+
+    fn is_settled(&self) -> bool {
+        let Some(inner) = self.inner.upgrade() else { return true };
+        inner.node.blocked.is_empty() && inner.releases.borrow().is_empty() && !inner.is_short()
     }
 
     fn next_deadline(&self) -> Option<Time> {

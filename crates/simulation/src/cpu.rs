@@ -23,11 +23,13 @@ impl Cpu {
     }
 
     /// The worker's own time: the world's, or later when work was charged. Never goes backwards.
+    #[inline]
     pub fn now(&self) -> Time {
         self.kernel.now().max(self.free_at.get())
     }
 
     /// Adds `cost` to the worker's clock, or more on a CPU that was slowed down.
+    #[inline]
     pub fn charge(&self, cost: Duration) {
         self.free_at.set(self.now() + cost.saturating_mul(self.slowness.get()));
     }
@@ -43,6 +45,7 @@ impl Cpu {
     }
 
     /// When the world will have caught up with this worker; `None` when it has.
+    #[inline]
     pub fn busy_until(&self) -> Option<Time> {
         let free_at = self.free_at.get();
         (free_at > self.kernel.now()).then_some(free_at)

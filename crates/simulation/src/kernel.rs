@@ -55,6 +55,7 @@ struct World {
 struct Entry {
     actor: Weak<dyn Actor>,
     mark: Mark,
+    wakes_from: Cell<Time>,
 }
 
 impl Kernel {
@@ -81,6 +82,7 @@ impl Kernel {
     }
 
     /// The current instant: that of the event being fired, or of the last one.
+    #[inline]
     pub fn now(&self) -> Time {
         self.0.now.get()
     }
@@ -94,11 +96,13 @@ impl Kernel {
         assert!(Rc::strong_count(&actor) > 1, "keep the actor alive: the kernel does not");
         let mut actors = self.0.actors.borrow_mut();
         let id = ActorId(u32::try_from(actors.len()).expect("fewer than 2^32 actors"));
-        actors.push(Entry { actor: Rc::downgrade(&actor), mark: Mark::new() });
+        let (actor, mark) = (Rc::downgrade(&actor), Mark::new());
+        actors.push(Entry { actor, mark, wakes_from: Cell::default() });
         id
     }
 
     /// Schedules `actor.fire(payload)` at `at`, or now when `at` has passed.
+    #[inline]
     pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
         let number = self.0.scheduled.get();
         self.0.scheduled.set(number + 1);
@@ -111,6 +115,7 @@ impl Kernel {
     }
 
     /// 64 seeded bits.
+    #[inline]
     pub fn random(&self) -> u64 {
         self.0.random.borrow_mut().draw()
     }
@@ -119,11 +124,13 @@ impl Kernel {
     ///
     /// # Panics
     /// When `n` is zero.
+    #[inline]
     pub fn random_below(&self, n: u64) -> u64 {
         self.0.random.borrow_mut().below(n)
     }
 
     /// Folds something that an actor did into the event hash.
+    #[inline]
     pub fn note(&self, kind: u32, a: u64, b: u64) {
         self.fold(a, b, kind);
     }
@@ -152,6 +159,15 @@ impl Kernel {
         self.0.actors.borrow()[actor.index()].mark.waker(actor, &self.0.marks)
     }
 
+    /// From now on, wakers of `actor` fire it at `from` if that is later than the current instant: for
+    /// an actor that could not act before.
+    ///
+    /// # Panics
+    /// When `actor` is not of this kernel.
+    pub fn hold_wakes(&self, actor: ActorId, from: Time) {
+        self.0.actors.borrow()[actor.index()].wakes_from.set(from);
+    }
+
     /// Fires the next event; `false` when there is none.
     pub fn step(&self) -> bool {
         self.schedule_marked();
@@ -162,6 +178,7 @@ impl Kernel {
         })
     }
 
+    #[inline]
     fn fire(&self, event: Event) {
         if event.at > self.now() {
             self.0.now.set(event.at);
@@ -211,12 +228,17 @@ impl Kernel {
         }
     }
 
+    #[inline]
     fn schedule_marked(&self) {
-        self.0.marks.drain(|actor| self.schedule(self.now(), actor, WAKE));
+        self.0.marks.drain(|actor| {
+            let at = self.0.actors.borrow()[actor.index()].wakes_from.get();
+            self.schedule(at, actor, WAKE);
+        });
     }
 
     /// The facts become one word, by a product of which both halves count; the word is folded in by a
     /// bijection of the hash so far, which therefore forgets nothing.
+    #[inline]
     fn fold(&self, a: u64, b: u64, kind: u32) {
         let a = u128::from(a ^ u64::from(kind) << 40 ^ 0xa076_1d64_78bd_642f);
         let b = u128::from(b ^ u64::from(kind) ^ 0xe703_7ed1_a0b4_28db);

@@ -28,19 +28,24 @@ impl Time {
     }
 }
 
+// `Duration::as_nanos` is a number of 128 bits, which takes several times as long.
+#[inline]
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 impl Add<Duration> for Time {
     type Output = Time;
 
+    #[inline]
     fn add(self, duration: Duration) -> Time {
         Time(self.0.saturating_add(nanos(duration)))
     }
 }
 
 impl AddAssign<Duration> for Time {
+    #[inline]
     fn add_assign(&mut self, duration: Duration) {
         *self = *self + duration;
     }
@@ -49,6 +54,7 @@ impl AddAssign<Duration> for Time {
 impl Sub<Duration> for Time {
     type Output = Time;
 
+    #[inline]
     fn sub(self, duration: Duration) -> Time {
         Time(self.0.saturating_sub(nanos(duration)))
     }
@@ -57,6 +63,7 @@ impl Sub<Duration> for Time {
 impl Sub for Time {
     type Output = Duration;
 
+    #[inline]
     fn sub(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -87,5 +94,7 @@ mod tests {
         assert_eq!(Time::ZERO - t, Duration::ZERO);
         assert_eq!(Time::from_nanos(12) - t, Duration::from_nanos(7));
         assert_eq!(t + Duration::MAX, Time::MAX);
+        assert_eq!(Time::ZERO + Duration::new(18_446_744_073, 709_551_615), Time::MAX);
+        assert_eq!(Time::ZERO + Duration::new(2, 3), Time::from_nanos(2_000_000_003));
     }
 }

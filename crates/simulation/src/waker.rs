@@ -9,7 +9,8 @@ use crate::ActorId;
 /// The payload of an event that an [`ActorWaker`] caused.
 pub const WAKE: u64 = u64::MAX;
 
-/// Marks an actor; the kernel then fires it with [`WAKE`] at the current instant.
+/// Marks an actor; the kernel then fires it with [`WAKE`] at the current instant, or later if
+/// [wakes are held](crate::Kernel::hold_wakes).
 ///
 /// Wakes before that event fires are one. A wake after the kernel is gone does nothing. Wakers may
 /// be sent to other threads because that is what wakers must be able to do, but a wake from another
@@ -56,12 +57,17 @@ impl Marks {
     }
 
     /// Hands every marked actor to `sink`, in the order in which they were marked.
+    #[inline]
     pub(crate) fn drain(&self, sink: impl FnMut(ActorId)) {
         if self.any.load(Ordering::Acquire) {
-            let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
-            self.any.store(false, Ordering::Release);
-            actors.drain(..).for_each(sink);
+            self.take(sink);
         }
+    }
+
+    fn take(&self, sink: impl FnMut(ActorId)) {
+        let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Ordering::Release);
+        actors.drain(..).for_each(sink);
     }
 }
 

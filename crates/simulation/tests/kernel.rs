@@ -184,6 +184,27 @@ fn a_wake_fires_the_actor_once_at_the_current_instant() {
 }
 
 #[test]
+fn wakes_are_held_until_the_actor_can_act() {
+    let kernel = Kernel::new(0);
+    let (log, id) = Log::add(&kernel);
+    let waker = kernel.waker(id);
+    kernel.hold_wakes(id, at(30));
+    waker.wake();
+    waker.wake();
+    kernel.schedule(at(20), id, 1);
+    assert_eq!(kernel.run_until(at(25), || false), RunEnd::Deadline);
+    waker.wake();
+    assert_eq!(kernel.run_until(at(50), || false), RunEnd::Quiet);
+    // Over: a wake fires at once again.
+    kernel.schedule(at(60), id, 2);
+    kernel.step();
+    waker.wake();
+    assert_eq!(kernel.run_until(at(90), || false), RunEnd::Quiet);
+    let expected = [(at(20), 1), (at(30), WAKE), (at(60), 2), (at(60), WAKE)];
+    assert_eq!(*log.fired.borrow(), expected);
+}
+
+#[test]
 fn a_world_is_freed_with_its_owner_and_events_for_the_dead_pass() {
     let kernel = Kernel::new(0);
     let (log, id) = Log::add(&kernel);

@@ -310,6 +310,12 @@ impl Poller for EpochWorker {
 
     fn flush(&self) {}
 
+    fn is_settled(&self) -> bool {
+        // A job has no waker of its own; and a worker that rests between all its operations ticks, too.
+        let tick = self.online.get() && self.epochs.tick_is_due(self.now.get());
+        !tick && self.job.borrow().is_none()
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         if self.job.borrow().is_some() {
             None
