@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
 use latchwork_hunt::{FaultPlan, Network, Plant};
+use latchwork_verbs_sim::NicProfile;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Hunt(HuntArgs),
     /// Look for a smaller world that fails the same check as this one.
     Shrink(ShrinkArgs),
+    /// Compare what NIC profiles do with what was published about the NICs.
+    Calibrate(CalibrateArgs),
 }
 
 /// Which world. Without a scenario file the seed decides what no flag does.
@@ -168,6 +171,17 @@ pub(crate) struct ShrinkFlags {
     pub(crate) out: PathBuf,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// A profile, by its name or its file; several are calibrated one after the other. [default: all
+    /// that come along]
+    #[arg(long, value_name = "NAME|FILE", value_parser = NicProfile::find)]
+    pub(crate) nic: Vec<NicProfile>,
+    /// Write the figures in JSON; - is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<String>,
+}
+
 /// Parses the command line. What is wrong with it is one line.
 pub(crate) fn parse<I>(arguments: I) -> Result<Cli, clap::Error>
 where
@@ -181,7 +195,7 @@ where
 pub(crate) fn one_line(error: &clap::Error) -> String {
     use clap::error::ErrorKind;
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "say what to do: run, hunt or shrink; --help tells more".to_owned();
+        return "say what to do: run, hunt, shrink or calibrate; --help tells more".to_owned();
     }
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -8,11 +8,14 @@
 //!   shrink             a smaller one ◄─────────┘
 //!        |
 //!   evidence           scenario, report, log and diagrams of a world that failed
+//!
+//!   calibrate          NIC profiles against what was published about the NICs
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod calibrate;
 mod error;
 mod evidence;
 mod faults;
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Hunt(arguments) => hunt::hunt(&arguments),
         Command::Shrink(arguments) => shrink::shrink(&arguments),
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
     };
     match good {
         Ok(true) => ExitCode::SUCCESS,

@@ -204,7 +204,15 @@ impl Destination {
     ///
     /// Fails when the operating system refuses; an older document is then still there, untouched.
     pub fn write(&self, document: &ResultDocument) -> Result<(), WorkloadError> {
-        let text = document.to_json();
+        self.write_text(&document.to_json())
+    }
+
+    /// The same for a document of another kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Destination::write).
+    pub fn write_text(&self, text: &str) -> Result<(), WorkloadError> {
         match self {
             Destination::Stdout => {
                 let mut out = io::stdout().lock();
