@@ -80,6 +80,11 @@ fn an_unloaded_verb_takes_the_sum_of_its_parts() {
     assert_eq!(one(write(8)), way(300) + 8);
     assert_eq!(one(write(1024)), way(300) + 1024);
     assert_eq!(one(add(0)), way(200 + 400) + 8 + 8);
+    // In one batch a READ waits for the atomic before it, but not for a READ.
+    let batch = |requests| time(profile(), vec![(1, vec![requests])]);
+    let [alone, behind] = [vec![read(8)], vec![add(0), read(8)]].map(batch);
+    assert!((590..650).contains(&(behind - alone)), "{alone} {behind}");
+    assert!(batch(vec![read(8), read(8)]) - alone < 50);
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Times as NICs take: what adds up, and what waits.
+//!
+//! ```text
+//!   post, doorbell     requester's NIC    wire     responder's NIC                      wire
+//!   (CPU time)       ► gathers, sends ──► one way ► serves, atomics wait for their    ► one way ► completion
+//!                      max(rate, bytes)             bucket, READs for the way back
+//! ```
+//!
+//! On a NIC of one engine what it issues and what it serves share its time. Bytes occupy the wires of
+//! both NICs at the same time (cut through), but each NIC has a whole packet in its own memory before
+//! it passes it on.
+//!
+//! A batch that meets no queue makes two events: one when its requests take effect, one when its
+//! completion can be seen. The first is scheduled for when the effects would be there without a queue
+//! at the responder; if there is one, a third event follows. Requests take effect together, at the time
+//! of the last of them.
+
+mod queues;
+mod times;
+
+use std::time::Duration;
+
+use latchwork_simulation::Time;
+use latchwork_verbs::{Kind, Request};
+
+use crate::event::Event;
+use crate::fabric::World;
+use crate::flight::{Begin, Fate, Flight};
+use queues::{Bucket, behind};
+use times::{PS_PER_NS, Ps, outgoing_bytes, ps, response_bytes, time};
+
+pub(crate) use queues::{NicQueues, QueuePairs};
+pub(crate) use times::NicTimes;
+
+/// What a flight remembers of its times.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NicFlight {
+    queue_pair: usize,
+    /// When it arrives at the responder's NIC, once that is known.
+    arrived: Option<Ps>,
+    /// When the last byte of the response leaves it.
+    responded: Ps,
+}
+
+/// One batch at the responder.
+struct Service {
+    /// When the requests so far have taken effect.
+    effective: Ps,
+    /// When those have that a READ goes behind: see [`Kind::before`].
+    changed: Ps,
+    /// When what they answer has left.
+    responded: Ps,
+}
+
+impl Service {
+    /// Serves `requests`, which arrive at `at`, by a NIC with these queues, or with empty ones.
+    fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[Request]) -> Service {
+        let mut service = Service { effective: at, changed: at, responded: at };
+        for request in requests {
+            let (sent, answered) = (outgoing_bytes(request), response_bytes(request));
+            let ready = match nic {
+                Some(nic) => {
+                    let here = nic.incoming.pass_on(at, times.wire(sent));
+                    nic.serving(times).pass(here, times.serve(request))
+                }
+                None => at + times.serve(request),
+            };
+            match request.kind() {
+                Kind::Write | Kind::Send => {
+                    let effective = ready + times.packet(sent) + times.write;
+                    service.effective = service.effective.max(effective);
+                    service.changed = service.effective;
+                }
+                Kind::Atomic => {
+                    let ready = service.effective.max(ready + times.atomic_fetch);
+                    let word = request.remote().map_or(0, |(offset, _)| offset);
+                    let bucket = word & times.bucket_mask;
+                    service.effective = match nic {
+                        Some(nic) => {
+                            let mut buckets = nic.buckets.borrow_mut();
+                            let Bucket { queue, last } = buckets.entry(bucket).or_default();
+                            let warm = last.replace(word) == Some(word);
+                            let cold = if warm { 0 } else { times.atomic_cold };
+                            queue.pass(ready, times.atomic + cold)
+                        }
+                        None => ready + times.atomic,
+                    };
+                    service.changed = service.effective;
+                }
+                Kind::Read => {
+                    let begins = service.changed.max(ready);
+                    let fetched = begins + times.read + times.packet(answered);
+                    service.effective = service.effective.max(fetched);
+                }
+            }
+            let response = times.wire(answered);
+            if response > 0 {
+                service.responded = match nic {
+                    Some(nic) => nic.outgoing.pass(service.effective, response),
+                    None => service.effective + response,
+                };
+            }
+        }
+        service.responded = service.responded.max(service.effective);
+        service
+    }
+}
+
+impl World {
+    fn jitter(&self, times: &NicTimes) -> Ps {
+        if times.jitter == 0 { 0 } else { self.kernel.random_below(times.jitter + 1) }
+    }
+
+    /// Sends a batch on its way, at `from` of its worker's clock.
+    pub(crate) fn submit_nic(&self, times: &NicTimes, key: u32, from: Time, delay: Duration) {
+        let jitter = self.jitter(times);
+        let at = self.with(key, |flight| {
+            let times = times.slowed(flight.slowness());
+            let requests = flight.batch.requests();
+            let (mut sent, mut gathered) = (ps(from), 0);
+            let nic = &flight.own.host.nic;
+            for request in requests {
+                let begun = nic.issuing.pass(ps(from), times.send(request));
+                let leaves = nic.outgoing.pass(begun, times.wire(outgoing_bytes(request)));
+                sent = leaves.max(sent);
+                gathered = times.gather(request).max(gathered);
+            }
+            let arrived = sent + gathered + times.one_way + jitter + ps(Time::ZERO + delay);
+            let pairs = &flight.lane.queue_pairs;
+            let pair = pairs.take_turn(times.queue_pairs);
+            flight.nic.queue_pair = pair;
+            pairs.with(pair, |pair| {
+                let arrived = behind(arrived, &mut pair.arrived);
+                flight.nic.arrived = Some(arrived);
+                let service = Service::new(&times, None, arrived, requests);
+                behind(service.effective, &mut pair.expected)
+            })
+        });
+        self.schedule_at(time(at), key, Event::Arrive);
+    }
+
+    /// The batch has arrived, and without a queue it would take effect now.
+    pub(crate) fn arrive_nic(&self, times: &NicTimes, key: u32) {
+        let effective = self.with(key, |flight| {
+            let times = times.slowed(flight.slowness());
+            // A batch that a gate held back at the start has no such time: it arrives now.
+            let at = flight.nic.arrived.unwrap_or(ps(self.kernel.now()));
+            let nic = &flight.there.host.nic;
+            let service = Service::new(&times, Some(nic), at, flight.batch.requests());
+            let pairs = &flight.lane.queue_pairs;
+            pairs.with(flight.nic.queue_pair, |pair| {
+                let effective = behind(service.effective, &mut pair.effective);
+                flight.nic.responded = service.responded.max(effective);
+                effective
+            })
+        });
+        if time(effective) > self.kernel.now() {
+            self.schedule_at(time(effective), key, Event::Apply);
+        } else {
+            self.apply(key);
+        }
+    }
+
+    /// All requests that have not yet take effect, in order.
+    pub(crate) fn apply(&self, key: u32) {
+        while let Some(request) = self.with(key, |flight| flight.first_open()) {
+            if self.with(key, |flight| flight.decide(request)) == Fate::Whole {
+                match self.with(key, |flight| flight.begin(request, 1, &self.kernel)) {
+                    Begin::Deliver(message) => {
+                        if !self.deliver(key, message) {
+                            let again = self.kernel.now() + self.config.inbox_retry;
+                            return self.schedule_at(again, key, Event::Apply);
+                        }
+                    }
+                    Begin::Done | Begin::Pieces(_) => {}
+                }
+                self.took_effect(key, request);
+            }
+            self.with(key, |flight| flight.done(request));
+        }
+        self.leave_target(key);
+    }
+
+    /// When the completion of a batch that has taken effect can be seen.
+    pub(crate) fn completion_nic(&self, times: &NicTimes, key: u32) -> Time {
+        let jitter = self.jitter(times);
+        let now = ps(self.kernel.now());
+        self.with(key, |flight: &mut Flight| {
+            let times = times.slowed(flight.slowness());
+            // A batch that was held back, or met a full inbox, answers later than it was served.
+            let responded = flight.nic.responded.max(now.saturating_sub(PS_PER_NS));
+            let arrived = responded + times.one_way + jitter;
+            let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();
+            let wire = times.wire(bytes);
+            let incoming = &flight.own.host.nic.incoming;
+            let done = incoming.pass_on(arrived, wire);
+            let done = done + times.packet(bytes) + times.completion;
+            let pairs = &flight.lane.queue_pairs;
+            pairs.with(flight.nic.queue_pair, |pair| {
+                pair.completed = pair.completed.max(done);
+                time(pair.completed)
+            })
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! What waits at a NIC, and what overtakes nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use super::times::{NicTimes, PS_PER_NS, Ps};
+
+/// The queues of one NIC.
+#[derive(Default)]
+pub(crate) struct NicQueues {
+    pub(super) issuing: Queue,
+    /// Of a second engine.
+    pub(super) serving: Queue,
+    /// The wire, each way.
+    pub(super) outgoing: Queue,
+    pub(super) incoming: Queue,
+    /// Of atomics, by the low bits of the address (Sherman 3.2.2); those that were ever used.
+    pub(super) buckets: RefCell<BTreeMap<u64, Bucket>>,
+}
+
+/// Atomics that exclude each other.
+#[derive(Default)]
+pub(super) struct Bucket {
+    pub(super) queue: Queue,
+    /// The word of the last one, which is in the CPU's cache.
+    pub(super) last: Option<u64>,
+}
+
+impl NicQueues {
+    /// What waits for the engine that serves.
+    pub(super) fn serving(&self, times: &NicTimes) -> &Queue {
+        if times.shared_engine { &self.issuing } else { &self.serving }
+    }
+}
+
+/// What waits for something that does one thing after the other.
+///
+/// Events come in the order of their times, but what they let pass is later by the one's wire and the
+/// other's memory. A counter that says when the queue is free again would make whatever is early wait
+/// for what is late, and idle until then; so this is the work in front of what comes next, which time
+/// takes away.
+#[derive(Default)]
+pub(super) struct Queue {
+    backlog: Cell<Ps>,
+    /// The latest time up to which the backlog was worked off.
+    at: Cell<Ps>,
+}
+
+impl Queue {
+    /// Something comes at `at` that takes so long. When it is through.
+    pub(super) fn pass(&self, at: Ps, takes: Ps) -> Ps {
+        let passed = at.saturating_sub(self.at.get());
+        let backlog = self.backlog.get().saturating_sub(passed);
+        self.at.set(self.at.get().max(at));
+        self.backlog.set(backlog + takes);
+        at + backlog + takes
+    }
+
+    /// The same for bytes whose last comes at `at`, having taken so long: while they came, what was
+    /// in front of them went.
+    pub(super) fn pass_on(&self, at: Ps, takes: Ps) -> Ps {
+        if takes == 0 { at } else { self.pass(at.saturating_sub(takes), takes).max(at) }
+    }
+}
+
+/// The queue pairs of one endpoint to one target, used in turn.
+#[derive(Default)]
+pub(crate) struct QueuePairs {
+    next: Cell<usize>,
+    pairs: RefCell<Vec<QueuePair>>,
+}
+
+/// On one queue pair nothing overtakes: when the last batch arrived, should take effect, took effect,
+/// and completed.
+#[derive(Clone, Copy, Default)]
+pub(super) struct QueuePair {
+    pub(super) arrived: Ps,
+    pub(super) expected: Ps,
+    pub(super) effective: Ps,
+    pub(super) completed: Ps,
+}
+
+/// `at`, or as soon after `last` as an event can be.
+pub(super) fn behind(at: Ps, last: &mut Ps) -> Ps {
+    *last = at.max(*last + PS_PER_NS);
+    *last
+}
+
+impl QueuePairs {
+    pub(super) fn take_turn(&self, count: usize) -> usize {
+        let turn = self.next.get() % count;
+        self.next.set(turn + 1);
+        turn
+    }
+
+    pub(super) fn with<T>(&self, pair: usize, act: impl FnOnce(&mut QueuePair) -> T) -> T {
+        let mut pairs = self.pairs.borrow_mut();
+        if pairs.len() <= pair {
+            pairs.resize(pair + 1, QueuePair::default());
+        }
+        act(&mut pairs[pair])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_the_queue_is_busy_waits_for_the_work_in_front_of_it() {
+        let queue = Queue::default();
+        assert_eq!(queue.pass(100, 10), 110);
+        assert_eq!(queue.pass(100, 10), 120);
+        assert_eq!(queue.pass(105, 10), 130);
+        assert_eq!(queue.pass(130, 10), 140, "idle since 130");
+        assert_eq!(queue.pass(1_000, 10), 1_010);
+        let passed = (0..1_000).map(|i| queue.pass(2_000 + i, 10)).last();
+        assert_eq!(passed, Some(2_000 + 10_000), "no time is lost, and none is gained");
+    }
+
+    #[test]
+    fn what_is_late_does_not_hold_up_what_is_early() {
+        let queue = Queue::default();
+        assert_eq!(queue.pass(1_000, 10), 1_010);
+        assert_eq!(queue.pass(100, 10), 120, "not behind 1010");
+        assert_eq!(queue.pass(1_000, 10), 1_030);
+    }
+
+    #[test]
+    fn bytes_pass_while_they_come() {
+        let queue = Queue::default();
+        assert_eq!(queue.pass_on(100, 50), 100);
+        assert_eq!(queue.pass_on(100, 50), 150);
+        assert_eq!(queue.pass_on(500, 0), 500);
+    }
+
+    #[test]
+    fn nothing_comes_at_the_time_of_what_it_must_not_overtake() {
+        let mut last = 0;
+        assert_eq!(behind(5_000, &mut last), 5_000);
+        assert_eq!(behind(5_000, &mut last), 5_000 + PS_PER_NS);
+        assert_eq!(behind(9_000, &mut last), 9_000);
+    }
+}

@@ -1,0 +1,165 @@
+//! [`NicTimes`]: a profile's figures, as they are added up.
+
+use std::time::Duration;
+
+use latchwork_simulation::Time;
+use latchwork_verbs::{Kind, Message, Request, WORD};
+
+use crate::profile::NicProfile;
+
+/// Picoseconds: a word takes less than a nanosecond on a fast wire.
+pub(super) type Ps = u64;
+
+pub(super) const PS_PER_NS: Ps = 1_000;
+
+pub(super) fn ps(time: Time) -> Ps {
+    time.as_nanos().saturating_mul(PS_PER_NS)
+}
+
+/// The first nanosecond by which `at` has come.
+pub(super) fn time(at: Ps) -> Time {
+    Time::from_nanos(at.div_ceil(PS_PER_NS))
+}
+
+/// A profile's figures, as they are added up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NicTimes {
+    pub(super) send: Ps,
+    pub(super) send_read: Ps,
+    pub(super) serve: Ps,
+    pub(super) serve_read: Ps,
+    pub(super) serve_atomic: Ps,
+    /// Of 1024 bytes on the wire: a whole number for all bandwidths.
+    pub(super) kib: Ps,
+    /// Of 1024 bytes of a packet, between wire and memory.
+    pub(super) packet_kib: Ps,
+    pub(super) packet: u64,
+    pub(super) inline_max: u64,
+    pub(super) gather: Ps,
+    pub(super) one_way: Ps,
+    pub(super) jitter: Ps,
+    pub(super) write: Ps,
+    pub(super) read: Ps,
+    pub(super) atomic_fetch: Ps,
+    pub(super) atomic: Ps,
+    pub(super) atomic_cold: Ps,
+    pub(super) bucket_mask: u64,
+    pub(super) completion: Ps,
+    pub(super) queue_pairs: usize,
+    pub(super) shared_engine: bool,
+    pub(crate) post: Duration,
+    pub(crate) doorbell: Duration,
+    pub(crate) poll: Duration,
+}
+
+impl NicTimes {
+    pub(crate) fn new(profile: &NicProfile) -> NicTimes {
+        let per_million = |rate: f64| (1e6 / rate) as Ps;
+        let ns = |ns: u64| ns.saturating_mul(PS_PER_NS);
+        // 1024 bytes of 8 bits at so many bits per nanosecond.
+        let per_kib = |gbit_s: f64| (1024.0 * 8.0 / gbit_s * PS_PER_NS as f64) as Ps;
+        NicTimes {
+            send: per_million(profile.send_rate_mops),
+            send_read: per_million(profile.send_read_rate_mops),
+            serve: per_million(profile.serve_rate_mops),
+            serve_read: per_million(profile.serve_read_rate_mops),
+            serve_atomic: per_million(profile.serve_atomic_rate_mops),
+            kib: per_kib(profile.bandwidth_gbit_s),
+            packet_kib: per_kib(profile.packet_gbit_s),
+            packet: u64::from(profile.packet_bytes),
+            inline_max: u64::from(profile.inline_max_bytes),
+            gather: ns(profile.gather_ns),
+            one_way: ns(profile.one_way_ns),
+            jitter: ns(profile.jitter_ns),
+            write: ns(profile.write_ns),
+            read: ns(profile.read_ns),
+            atomic_fetch: ns(profile.atomic_fetch_ns),
+            atomic: ns(profile.atomic_ns),
+            atomic_cold: ns(profile.atomic_cold_ns),
+            bucket_mask: (1 << profile.atomic_bucket_bits.min(63)) - 1,
+            completion: ns(profile.completion_ns),
+            queue_pairs: profile.queue_pairs.max(1) as usize,
+            shared_engine: profile.engines == 1,
+            post: Duration::from_nanos(profile.cpu.post_ns),
+            doorbell: Duration::from_nanos(profile.cpu.doorbell_ns),
+            poll: Duration::from_nanos(profile.cpu.poll_ns),
+        }
+    }
+
+    pub(super) fn wire(&self, bytes: u64) -> Ps {
+        bytes * self.kib / 1024
+    }
+
+    /// What passing `bytes` on between memory and wire delays them: the time of the first packet.
+    pub(super) fn packet(&self, bytes: u64) -> Ps {
+        bytes.min(self.packet) * self.packet_kib / 1024
+    }
+
+    /// What a requester's NIC does before the first byte of a request can leave.
+    pub(super) fn gather(&self, request: &Request) -> Ps {
+        let bytes = outgoing_bytes(request);
+        let fetched = if bytes <= self.inline_max { 0 } else { self.gather };
+        fetched + self.packet(bytes)
+    }
+
+    /// What issuing a request costs the engine, with whatever becomes of it.
+    pub(super) fn send(&self, request: &Request) -> Ps {
+        match request.kind() {
+            Kind::Write | Kind::Send => self.send,
+            Kind::Read | Kind::Atomic => self.send_read,
+        }
+    }
+
+    /// What serving a request costs the engine.
+    pub(super) fn serve(&self, request: &Request) -> Ps {
+        match request.kind() {
+            Kind::Write | Kind::Send => self.serve,
+            Kind::Read => self.serve_read,
+            Kind::Atomic => self.serve_atomic,
+        }
+    }
+
+    /// The same NIC, so many times slower.
+    pub(super) fn slowed(mut self, slowness: u32) -> NicTimes {
+        let slowness = Ps::from(slowness.max(1));
+        let times = [
+            &mut self.send,
+            &mut self.send_read,
+            &mut self.serve,
+            &mut self.serve_read,
+            &mut self.serve_atomic,
+            &mut self.kib,
+            &mut self.packet_kib,
+            &mut self.gather,
+            &mut self.one_way,
+            &mut self.write,
+            &mut self.read,
+            &mut self.atomic_fetch,
+            &mut self.atomic,
+            &mut self.atomic_cold,
+            &mut self.completion,
+        ];
+        times.into_iter().for_each(|time| *time *= slowness);
+        self
+    }
+}
+
+pub(super) fn outgoing_bytes(request: &Request) -> u64 {
+    match request {
+        Request::Write { local, .. } => u64::from(local.len),
+        Request::WriteWord { .. } => WORD as u64,
+        Request::Send(_) => (Message::WORDS * WORD) as u64,
+        // The summand, or what is expected and desired.
+        Request::FetchAdd { .. } => WORD as u64,
+        Request::CompareSwap { .. } => 2 * WORD as u64,
+        Request::Read { .. } => 0,
+    }
+}
+
+pub(super) fn response_bytes(request: &Request) -> u64 {
+    match request {
+        Request::Read { local, .. } => u64::from(local.len),
+        Request::FetchAdd { .. } | Request::CompareSwap { .. } => WORD as u64,
+        _ => 0,
+    }
+}
