@@ -17,6 +17,7 @@ mod local;
 mod messages;
 mod repeats;
 mod stage;
+mod sweeps;
 mod upgrade;
 mod words;
 
