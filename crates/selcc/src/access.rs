@@ -422,3 +422,6 @@ fn pool_error(error: PoolError) -> MemoryError {
         other => MemoryError::Pool(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;
