@@ -198,3 +198,18 @@ fn posting_and_polling_cost_the_worker_time() {
     assert_eq!(completions, 3);
     assert_eq!(spent.get(), Duration::from_nanos(3 * cpu.poll_ns));
 }
+
+#[test]
+fn a_nic_however_slow_has_an_end() {
+    let slow = NicProfile { one_way_ns: 1_000_000_000, bandwidth_gbit_s: 0.001, ..profile() };
+    let world = World::new(1, SimConfig::nic(slow));
+    world.fabric.slow_down(node(1), u32::MAX).unwrap();
+    world.run(vec![Script::new(node(1), |worker| async move {
+        let tokens: Vec<_> =
+            (0..100).map(|_| worker.post(MEMORY, &[write(1024)]).unwrap()).collect();
+        for token in tokens {
+            worker.wait(token).await.unwrap();
+        }
+    })]);
+    assert!(world.kernel.now().as_nanos() > 1_000_000_000_000);
+}

@@ -1,6 +1,6 @@
 //! Profiles come from people: whatever is wrong with one is told in one line that says where.
 
-use latchwork_verbs_sim::NicProfile;
+use latchwork_verbs_sim::{NicProfile, calibrate};
 
 const GOOD: &str = r#"# A NIC of nowhere.
 name = "nowhere"
@@ -78,17 +78,17 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "bandwidth_gbit_s = 56",
         "bandwidth_gbit_s = -3",
-        "nowhere.toml:3: bandwidth_gbit_s = -3: must be a positive number of Gbit/s, at most 10000",
+        "nowhere.toml:3: bandwidth_gbit_s = -3: must be a positive number of Gbit/s, 0.001 to 10000",
     ),
     (
         "bandwidth_gbit_s = 56",
         "bandwidth_gbit_s = \"fast\"",
-        "nowhere.toml:3: bandwidth_gbit_s = \"fast\": must be a positive number of Gbit/s, at most 10000",
+        "nowhere.toml:3: bandwidth_gbit_s = \"fast\": must be a positive number of Gbit/s, 0.001 to 10000",
     ),
     (
         "bandwidth_gbit_s = 56",
         "bandwidth_gbit_s = nan # not measured",
-        "nowhere.toml:3: bandwidth_gbit_s = nan: must be a positive number of Gbit/s, at most 10000",
+        "nowhere.toml:3: bandwidth_gbit_s = nan: must be a positive number of Gbit/s, 0.001 to 10000",
     ),
     (
         "bandwidth_gbit_s = 56",
@@ -124,12 +124,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "send_rate_mops = 35.5",
         "send_rate_mops = 0",
-        "nowhere.toml:9: send_rate_mops = 0: must be a positive number of millions per second, at most 10000",
+        "nowhere.toml:9: send_rate_mops = 0: must be a positive number of millions per second, 0.001 to 10000",
     ),
     (
         "serve_read_rate_mops = 26",
         "serve_read_rate_mops = inf",
-        "nowhere.toml:12: serve_read_rate_mops = inf: must be a positive number of millions per second, at most 10000",
+        "nowhere.toml:12: serve_read_rate_mops = inf: must be a positive number of millions per second, 0.001 to 10000",
     ),
     (
         "atomic_bucket_bits = 12",
@@ -231,4 +231,73 @@ fn an_unknown_name_and_an_unreadable_file_are_told() {
     assert!(error.contains(": cannot be read: "), "{error}");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/connectx3.toml");
     assert_eq!(NicProfile::find(file).unwrap(), NicProfile::named("connectx3").unwrap());
+}
+
+/// What people, and broken scripts, write behind an `=`.
+const ODD: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "0.5",
+    "-0.0",
+    "1e-300",
+    "1e300",
+    "nan",
+    "-inf",
+    "1_000_000_000",
+    "10000",
+    "9223372036854775807",
+    "99999999999999999999",
+    "true",
+    "\"\"",
+    "\"56\"",
+    "[]",
+    "{}",
+    "[1, 2]",
+    "{ a = 1 }",
+    "1979-05-27",
+    "0x10",
+    "=",
+    "'",
+    "\"\"\"",
+];
+
+#[test]
+fn whatever_stands_behind_a_key_is_taken_or_refused_where_it_stands() {
+    let (mut taken, mut refused) = (0, 0);
+    for (index, line) in GOOD.lines().enumerate() {
+        let Some((key, _)) = line.split_once(" = ") else { continue };
+        for odd in ODD {
+            let mut lines: Vec<_> = GOOD.lines().map(str::to_owned).collect();
+            lines[index] = format!("{key} = {odd}");
+            match NicProfile::parse(&lines.join("\n"), "odd.toml") {
+                // What is taken, the model can do: it may take long, but does not panic.
+                Ok(profile) => {
+                    taken += 1;
+                    let _ = calibrate::measure(&profile, &profile.published[0]);
+                }
+                Err(error) => {
+                    refused += 1;
+                    let error = error.to_string();
+                    let start: usize = match error.split(':').nth(1) {
+                        Some(line) => line.parse().unwrap(),
+                        None => panic!("{error}"),
+                    };
+                    // What is wrong between figures of a table is told at its head.
+                    let head =
+                        lines[..=index].iter().rposition(|line| line.starts_with('[')).unwrap_or(0);
+                    // A string that nobody ends does so at the end of the file.
+                    let unended = odd.contains("\"\"\"") || odd.contains('\'');
+                    assert!(
+                        start == index + 1 || start == head + 1 || unended,
+                        "{error}\n{key} = {odd} stands in line {}",
+                        index + 1,
+                    );
+                    assert_eq!(error.lines().count(), 1, "{error}");
+                }
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 500, "{taken} {refused}");
 }

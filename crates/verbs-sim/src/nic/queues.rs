@@ -52,8 +52,9 @@ impl Queue {
         let passed = at.saturating_sub(self.at.get());
         let backlog = self.backlog.get().saturating_sub(passed);
         self.at.set(self.at.get().max(at));
-        self.backlog.set(backlog + takes);
-        at + backlog + takes
+        let backlog = backlog.saturating_add(takes);
+        self.backlog.set(backlog);
+        at.saturating_add(backlog)
     }
 
     /// The same for bytes whose last comes at `at`, having taken so long: while they came, what was

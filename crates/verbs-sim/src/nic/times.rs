@@ -12,6 +12,10 @@ pub(super) type Ps = u64;
 
 pub(super) const PS_PER_NS: Ps = 1_000;
 
+/// No part of a verb takes longer, on a NIC however slow: a quarter of an hour. So the parts of a
+/// verb, and of thousands that wait for it, can be added up.
+const LONGEST: Ps = 1_000_000_000_000_000;
+
 pub(super) fn ps(time: Time) -> Ps {
     time.as_nanos().saturating_mul(PS_PER_NS)
 }
@@ -87,12 +91,12 @@ impl NicTimes {
     }
 
     pub(super) fn wire(&self, bytes: u64) -> Ps {
-        bytes * self.kib / 1024
+        (bytes.saturating_mul(self.kib) / 1024).min(LONGEST)
     }
 
     /// What passing `bytes` on between memory and wire delays them: the time of the first packet.
     pub(super) fn packet(&self, bytes: u64) -> Ps {
-        bytes.min(self.packet) * self.packet_kib / 1024
+        (bytes.min(self.packet).saturating_mul(self.packet_kib) / 1024).min(LONGEST)
     }
 
     /// What a requester's NIC does before the first byte of a request can leave.
@@ -139,7 +143,7 @@ impl NicTimes {
             &mut self.atomic_cold,
             &mut self.completion,
         ];
-        times.into_iter().for_each(|time| *time *= slowness);
+        times.into_iter().for_each(|time| *time = time.saturating_mul(slowness).min(LONGEST));
         self
     }
 }

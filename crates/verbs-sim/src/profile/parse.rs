@@ -136,13 +136,13 @@ impl Visitor<'_> for Whole {
 }
 
 pub(super) fn bandwidth<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    let what = "a positive number of Gbit/s, at most 10000";
-    from.deserialize_f64(Number { range: 0.0..=10_000.0, open: true, what })
+    let what = "a positive number of Gbit/s, 0.001 to 10000";
+    from.deserialize_f64(Number { range: 0.001..=10_000.0, open: false, what })
 }
 
 pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    let what = "a positive number of millions per second, at most 10000";
-    from.deserialize_f64(Number { range: 0.0..=10_000.0, open: true, what })
+    let what = "a positive number of millions per second, 0.001 to 10000";
+    from.deserialize_f64(Number { range: 0.001..=10_000.0, open: false, what })
 }
 
 pub(super) fn nanos<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
