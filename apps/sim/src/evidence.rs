@@ -18,9 +18,10 @@ pub(crate) const DIAGRAM_STEPS: usize = 60;
 /// Entries of the log that a failed world leaves behind.
 const EVIDENCE_ENTRIES: usize = 5_000;
 
-/// The line that a failure is about, where it names one.
+/// The line that a failure is about: the one that it names, or the one that something happened to last.
 pub(crate) fn line_of_failure(trace: &Trace, report: &Report) -> Option<GlobalAddr> {
-    trace.line_named_in(&report.failure.as_ref()?.text)
+    let failure = report.failure.as_ref()?;
+    trace.line_named_in(&failure.text).or_else(|| trace.last_line())
 }
 
 /// A world that failed, as it was found and as small as it became.

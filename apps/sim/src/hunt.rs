@@ -63,12 +63,13 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
         document.checks.insert("worlds".to_owned(), outcome);
         destination.write(&document)?;
     }
-    let budget = arguments.shrink.shrink_seconds;
+    // Without --keep-going others can have failed while the first did: their seeds are told above.
+    let kept = if arguments.keep_going { failed.len() } else { 1 };
     // Of many failures each has its share of the time.
-    let budget = budget / u32::try_from(failed.len().max(1)).unwrap_or(u32::MAX);
-    for (scenario, report) in &failed {
-        let found = (scenario, report);
-        let evidence = shrink_and_write(found, budget, jobs, &arguments.shrink.out)?;
+    let share = u32::try_from(failed.len().min(kept).max(1)).unwrap_or(u32::MAX);
+    for (scenario, report) in failed.iter().take(kept) {
+        let budget = arguments.shrink.shrink_seconds / share;
+        let evidence = shrink_and_write((scenario, report), budget, jobs, &arguments.shrink.out)?;
         outcome::tell(&format!("\n{}", told(&evidence)), json.as_ref())?;
     }
     Ok(good)

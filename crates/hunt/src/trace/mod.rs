@@ -70,6 +70,11 @@ impl Core {
         Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
     }
 
+    /// The line that anything was about last.
+    pub fn last_line(&self) -> Option<GlobalAddr> {
+        self.core.borrow().entries.iter().rev().find_map(|entry| entry.line)
+    }
+
     /// `text` with lines by their names instead of their addresses, and the first of them.
     fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
         let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
