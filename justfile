@@ -9,6 +9,19 @@ _default:
 ycsb *ARGS:
     cargo run --release --bin ycsb -- "$@"
 
+# A simulated world, replayed: `just sim run --seed 7`; `just sim --help` tells more.
+sim *ARGS:
+    cargo run --release --bin sim -- "$@"
+
+# New simulated worlds until one fails, a minute or as long as is said: `just hunt --minutes 30`.
+hunt *ARGS:
+    cargo run --release --bin sim -- hunt "$@"
+
+# The simulated worlds that are kept because they failed once, or show something.
+worlds:
+    cargo build --release --bin sim
+    scripts/replay-worlds.sh target/release/sim
+
 # Formatting, lints, documentation, the book's links.
 check:
     cargo fmt --all --check

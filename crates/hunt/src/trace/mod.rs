@@ -70,11 +70,6 @@ impl Core {
         Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
     }
 
-    /// The line that anything was about last.
-    pub fn last_line(&self) -> Option<GlobalAddr> {
-        self.core.borrow().entries.iter().rev().find_map(|entry| entry.line)
-    }
-
     /// `text` with lines by their names instead of their addresses, and the first of them.
     fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
         let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
@@ -179,6 +174,11 @@ impl Trace {
         let (_, by_address) = core.readable(text);
         let by_name = || core.names.iter().find(|(_, name)| contains_word(text, name));
         by_address.or_else(|| by_name().map(|(line, _)| *line))
+    }
+
+    /// The line that anything was about last.
+    pub fn last_line(&self) -> Option<GlobalAddr> {
+        self.core.borrow().entries.iter().rev().find_map(|entry| entry.line)
     }
 
     /// `text` with lines by their names instead of their addresses.
