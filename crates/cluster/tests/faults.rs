@@ -83,7 +83,7 @@ impl Stage {
             for round in 0..rounds {
                 for (index, &line) in lines.iter().enumerate() {
                     let begun = member.handle.now();
-                    let result = if (round + node + index) % 2 == 0 {
+                    let result = if (round + node + index).is_multiple_of(2) {
                         write(&member, line, index, &latest, &next).await
                     } else {
                         read(&member, line, index, &latest).await
