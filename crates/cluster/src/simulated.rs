@@ -10,7 +10,7 @@ use latchwork_coherence::MemoryError;
 use latchwork_fabric::{Fabric, Port};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all};
 use latchwork_selcc::{Counters, Node, Worker};
-use latchwork_simulation::{Kernel, RunEnd};
+use latchwork_simulation::{Kernel, RunEnd, Ties};
 use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
@@ -42,7 +42,13 @@ impl Simulated {
     /// What is wrong with the configuration, or what the machine refused.
     pub fn start(config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
-        let kernel = Kernel::new(config.seed);
+        // Looking for races, another seed is another order of what happens at one instant; measuring,
+        // who came first is first.
+        let ties = match network.timing {
+            sim::Timing::Drawn(_) => Ties::Seeded,
+            sim::Timing::Nic(_) => Ties::FirstCome,
+        };
+        let kernel = Kernel::with_ties(config.seed, ties);
         let network = sim::Fabric::new(&kernel, network);
         let fabric = Fabric::from(network.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
