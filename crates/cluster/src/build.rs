@@ -141,6 +141,7 @@ impl Member {
 pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorConfig {
     ExecutorConfig {
         depth: config.inflight,
+        sweep_cost: config.sweep_cost,
         seed: config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index as u64),
         ..ExecutorConfig::default()
     }

@@ -1,5 +1,7 @@
 //! [`ClusterConfig`]: the settings of a cluster in one process, checked before anything starts.
 
+use std::time::Duration;
+
 use latchwork_cache::Cache;
 use latchwork_memnode::{Geometry, PoolSettings};
 use latchwork_selcc::Settings;
@@ -27,6 +29,9 @@ pub struct ClusterConfig {
     pub chunk_size: u64,
     /// Seed of all that is random.
     pub seed: u64,
+    /// What a sweep that made progress costs a worker of a simulated cluster, besides what its work
+    /// costs. Means nothing to an embedded one.
+    pub sweep_cost: Duration,
     /// Settings of each compute node.
     pub node: Settings,
     /// Settings of each compute node for its use of the pool.
@@ -45,6 +50,7 @@ impl Default for ClusterConfig {
             line_size: Geometry::DEFAULT_LINE,
             chunk_size: Geometry::DEFAULT_CHUNK,
             seed: 1,
+            sweep_cost: Duration::from_nanos(100),
             node: Settings::default(),
             pool: PoolSettings::default(),
         }

@@ -7,7 +7,7 @@ use latchwork_verbs_sim::CpuProfile;
 
 /// The costs of work on cached lines, for [`Settings::costs`](latchwork_selcc::Settings::costs). The simulated
 /// fabric charges the rest of the profile by itself.
-pub fn cpu_costs(profile: &CpuProfile) -> CpuCosts {
+pub(crate) fn cpu_costs(profile: &CpuProfile) -> CpuCosts {
     CpuCosts {
         hit: Duration::from_nanos(profile.hit_ns),
         copy_per_kib: Duration::from_nanos(profile.copy_ns_per_kib),

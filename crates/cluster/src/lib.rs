@@ -54,7 +54,6 @@ mod simulated;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
-pub use costs::cpu_costs;
 pub use embedded::Embedded;
 pub use protocol::Protocol;
 pub use simulated::Simulated;

@@ -16,6 +16,7 @@ use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worker_config};
+use crate::costs::cpu_costs;
 
 /// How long building the pool may take, in virtual time.
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
@@ -36,11 +37,12 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Builds the cluster in a world of its own, seeded with the configuration's seed.
+    /// Builds the cluster in a world of its own, seeded with the configuration's seed. Where the network
+    /// keeps a NIC's time, the workers' CPU takes that of its profile.
     ///
     /// # Errors
     /// What is wrong with the configuration, or what the machine refused.
-    pub fn start(config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
+    pub fn start(mut config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
         // Looking for races, another seed is another order of what happens at one instant; measuring,
         // who came first is first.
@@ -48,6 +50,10 @@ impl Simulated {
             sim::Timing::Drawn(_) => Ties::Seeded,
             sim::Timing::Nic(_) => Ties::FirstCome,
         };
+        if let sim::Timing::Nic(profile) = &network.timing {
+            config.sweep_cost = Duration::from_nanos(profile.cpu.sweep_ns);
+            config.node.costs.get_or_insert(cpu_costs(&profile.cpu));
+        }
         let kernel = Kernel::with_ties(config.seed, ties);
         let network = sim::Fabric::new(&kernel, network);
         let fabric = Fabric::from(network.clone());
