@@ -42,7 +42,16 @@ test *ARGS:
 
 # Exhaustive searches of the protocol that take minutes and gigabytes.
 model *ARGS:
-    cargo test --release -p latchwork-latch --test model -- --ignored --nocapture "$@"
+    cargo test --release -p latchwork-latch --test model -- --ignored --nocapture --skip larger:: "$@"
+
+# Those that take longer, by name; without a name, the names: `just model-larger four_who_write`.
+model-larger *ARGS:
+    cargo test --release -p latchwork-latch --test model -- --ignored \
+        {{ if ARGS == "" { "--list larger::" } else { "--nocapture --exact larger::" + ARGS } }}
+
+# Local latches, the index, queues and wake-ups under every interleaving; a name selects some.
+loom *ARGS:
+    scripts/loom.sh "$@"
 
 # Criterion benchmarks of the layers; a name selects some: `just bench tree`.
 bench *ARGS:

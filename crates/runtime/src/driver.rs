@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::sync::{Thread, current_thread, park, park_timeout};
 use crate::{Notifier, Time};
 
 /// Time, waiting and CPU accounting of one executor. [`RealDriver`] and [`crate::VirtualDriver`] are
@@ -55,6 +55,7 @@ impl Clock {
 /// Real time, and parking of the thread that made it.
 pub struct RealDriver {
     clock: Clock,
+    thread: Thread,
     notifier: Notifier,
     // The notifier unparks the thread that this was made on, so it must stay there.
     not_send: PhantomData<Rc<()>>,
@@ -68,11 +69,9 @@ impl RealDriver {
 
     /// A driver for the current thread with a shared clock.
     pub fn with_clock(clock: Clock) -> Self {
-        RealDriver {
-            clock,
-            notifier: Notifier::for_thread(thread::current()),
-            not_send: PhantomData,
-        }
+        let thread = current_thread();
+        let notifier = Notifier::for_thread(thread.clone());
+        RealDriver { clock, thread, notifier, not_send: PhantomData }
     }
 }
 
@@ -96,9 +95,9 @@ impl Driver for RealDriver {
         // Unpark tokens may be old and parking may end for no reason: only the flag counts.
         while self.notifier.is_parked() {
             match until.map(|until| until - self.now()) {
-                None => thread::park(),
+                None => park(&self.thread),
                 Some(Duration::ZERO) => return,
-                Some(left) => thread::park_timeout(left),
+                Some(left) => park_timeout(&self.thread, left),
             }
         }
     }

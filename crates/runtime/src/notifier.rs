@@ -1,11 +1,10 @@
 //! [`Notifier`]: ends the parking of an executor, race-free.
 
 use std::fmt;
-use std::thread::Thread;
 
 use latchwork_simulation::ActorWaker;
 
-use crate::sync::{Arc, AtomicBool, Ordering, fence};
+use crate::sync::{Arc, AtomicBool, Ordering, Thread, fence};
 
 /// Wakes one executor if it is parked; one load when it is not. Clones are the same notifier.
 ///
@@ -72,8 +71,11 @@ impl Notifier {
     }
 
     /// From here on a notification counts: E1 and E2.
+    ///
+    /// A swap where a store would do: the model checker knows where a swap comes among the swaps of
+    /// others, but not where a store does.
     pub(crate) fn announce(&self) {
-        self.0.parked.store(true, Ordering::SeqCst);
+        self.0.parked.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 

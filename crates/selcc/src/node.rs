@@ -6,7 +6,7 @@ use std::task::Waker;
 use latchwork_cache::Cache;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::Notifier;
-use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering, fence};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 
 use crate::Settings;
@@ -14,6 +14,9 @@ use crate::counters::{Counters, WorkerCounters};
 use crate::record::RecordTable;
 use crate::repeats::{NumberPool, Seen};
 use crate::timers::Timers;
+
+#[cfg(all(test, loom))]
+mod interleavings;
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -145,6 +148,10 @@ impl Blocked {
 }
 
 /// Accesses that wait for a free frame.
+///
+/// No wake is lost: whoever waits counts, then looks at the free list; whoever frees a frame puts it into
+/// the list, then looks at the count; each with a full fence between the two. The fences are ordered one
+/// way or the other, and the second to come sees what the first has done.
 #[derive(Default)]
 pub(crate) struct FrameWaiters {
     wakers: Mutex<Vec<Waker>>,
@@ -158,23 +165,26 @@ impl FrameWaiters {
         if !wakers.iter().any(|other| other.will_wake(waker)) {
             wakers.push(waker.clone());
         }
-        self.count.store(wakers.len(), Ordering::SeqCst);
+        self.count.store(wakers.len(), Ordering::Relaxed);
+        drop(wakers);
+        fence(Ordering::SeqCst);
     }
 
     /// To be called after a frame was freed. All of them look again: some may be gone.
     pub(crate) fn wake(&self) {
+        fence(Ordering::SeqCst);
         if self.len() == 0 {
             return;
         }
         let wakers = {
             let mut wakers = self.wakers.lock();
-            self.count.store(0, Ordering::SeqCst);
+            self.count.store(0, Ordering::Relaxed);
             std::mem::take(&mut *wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
+        self.count.load(Ordering::Relaxed)
     }
 }

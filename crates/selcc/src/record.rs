@@ -17,6 +17,9 @@ use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::letters::Doubt;
 
+#[cfg(all(test, loom))]
+mod interleavings;
+
 /// Addresses are spread by their bits; a keyed hash would differ from run to run for no gain.
 #[derive(Default)]
 pub(crate) struct AddrHasher(u64);

@@ -5,8 +5,13 @@ use latchwork_verbs::{Outcome, Request, Target, VerbError, Words};
 
 use crate::routes::Routes;
 
-/// Whether every read-modify-write instruction is a full barrier, also one that fails to exchange.
-const ATOMICS_ARE_BARRIERS: bool = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
+#[cfg(all(test, loom))]
+mod interleavings;
+
+/// Whether every read-modify-write instruction is a full barrier, also one that fails to exchange. The
+/// model checker knows the language, where none is.
+const ATOMICS_ARE_BARRIERS: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "x86"), not(loom)));
 
 /// Keeps the effects of one worker's requests in order, in the eyes of all other threads.
 ///
@@ -21,6 +26,9 @@ const ATOMICS_ARE_BARRIERS: bool = cfg!(any(target_arch = "x86_64", target_arch 
 ///   two nodes that do this crosswise (each must not miss the other's atomic) it must be a full
 ///   barrier: the locked instruction is one on x86, elsewhere a full fence follows.
 /// - WRITE, then READ: a full fence, since stores wait in the store buffer while loads go ahead.
+/// - what the poster saw, then READ: an acquire fence for its loads, and a release fence for its stores
+///   into the node's own memory, where optimistic readers look: who sees a byte of the next line also
+///   sees that the frame was taken from the last one.
 ///
 /// The end of a ring is treated like a READ: after the completion the WRITE or atomic must be visible
 /// to verbs that *other* threads execute later. What other nodes do with acquire order after they
@@ -37,7 +45,7 @@ impl Barriers {
         if self.pending {
             self.full();
         } else {
-            fence(Ordering::Acquire);
+            fence(Ordering::AcqRel);
         }
     }
 

@@ -9,6 +9,9 @@ use latchwork_verbs::Message;
 
 use crate::queue::Queue;
 
+#[cfg(all(test, loom))]
+mod interleavings;
+
 /// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a
 /// flood does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;

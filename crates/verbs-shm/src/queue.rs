@@ -35,6 +35,7 @@ struct Slot {
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
 
 impl Queue {
@@ -129,7 +130,10 @@ impl Queue {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod interleavings;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::thread;
 

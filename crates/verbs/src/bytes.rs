@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering as Order};
 
+use crate::atomic::{AtomicU64, Ordering as Order};
 use crate::copy::{append_words, load_words, store_words};
 use crate::words::{WORD, Words};
 

@@ -1,8 +1,8 @@
 //! Copying words that others may be reading and writing.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::words::WORD;
 
 /// From so many words on the string instruction is worth its start.
@@ -12,7 +12,7 @@ use crate::words::WORD;
 /// and 91, in memory 3150 and 2220.
 const STRING_WORDS: usize = 64;
 
-const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri), not(loom)));
 
 /// Copies all words of `from` to `to`, which is as long. Each word is loaded once and stored once,
 /// relaxed; the words in any order.
@@ -42,7 +42,7 @@ pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
 /// # Safety
 /// `from` is valid for reading and `to` for writing `words` words. Each side is either aligned and
 /// made of atomics, or not shared with another thread.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 #[inline]
 unsafe fn move_string(from: *const u8, to: *mut u8, words: usize) {
     // SAFETY: the caller vouches for the memory; Rust's view of the block is that of a loop of relaxed
@@ -58,7 +58,7 @@ unsafe fn move_string(from: *const u8, to: *mut u8, words: usize) {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
     unreachable!("only where there is a string instruction")
 }
@@ -114,13 +114,13 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
 /// Asks for the cache lines of `words`.
 #[inline]
 pub(crate) fn prefetch_words(words: &[AtomicU64]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     for line in words.chunks(64 / WORD) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let _ = words;
 }
 

@@ -53,6 +53,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod atomic;
 mod bytes;
 #[cfg(feature = "contract")]
 pub mod contract;

@@ -1,14 +1,17 @@
 //! [`Region`]: memory that verbs may address.
 
+#[cfg(not(loom))]
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
+#[cfg(not(loom))]
 use std::ptr::NonNull;
+#[cfg(not(loom))]
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use thiserror::Error;
 
+use crate::atomic::AtomicU64;
 use crate::words::{WORD, Words};
 
 /// Why a region could not be made.
@@ -33,18 +36,8 @@ pub enum RegionError {
 /// The pages are the operating system's lazily zeroed ones when the region is large (32 MiB and
 /// above in practice): a memory node of many gigabytes costs nothing until it is touched.
 pub struct Region {
-    // What the allocator gave, and what it must be given back with.
-    base: NonNull<u8>,
-    layout: Layout,
-    // The aligned part that is used.
-    first: NonNull<AtomicU64>,
-    words: usize,
+    memory: Memory,
 }
-
-// SAFETY: the region owns its allocation, and the only access that it gives is to atomic words.
-unsafe impl Send for Region {}
-// SAFETY: as above; shared access to `AtomicU64` is free of data races.
-unsafe impl Sync for Region {}
 
 impl Region {
     /// The alignment of a region's first byte, in bytes.
@@ -55,30 +48,18 @@ impl Region {
         if bytes == 0 || !bytes.is_multiple_of(WORD) {
             return Err(RegionError::BadLength { bytes });
         }
-        let refused = RegionError::OutOfMemory { bytes };
-        // The system allocator zeroes lazily only at its natural alignment (a stricter one makes it
-        // clear the memory by hand), so the region is aligned inside an allocation a page larger.
-        let layout = bytes
-            .checked_add(Self::ALIGN)
-            .and_then(|size| Layout::from_size_align(size, align_of::<AtomicU64>()).ok())
-            .ok_or(refused)?;
-        // SAFETY: the layout's size is not zero.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(refused)?;
-        let skip = base.as_ptr().align_offset(Self::ALIGN);
-        assert!(skip < Self::ALIGN, "bytes can always be aligned");
-        // SAFETY: `skip` is less than the page that was added to the allocation.
-        let first = unsafe { base.add(skip) }.cast::<AtomicU64>();
-        Ok(Arc::new(Region { base, layout, first, words: bytes / WORD }))
+        let memory = Memory::zeroed(bytes).ok_or(RegionError::OutOfMemory { bytes })?;
+        Ok(Arc::new(Region { memory }))
     }
 
     /// Length in bytes.
     pub fn len(&self) -> usize {
-        self.words * WORD
+        self.atomics().len() * WORD
     }
 
     /// Always false: there are no empty regions.
     pub fn is_empty(&self) -> bool {
-        self.words == 0
+        self.atomics().is_empty()
     }
 
     /// The words of the region.
@@ -90,16 +71,73 @@ impl Region {
     /// The words of the region, as atomics.
     #[inline]
     pub fn atomics(&self) -> &[AtomicU64] {
+        self.memory.atomics()
+    }
+}
+
+/// What the allocator gave.
+#[cfg(not(loom))]
+struct Memory {
+    // What it must be given back with.
+    base: NonNull<u8>,
+    layout: Layout,
+    // The aligned part that is used.
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: it owns its allocation, and the only access that it gives is to atomic words.
+#[cfg(not(loom))]
+unsafe impl Send for Memory {}
+// SAFETY: as above; shared access to `AtomicU64` is free of data races.
+#[cfg(not(loom))]
+unsafe impl Sync for Memory {}
+
+#[cfg(not(loom))]
+impl Memory {
+    /// `bytes` is a positive multiple of 8. `None` when the operating system refuses.
+    fn zeroed(bytes: usize) -> Option<Memory> {
+        // The system allocator zeroes lazily only at its natural alignment (a stricter one makes it
+        // clear the memory by hand), so the memory is aligned inside an allocation a page larger.
+        let size = bytes.checked_add(Region::ALIGN)?;
+        let layout = Layout::from_size_align(size, align_of::<AtomicU64>()).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let skip = base.as_ptr().align_offset(Region::ALIGN);
+        assert!(skip < Region::ALIGN, "bytes can always be aligned");
+        // SAFETY: `skip` is less than the page that was added to the allocation.
+        let first = unsafe { base.add(skip) }.cast::<AtomicU64>();
+        Some(Memory { base, layout, first, words: bytes / WORD })
+    }
+
+    #[inline]
+    fn atomics(&self) -> &[AtomicU64] {
         // SAFETY: `first` is aligned and has `words` initialised (zeroed) words behind it, which
         // live as long as `self`; all access to them is through shared atomics.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
 
-impl Drop for Region {
+#[cfg(not(loom))]
+impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: `base` came from `alloc_zeroed` with this layout, and nobody borrows it any more.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+/// The model checker's atomics are no plain words: they are made one by one.
+#[cfg(loom)]
+struct Memory(Box<[AtomicU64]>);
+
+#[cfg(loom)]
+impl Memory {
+    fn zeroed(bytes: usize) -> Option<Memory> {
+        Some(Memory((0..bytes / WORD).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    fn atomics(&self) -> &[AtomicU64] {
+        &self.0
     }
 }
 

@@ -1,8 +1,8 @@
 //! [`Words`]: a view of memory that others may be writing.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering as Order};
 
+use crate::atomic::{AtomicU64, Ordering as Order};
 use crate::copy::{copy_words, prefetch_words};
 
 /// Bytes in one word.

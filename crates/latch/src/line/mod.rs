@@ -1,10 +1,11 @@
 //! [`Line`]: one node's part in the ownership of one line, as a state machine.
 //!
 //! Here is its state and what it does next; `give` is about giving the line up, `ask` about operations
-//! that complete, questions and answers.
+//! that complete, questions and answers; `rename` is for models.
 
 mod ask;
 mod give;
+mod rename;
 
 use latchwork_verbs::ComputeNodeId;
 

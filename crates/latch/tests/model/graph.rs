@@ -23,14 +23,31 @@ use crate::world::World;
 pub(crate) struct Graph {
     /// How many states can be reached.
     pub(crate) states: usize,
+    /// Bytes that the process took at most, as far as seen; zero where nobody says.
+    pub(crate) memory_peak: u64,
     /// What is wrong with a state, and the steps to it.
     pub(crate) wrong: Option<(&'static str, Vec<Step>)>,
 }
 
 type Numbers = HashMap<u64, u32, BuildHasherDefault<Digest>>;
 
+/// How a search goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Also whether all wishes can be met; without it a search takes half of the memory.
+    pub(crate) live: bool,
+    /// Bytes that the process may take; a search that needs more gives up.
+    pub(crate) memory_max: u64,
+}
+
 /// Searches all states of the setting.
 pub(crate) fn search(setting: &Setting) -> Graph {
+    let whole = search_within(setting, Plan { live: true, memory_max: u64::MAX });
+    whole.expect("no bound")
+}
+
+/// Searches all states of the setting, if they fit; otherwise says how many were found.
+pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usize> {
     let properties = setting.properties();
     let first = setting.first();
     let mut numbers = Numbers::default();
@@ -40,14 +57,28 @@ pub(crate) fn search(setting: &Setting) -> Graph {
     let mut content: Vec<u32> = Vec::new();
     let mut open = VecDeque::from([(0, first)]);
     let mut steps = Vec::new();
+    let mut memory_peak = 0;
     while let Some((number, world)) = open.pop_front() {
         let broken = properties.iter().find(|p| !(p.condition)(setting, &world));
         if let Some(property) = broken {
             let wrong = Some((property.name, path_to(&came_by, number)));
-            return Graph { states: came_by.len(), wrong };
+            return Ok(Graph { states: came_by.len(), memory_peak, wrong });
         }
-        if is_content(&world) {
+        if plan.live && is_content(&world) {
             content.push(number);
+        }
+        if number.is_multiple_of(1 << 16) {
+            memory_peak = memory_peak.max(memory());
+            if memory_peak > plan.memory_max {
+                return Err(came_by.len());
+            }
+        }
+        if number.is_multiple_of(1 << 22) && number > 0 {
+            println!(
+                "{number} states searched, {} known, {} MiB",
+                came_by.len(),
+                memory_peak >> 20
+            );
         }
         setting.steps(&world, &mut steps);
         for step in steps.drain(..) {
@@ -61,16 +92,31 @@ pub(crate) fn search(setting: &Setting) -> Graph {
                     *place.insert(fresh)
                 }
             };
-            if setting.is_due(step) {
+            if plan.live && setting.is_due(step) {
                 due.push((to, number));
             }
         }
     }
     let states = came_by.len();
+    if !plan.live {
+        return Ok(Graph { states, memory_peak, wrong: None });
+    }
+    memory_peak = memory_peak.max(memory());
     let good = backwards(states, due, content);
     let stuck = good.iter().position(|&good| !good);
     let wrong = stuck.map(|at| ("all wishes can be met", path_to(&came_by, at as u32)));
-    Graph { states, wrong }
+    Ok(Graph { states, memory_peak, wrong })
+}
+
+/// Bytes of this process that are in memory; zero where the operating system does not say.
+fn memory() -> u64 {
+    const PAGE: u64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .map_or(0, |pages: u64| pages * PAGE)
 }
 
 /// Everybody has got what they asked for, and nothing is on its way.
@@ -119,7 +165,7 @@ fn fingerprint(world: &World) -> u64 {
 
 /// Folds every value in by a long multiplication. The library's hasher would take half of the search.
 #[derive(Default)]
-struct Digest(u64);
+pub(crate) struct Digest(u64);
 
 impl Hasher for Digest {
     fn finish(&self) -> u64 {

@@ -5,21 +5,26 @@
 //!   setting.rs   who reads, writes and evicts, under which rules; steps and properties
 //!   world.rs     word, memory, frames, operations and messages in flight
 //!   graph.rs     whether everybody gets the line
+//!   symmetry.rs  which worlds differ by names alone
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
+//!   larger.rs    settings that take long
 //!   story.rs     a path, told
 //!   script.rs    single runs: conflicts.rs, races.rs; and requests.rs, of one machine alone
 //! ```
 //!
 //! `cargo test -p latchwork-latch --test model -- --nocapture` prints the numbers of states and the
-//! counterexamples; with `--ignored`, the settings that take minutes.
+//! counterexamples; with `--ignored`, the settings that take minutes (and with `larger`, those that take
+//! longer).
 
 mod conflicts;
 mod discipline;
 mod graph;
+mod larger;
 mod races;
 mod refuted;
 mod requests;
 mod script;
 mod setting;
 mod story;
+mod symmetry;
 mod world;

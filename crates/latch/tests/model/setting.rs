@@ -2,8 +2,10 @@
 //! are a `stateright` model.
 
 use latchwork_latch::{Action, Event, Hold, Line, LocalCopy, Message, Rules, Want, WordOp};
+use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
+use crate::symmetry;
 use crate::world::{Bytes, Fault, Frame, World};
 
 /// What the local code of one node does.
@@ -42,6 +44,19 @@ impl Client {
         self
     }
 
+    pub(crate) fn reads(&self) -> bool {
+        self.reads
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether only the id tells them apart.
+    pub(crate) fn does_as(&self, other: &Client) -> bool {
+        Client { id: other.id, ..*self } == *other
+    }
+
     /// Does not ask to write while it waits to read.
     pub(crate) const fn patient(mut self) -> Self {
         self.escalates = false;
@@ -66,6 +81,8 @@ pub(crate) struct Setting {
     /// Where refused readers undo: the undo has landed before the question is sent.
     pub(crate) undo_before_question: bool,
     pub(crate) demand: Demand,
+    /// Nodes within a group can change names, and one world stands for all that arise so.
+    pub(crate) groups: Vec<Vec<ComputeNodeId>>,
 }
 
 /// One step of the world.
@@ -94,7 +111,14 @@ impl Setting {
             clients: clients.to_vec(),
             undo_before_question: false,
             demand: Demand::Everything,
+            groups: Vec::new(),
         }
+    }
+
+    /// Takes worlds for one that differ only by the names of clients that do the same.
+    pub(crate) fn up_to_names(mut self) -> Self {
+        self.groups = symmetry::groups(&self.clients);
+        self
     }
 
     /// The world before the first step.
@@ -174,7 +198,7 @@ impl Setting {
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
         }
-        (next != *world).then_some(next)
+        (next != *world).then(|| symmetry::representative(next, &self.groups))
     }
 
     fn is_over(&self, world: &World) -> bool {

@@ -83,7 +83,7 @@ pub(crate) struct Node {
     /// Who owes a final answer, as bits: counted apart from what the machine believes.
     pub(crate) awaited: u64,
     /// Grants received less settled notices received.
-    unsettled: i8,
+    pub(crate) unsettled: i8,
 }
 
 /// What must never happen, and shows in a single step.

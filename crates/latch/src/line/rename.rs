@@ -1,0 +1,106 @@
+//! The machine under other names.
+
+use latchwork_verbs::ComputeNodeId;
+
+use super::{Line, Phase};
+use crate::message::{Message, Request};
+use crate::{LatchWord, NodeSet, WordOp};
+
+impl Line {
+    /// The same machine in a world in which node `id` is called `name(id)`. For models, to which worlds
+    /// that differ by names alone are one.
+    #[must_use]
+    pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Line {
+        // All fields by name: a new one that holds ids must not be forgotten.
+        let Line {
+            me,
+            hold,
+            phase,
+            want,
+            registered,
+            unsettled,
+            settled_early,
+            seq,
+            priority,
+            remembered,
+            served,
+        } = self;
+        let phase = match *phase {
+            Phase::Rest => Phase::Rest,
+            Phase::Operating(op) => Phase::Operating(op.renamed(name)),
+            Phase::Asking { open, dropped } => Phase::Asking { open: open.renamed(name), dropped },
+            Phase::Pausing => Phase::Pausing,
+        };
+        Line {
+            me: name(*me),
+            hold: *hold,
+            phase,
+            want: *want,
+            registered: *registered,
+            unsettled: *unsettled,
+            settled_early: *settled_early,
+            seq: *seq,
+            priority: *priority,
+            remembered: remembered.iter().map(|request| request.renamed(name)).collect(),
+            served: served.iter().map(|&(to, seq)| (name(to), seq)).collect(),
+        }
+    }
+}
+
+impl WordOp {
+    /// The same operation where node `id` is called `name(id)`; see [`Line::renamed`].
+    #[must_use]
+    pub fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> WordOp {
+        match self {
+            WordOp::HandOver(to) => WordOp::HandOver(name(to)),
+            WordOp::DowngradeFor(reader) => WordOp::DowngradeFor(name(reader)),
+            other => other,
+        }
+    }
+}
+
+impl NodeSet {
+    fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> NodeSet {
+        let bit = |id| LatchWord::shared_by(name(id)).bits();
+        let bits = self.iter().fold(0, |bits, id| bits | bit(id));
+        LatchWord::from_bits(bits).shared()
+    }
+}
+
+impl LatchWord {
+    /// The same word where node `id` is called `name(id)`; see [`Line::renamed`]. A reserved id reads as
+    /// nobody.
+    #[must_use]
+    pub fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> LatchWord {
+        let shared =
+            self.shared().iter().fold(0, |bits, id| bits | LatchWord::shared_by(name(id)).bits());
+        let exclusive = self.exclusive().map_or(0, |id| LatchWord::exclusively(name(id)).bits());
+        LatchWord::from_bits(exclusive | shared)
+    }
+}
+
+impl Request {
+    fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Request {
+        Request { from: name(self.from), asked: name(self.asked), ..self }
+    }
+}
+
+impl Message {
+    /// The same message where node `id` is called `name(id)`; see [`Line::renamed`].
+    #[must_use]
+    pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Message {
+        match self {
+            Message::Request(request) => Message::Request(request.renamed(name)),
+            &Message::Answer { asked, seq, answer } => {
+                Message::Answer { asked: name(asked), seq, answer }
+            }
+            &Message::Grant { asked, seq, mode, ref travelling } => Message::Grant {
+                asked: name(asked),
+                seq,
+                mode,
+                travelling: travelling.iter().map(|request| request.renamed(name)).collect(),
+            },
+            &Message::Settled { seq } => Message::Settled { seq },
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Worlds that differ only by the names of nodes that do the same: one of them stands for all.
+//!
+//! # Why that is sound
+//!
+//! The machines compare ids in one place, `must_give_way_to`: the order among nodes that hold the line
+//! shared and want to write it. Two clients that do the same can change names where neither can come
+//! to that place: among those that only read, since the comparison is of writers' requests with a
+//! node that upgrades; and among those that only write where nobody reads, since only a reader makes a
+//! holder share. Every step of a world is then a step of the renamed one, with the renamed result, and
+//! no property knows names, so a state is bad, or has no way to a good end, exactly if its
+//! representative is and has. That is checked below, step by step, in settings that are searched whole.
+//!
+//! Names also decide which bit of the word is a node's, and a sum that carries treats neighbours
+//! differently. A carry is a fault, and worlds with a fault keep their names.
+
+use std::hash::{Hash, Hasher};
+
+use latchwork_verbs::ComputeNodeId;
+
+use crate::graph::Digest;
+use crate::setting::{Client, Setting};
+use crate::world::{Flight, Node, Packet, World};
+
+/// Groups of clients that can change names, each with at least two, ids in order.
+pub(crate) fn groups(clients: &[Client]) -> Vec<Vec<ComputeNodeId>> {
+    let nobody_reads = clients.iter().all(|client| !client.reads());
+    let mut groups: Vec<(Client, Vec<ComputeNodeId>)> = Vec::new();
+    for client in clients.iter().filter(|client| nobody_reads || !client.writes()) {
+        let id = ComputeNodeId::new(client.id).expect("a valid id");
+        match groups.iter_mut().find(|(other, _)| client.does_as(other)) {
+            Some((_, group)) => group.push(id),
+            None => groups.push((*client, vec![id])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).filter(|group| group.len() > 1).collect()
+}
+
+/// The world that stands for `world` and all that differ from it by names within the groups.
+///
+/// Members are ordered by how the world looks from each. Those from which it looks the same keep their
+/// order: what is found is then not always the same world for all of them, which costs states and
+/// nothing else.
+pub(crate) fn representative(world: World, groups: &[Vec<ComputeNodeId>]) -> World {
+    if world.fault.is_some() {
+        return world;
+    }
+    groups.iter().fold(world, |world, group| {
+        let mut order = group.clone();
+        order.sort_by_cached_key(|&id| view(&world, group, id));
+        if order == *group {
+            return world;
+        }
+        let place = |id| order.iter().position(|&other| other == id);
+        renamed(&world, &|id| place(id).map_or(id, |at| group[at]))
+    })
+}
+
+/// How the world looks to a member of a group who cannot tell the others from each other.
+fn view(world: &World, group: &[ComputeNodeId], me: ComputeNodeId) -> u64 {
+    let (myself, others) = (group[0], group[1]);
+    let name = |id| match id {
+        id if id == me => myself,
+        id if group.contains(&id) => others,
+        id => id,
+    };
+    let nodes = world.nodes.iter().map(|node| digest(&rename_node(node, &name)));
+    let wire = world.wire.iter().map(|packet| digest(&rename_packet(packet, &name)));
+    // A sum, since neither the nodes nor the packets have an order that all members see.
+    let parts = nodes.chain(wire).fold(0, u64::wrapping_add);
+    digest(&(parts, world.word.renamed(&name)))
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut digest = Digest::default();
+    value.hash(&mut digest);
+    digest.finish()
+}
+
+/// The same world where node `id` is called `name(id)`, one to one.
+pub(crate) fn renamed(world: &World, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> World {
+    let mut nodes: Vec<Node> = world.nodes.iter().map(|node| rename_node(node, name)).collect();
+    // Clients are told apart by their place, which is in the order of ids.
+    nodes.sort_unstable_by_key(|node| node.id);
+    let mut wire: Vec<_> = world.wire.iter().map(|packet| rename_packet(packet, name)).collect();
+    wire.sort_unstable();
+    World { word: world.word.renamed(name), memory: world.memory, nodes, wire, fault: world.fault }
+}
+
+fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Node {
+    let flight = |flight: &Flight| Flight {
+        op: flight.op.renamed(name),
+        old: flight.old.renamed(name),
+        ..*flight
+    };
+    let ids = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
+    let awaited = ids.filter(|id| node.awaited & 1 << id.index() != 0);
+    Node {
+        id: name(node.id),
+        line: node.line.renamed(name),
+        frame: node.frame,
+        flights: node.flights.iter().map(flight).collect(),
+        wanted: node.wanted,
+        pausing: node.pausing,
+        awaited: awaited.fold(0, |bits, id| bits | 1 << name(id).index()),
+        unsettled: node.unsettled,
+    }
+}
+
+fn rename_packet(packet: &Packet, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Packet {
+    Packet {
+        to: name(packet.to),
+        message: packet.message.renamed(name),
+        forwarded: packet.forwarded,
+    }
+}
+
+/// The first state in which to swap two names does not commute with some step, if there is one.
+fn broken(setting: &Setting, one: u8, two: u8) -> Option<World> {
+    let [one, two] = [one, two].map(|id| ComputeNodeId::new(id).expect("a valid id"));
+    let swap = |id| match id {
+        id if id == one => two,
+        id if id == two => one,
+        id => id,
+    };
+    let results = |world: &World| {
+        let mut steps = Vec::new();
+        setting.steps(world, &mut steps);
+        steps.into_iter().filter_map(|step| setting.take(world, step)).collect::<Vec<_>>()
+    };
+    let digests = |worlds: &mut dyn Iterator<Item = World>| {
+        let mut digests: Vec<u64> = worlds.map(|world| digest(&world)).collect();
+        digests.sort_unstable();
+        digests
+    };
+    let mut known = std::collections::HashSet::new();
+    let mut open = vec![setting.first()];
+    while let Some(world) = open.pop() {
+        let next = results(&world);
+        let other = results(&renamed(&world, &swap));
+        let here = digests(&mut next.iter().map(|world| renamed(world, &swap)));
+        if here != digests(&mut other.into_iter()) {
+            return Some(world);
+        }
+        open.extend(next.into_iter().filter(|world| known.insert(digest(world))));
+    }
+    println!("{} states, each with all its steps", known.len());
+    None
+}
+
+#[test]
+fn readers_can_change_names() {
+    let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
+    let clients = clients.map(|client| client.keeping().patient());
+    let setting = Setting::discipline(&clients, 1);
+    assert_eq!(broken(&setting, 2, 3), None);
+}
+
+#[test]
+fn writers_can_change_names_where_nobody_reads() {
+    let setting = Setting::discipline(&[1, 2, 3].map(Client::writer), 1);
+    assert_eq!(broken(&setting, 1, 2), None);
+}
+
+#[test]
+fn who_upgrades_cannot_change_names_and_the_check_sees_it() {
+    let both = Setting::discipline(&[Client::both(1), Client::both(2)], 0);
+    assert!(broken(&both, 1, 2).is_some());
+    let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
+    assert!(broken(&Setting::discipline(&clients, 0), 1, 2).is_some(), "they upgrade too");
+}
+
+#[test]
+fn groups_are_of_those_who_do_the_same() {
+    let ids = |clients: &[Client]| {
+        let ids = |group: Vec<ComputeNodeId>| group.into_iter().map(ComputeNodeId::get).collect();
+        groups(clients).into_iter().map(ids).collect::<Vec<Vec<u8>>>()
+    };
+    let [both, writer, reader] = [Client::both, Client::writer, Client::reader];
+    assert_eq!(ids(&[both(1), both(2), reader(3), reader(4)]), [[3, 4]]);
+    assert_eq!(ids(&[reader(1), writer(2), writer(3), reader(4).keeping()]), [[0; 0]; 0]);
+    assert_eq!(ids(&[writer(1), writer(2), writer(3)]), [[1, 2, 3]]);
+}

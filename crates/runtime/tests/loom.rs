@@ -1,0 +1,146 @@
+//! Parking and waking under every interleaving, through the executor that runs. A wake that is lost is a
+//! deadlock here, since nothing has a timer. `scripts/loom.sh` runs this.
+#![cfg(loom)]
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use latchwork_runtime::{Executor, ExecutorConfig, Poller, RealDriver, Time};
+use loom::thread;
+
+/// Parks at the first idle sweep.
+fn executor() -> Executor<RealDriver> {
+    let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
+    Executor::new(RealDriver::new(), config)
+}
+
+/// Waits in an executor until `threads` threads have each added one and then woken it.
+fn count_to(threads: u64) {
+    let mut executor = executor();
+    let sum = Arc::new(AtomicU64::new(0));
+    let mut started = Vec::new();
+    let counted = poll_fn(|cx| {
+        if started.is_empty() {
+            for _ in 0..threads {
+                let (sum, waker) = (sum.clone(), cx.waker().clone());
+                started.push(thread::spawn(move || {
+                    // Relaxed: the wake alone has to carry it over.
+                    sum.fetch_add(1, Ordering::Relaxed);
+                    waker.wake();
+                }));
+            }
+        }
+        if sum.load(Ordering::Relaxed) == threads { Poll::Ready(()) } else { Poll::Pending }
+    });
+    executor.block_on(counted);
+    started.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn no_wake_is_lost_by_an_executor_that_parks() {
+    loom::model(|| count_to(1));
+}
+
+#[test]
+fn a_wake_that_meets_another_wake_still_shows_what_was_written_before_it() {
+    loom::model(|| count_to(2));
+}
+
+#[test]
+fn a_task_that_is_woken_while_it_runs_is_polled_again() {
+    loom::model(|| {
+        let mut executor = executor();
+        let handle = executor.handle();
+        let done = Arc::new(AtomicBool::new(false));
+        let (waker, flag) = (Rc::new(Cell::new(None::<Waker>)), done.clone());
+        let kept = waker.clone();
+        let task = handle.spawn(poll_fn(move |cx| {
+            kept.set(Some(cx.waker().clone()));
+            if flag.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        // The first poll is over, the second may run at the time of the wake.
+        executor.sweep();
+        let given = waker.take().expect("polled once");
+        given.wake_by_ref();
+        let other = thread::spawn(move || {
+            done.store(true, Ordering::Relaxed);
+            given.wake();
+        });
+        executor.block_on(async { task.await.expect("nobody aborts it") });
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stop_is_not_lost_by_an_executor_that_parks() {
+    loom::model(|| {
+        let mut executor = executor();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (notifier, stopping) = (executor.handle().notifier(), stop.clone());
+        let stopper = thread::spawn(move || {
+            stopping.store(true, Ordering::Release);
+            notifier.notify();
+        });
+        executor.run_until_stopped(&stop);
+        stopper.join().unwrap();
+    });
+}
+
+/// What a fabric has: a place into which others put something, and a poller that takes it out.
+struct Boxes {
+    full: Vec<Arc<AtomicBool>>,
+    received: Cell<usize>,
+    waiter: Cell<Option<Waker>>,
+}
+
+impl Poller for Boxes {
+    fn poll(&self, _now: Time) -> bool {
+        let full = self.full.iter().filter(|full| full.load(Ordering::Acquire)).count();
+        let news = full > self.received.replace(full);
+        if news {
+            self.waiter.take().into_iter().for_each(Waker::wake);
+        }
+        news
+    }
+
+    fn flush(&self) {}
+
+    fn may_park(&self) -> bool {
+        // Relaxed: the fences of the two sides have to do.
+        let full = self.full.iter().filter(|full| full.load(Ordering::Relaxed)).count();
+        full == self.received.get()
+    }
+}
+
+fn receive_from(senders: usize) {
+    let mut executor = executor();
+    let full: Vec<_> = (0..senders).map(|_| Arc::new(AtomicBool::new(false))).collect();
+    let send = |full: &Arc<AtomicBool>| {
+        let (full, notifier) = (full.clone(), executor.handle().notifier());
+        thread::spawn(move || {
+            full.store(true, Ordering::Relaxed);
+            notifier.notify();
+        })
+    };
+    let threads: Vec<_> = full.iter().map(send).collect();
+    let boxes = Rc::new(Boxes { full, received: Cell::new(0), waiter: Cell::new(None) });
+    executor.handle().add_poller(boxes.clone());
+    executor.block_on(poll_fn(|cx| {
+        boxes.waiter.set(Some(cx.waker().clone()));
+        if boxes.received.get() == senders { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn what_is_published_before_a_notification_is_found_before_parking_or_ends_it() {
+    loom::model(|| receive_from(1));
+}
+
+#[test]
+fn a_sender_that_leaves_the_wake_to_another_sender_is_heard() {
+    loom::model(|| receive_from(2));
+}
