@@ -326,6 +326,16 @@ impl World {
         gate.inspect(|gate| gate.hold(leg, from, batch, What::Flight(key))).is_some()
     }
 
+    /// The connection fails under a flight that has not arrived.
+    pub(crate) fn cut_off(&self, key: u32, done: usize) {
+        let done = self.with(key, |flight| {
+            let done = done.min(flight.len());
+            flight.cut = Some(done);
+            done
+        });
+        self.see(key, Step::Fault(Strike::CutOff(done)));
+    }
+
     /// Lets a flight go on that was held on this leg.
     pub(crate) fn go_on(&self, leg: Leg, key: u32) {
         let next = if leg == Leg::Back { Event::Complete } else { Event::Arrive };

@@ -126,6 +126,25 @@ impl Gate {
         true
     }
 
+    /// Lets the first batch go on that it holds at [`Leg::There`], under a connection that fails: cut off
+    /// behind `done` of its requests, as [`Faults::fail_one_in`](crate::Faults::fail_one_in) does it.
+    /// False when it holds none.
+    pub fn cut_off(&self, done: usize) -> bool {
+        let taken = {
+            let mut held = self.core.held.borrow_mut();
+            let at = held.iter().position(|held| held.leg == Leg::There);
+            at.and_then(|at| held.remove(at))
+        };
+        let (Some(Held { what: What::Flight(key), leg, .. }), Some(world)) =
+            (taken, self.world.upgrade())
+        else {
+            return false;
+        };
+        world.cut_off(key, done);
+        world.go_on(leg, key);
+        true
+    }
+
     /// Delivers a copy of the first message that it holds at [`Leg::Inbox`] and for which `chosen`
     /// holds, and keeps the message: whenever that goes on, it arrives for the second time. False when
     /// there is none.

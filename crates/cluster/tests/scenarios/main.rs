@@ -9,6 +9,7 @@ mod cancel;
 mod common;
 mod dirty;
 mod eviction;
+mod failing;
 mod gone;
 mod handover;
 mod held;
