@@ -157,6 +157,7 @@ mod tests {
             clean_errors: 1,
             faults: FaultCounts { delayed: seed % 2, ..FaultCounts::default() },
             node_faults: NodeFaults { pauses: 1, ..NodeFaults::default() },
+            tree: None,
             failure: failed.then_some(failure),
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use latchwork_blink::TreeStatistics;
 use latchwork_simulation::Time;
 use latchwork_verbs_sim::FaultCounts;
 
@@ -27,8 +28,29 @@ pub struct Report {
     pub faults: FaultCounts,
     /// Which faults struck whole nodes.
     pub node_faults: NodeFaults,
+    /// What the tree was like in the end, where there was one.
+    pub tree: Option<TreeStatistics>,
     /// The first thing that was wrong, if anything was.
     pub failure: Option<Failure>,
+}
+
+impl Report {
+    /// Of a world in which nothing has happened.
+    pub(crate) fn of_seed(seed: u64) -> Report {
+        Report {
+            seed,
+            hash: 0,
+            events: 0,
+            verbs: 0,
+            virtual_time: Duration::ZERO,
+            operations: 0,
+            clean_errors: 0,
+            faults: FaultCounts::default(),
+            node_faults: NodeFaults::default(),
+            tree: None,
+            failure: None,
+        }
+    }
 }
 
 /// Faults of whole nodes that struck.

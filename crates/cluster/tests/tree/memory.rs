@@ -7,9 +7,8 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_verbs_sim::SimConfig;
 
-use crate::content::key;
 use crate::shape::Shape;
-use crate::work::{pass_time, shared_tree};
+use crate::shared::{key, pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -9,9 +9,8 @@ use latchwork_blink::{Tree, TreeError};
 use latchwork_cluster::{Embedded, Member, Protocol, Simulated};
 use latchwork_selcc::Worker;
 
-use crate::content::{key, number};
 use crate::shape::{Shape, seeds};
-use crate::work::{pass_time, shared_tree};
+use crate::shared::{key, number, pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -88,7 +87,7 @@ async fn write(
 }
 
 fn shape(seed: u64, protocol: Protocol) -> Shape {
-    Shape { nodes: 3, workers: 1, keys: KEYS, ..Shape::drawn(seed, protocol) }
+    Shape { nodes: 3, workers: 1, ..Shape::drawn(seed, protocol) }
 }
 
 #[test]

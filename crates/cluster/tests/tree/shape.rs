@@ -36,18 +36,8 @@ pub(crate) struct Shape {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
-    /// Tasks of each worker.
-    pub(crate) tasks: u64,
-    /// Operations of each task.
-    pub(crate) operations: u64,
     /// Frames of each node's cache.
     pub(crate) frames: usize,
-    /// Keys are numbered below this.
-    pub(crate) keys: u64,
-    /// How many keys the tree is loaded with at first, in bulk.
-    pub(crate) loaded: u64,
-    /// Of a hundred operations, how many are dropped at a random await.
-    pub(crate) dropped: u64,
     pub(crate) protocol: Protocol,
     pub(crate) network: Network,
 }
@@ -57,17 +47,11 @@ impl Shape {
     pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
         let mut random = latchwork_workload::random::Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
-        let keys = between(6, 60);
         Shape {
             seed,
             nodes: between(2, 4) as usize,
             workers: between(1, 2) as usize,
-            tasks: between(1, 3),
-            operations: between(10, 50),
             frames: between(4, 12) as usize,
-            loaded: if between(0, 1) == 0 { 0 } else { keys },
-            keys,
-            dropped: 0,
             protocol,
             network: [Network::Calm, Network::Rough, Network::Harsh][between(0, 2) as usize],
         }
@@ -88,22 +72,5 @@ impl Shape {
                 SimConfig::drawn(Drawn { tail_one_in: 4, tail, ..Drawn::rough() })
             }
         }
-    }
-}
-
-/// Many nodes with hardly any cache on a bad network: lines are handed over and given up all the time.
-pub(crate) fn crowded(protocol: Protocol) -> Shape {
-    Shape {
-        seed: 0,
-        nodes: 8,
-        workers: 1,
-        tasks: 2,
-        operations: 60,
-        frames: 4,
-        keys: 30,
-        loaded: 0,
-        dropped: 0,
-        protocol,
-        network: Network::Harsh,
     }
 }

@@ -6,6 +6,7 @@
 //! | lost messages, failing connections, lost nodes | on the nodes that live: no batch in flight, no frame latched or reserved, every frame accounted for. A question whose answer was lost stays open, a line whose holder is gone stays its own, and lines that were being allocated may be lost |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use latchwork_cache::FrameId;
 use latchwork_cache::Ownership;
@@ -42,18 +43,14 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
     Ok(())
 }
 
-/// Nothing of a worker is in flight.
+/// No operation of a worker is left whose batch has completed.
 pub(crate) fn check_worker(member: &Member) -> Verdict {
-    let port = member.memory.port();
-    let (in_flight, operations) = (port.in_flight(), port.operations());
-    if in_flight + operations == 0 {
+    let operations = member.memory.port().operations();
+    if operations == 0 {
         return Ok(());
     }
-    leak(format!(
-        "node {} worker {}: {in_flight} batches in flight and {operations} operations not over",
-        member.node + 1,
-        member.worker
-    ))
+    let (node, worker) = (member.node + 1, member.worker);
+    leak(format!("node {node} worker {worker}: {operations} operations are not over"))
 }
 
 /// Nothing is under way, and each latch word names exactly the nodes whose caches hold the line.
@@ -97,8 +94,8 @@ pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
 }
 
 /// The lines in use are as many as the workload knows.
-pub(crate) fn check_lines(cluster: &Simulated, known: u64) -> Verdict {
-    let in_use: u64 = cluster.nodes().iter().map(|node| lines_in_use(node)).sum();
+pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
+    let in_use: u64 = nodes.iter().map(|node| lines_in_use(node)).sum();
     if in_use == known {
         return Ok(());
     }

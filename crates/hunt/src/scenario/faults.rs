@@ -53,6 +53,9 @@ pub struct FaultPlan {
     pub slow_factor: u32,
 }
 
+/// At one in so many, nine failures in a row are one in a hundred million.
+const FAILING_IN_ROWS: u64 = 8;
+
 impl Default for FaultPlan {
     fn default() -> Self {
         FaultPlan {
@@ -83,7 +86,12 @@ impl FaultPlan {
     /// Whether operations may fail: some of these faults are more than the protocol can make up for.
     /// What else there is here must go unnoticed.
     pub fn may_fail_operations(&self) -> bool {
-        self.lose_one_in > 0 || self.fail_one_in > 0 || self.deaths + self.lost_memory > 0
+        self.lose_one_in > 0 || self.fails_in_rows() || self.deaths + self.lost_memory > 0
+    }
+
+    /// Whether one operation on a word may fail more often in a row than is made up for.
+    fn fails_in_rows(&self) -> bool {
+        (1..FAILING_IN_ROWS).contains(&self.fail_one_in)
     }
 
     /// How long faults strike.

@@ -37,7 +37,7 @@ pub use faults::FaultPlan;
 pub use network::Network;
 pub use plant::Plant;
 pub use swarm::Choice;
-pub use workload::{LinesLoad, Workload, WorkloadKind};
+pub use workload::{LinesLoad, TreeLoad, Workload, WorkloadKind};
 
 use std::time::Duration;
 

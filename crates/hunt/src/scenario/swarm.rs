@@ -4,7 +4,7 @@
 use latchwork_cluster::Protocol;
 use latchwork_workload::random::Random;
 
-use super::{FaultPlan, LinesLoad, Network, Scenario, Workload, WorkloadKind};
+use super::{FaultPlan, LinesLoad, Network, Scenario, TreeLoad, Workload, WorkloadKind};
 
 /// What [`Scenario::from_seed`] may choose from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,8 +43,7 @@ impl Scenario {
     /// The scenario of a seed, within `of`: small, and unlike its neighbours.
     pub fn from_seed(seed: u64, of: &Choice) -> Scenario {
         let mut draw = Draw(Random::for_stream(seed, 0));
-        let kinds =
-            if of.workloads.is_empty() { &[WorkloadKind::Lines][..] } else { &of.workloads };
+        let kinds = if of.workloads.is_empty() { &WorkloadKind::ALL[..] } else { &of.workloads };
         let kind = draw.one_of(kinds);
         let networks = [Network::Calm, Network::Rough, Network::Harsh];
         let networks = if of.networks.is_empty() { &networks[..] } else { &of.networks };
@@ -97,6 +96,15 @@ impl Draw {
                     dropped: self.one_of(&[0, 0, 15]),
                     atomics: self.one_of(&[0, 5]),
                     zipfian: self.chance(2),
+                })
+            }
+            WorkloadKind::Tree => {
+                let keys = self.between(4, 60);
+                Workload::Tree(TreeLoad {
+                    keys,
+                    loaded: self.one_of(&[0, keys]),
+                    dropped: self.one_of(&[0, 0, 20]),
+                    entries_per_page: self.one_of(&[3, 3, 3, 0]),
                 })
             }
         }

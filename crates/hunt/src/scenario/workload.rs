@@ -11,6 +11,8 @@ use super::{Scenario, ScenarioError};
 pub enum Workload {
     /// Reads, writes, upgrades and dropped accesses of single lines.
     Lines(LinesLoad),
+    /// All operations of a B-link tree.
+    Tree(TreeLoad),
 }
 
 /// The kinds of workloads, for a choice among them.
@@ -18,6 +20,13 @@ pub enum Workload {
 pub enum WorkloadKind {
     /// [`Workload::Lines`].
     Lines,
+    /// [`Workload::Tree`].
+    Tree,
+}
+
+impl WorkloadKind {
+    /// All there are.
+    pub const ALL: [WorkloadKind; 2] = [WorkloadKind::Lines, WorkloadKind::Tree];
 }
 
 /// Reads, writes, upgrades and dropped accesses of single lines. What is left of a hundred reads.
@@ -49,6 +58,43 @@ impl Default for LinesLoad {
     }
 }
 
+/// All operations of a B-link tree: point reads, inserts, updates in whole and in part, removals, changes in
+/// place, scans both ways.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TreeLoad {
+    /// Keys are numbered below this.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub keys: u64,
+    /// How many of them are there at first, loaded in bulk.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub loaded: u64,
+    /// Of a hundred operations, how many are dropped at a random await.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub dropped: u64,
+    /// Entries of a page at most, so that pages split as often as they can; 0 for as many as fit.
+    #[serde(deserialize_with = "entries")]
+    pub entries_per_page: u64,
+}
+
+/// None, or as many as a page needs to be split.
+fn entries<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let given = within::<_, u64, 0, 1_000>(deserializer)?;
+    if given == 0 || given >= 3 {
+        return Ok(given);
+    }
+    let text = format!(
+        "{given} entries are too few to split a page: 0 for as many as fit, or 3 to 1000 would do"
+    );
+    Err(serde::de::Error::custom(text))
+}
+
+impl Default for TreeLoad {
+    fn default() -> Self {
+        TreeLoad { keys: 30, loaded: 0, dropped: 0, entries_per_page: 3 }
+    }
+}
+
 impl Default for Workload {
     fn default() -> Self {
         Workload::Lines(LinesLoad::default())
@@ -60,6 +106,7 @@ impl Workload {
     pub fn kind(&self) -> WorkloadKind {
         match self {
             Workload::Lines(_) => WorkloadKind::Lines,
+            Workload::Tree(_) => WorkloadKind::Tree,
         }
     }
 
@@ -75,13 +122,24 @@ impl Workload {
                 );
                 Err(ScenarioError::of_key("workload.lines", text))
             }
+            Workload::Tree(load) if load.loaded > load.keys => {
+                let (loaded, keys) = (load.loaded, load.keys);
+                let text =
+                    format!("{loaded} of {keys} keys cannot be loaded: 0 to {keys} would do");
+                Err(ScenarioError::of_key("workload.tree.loaded", text))
+            }
+            Workload::Tree(_) => Ok(()),
         }
     }
 
     /// How many lines of the pool it takes at most.
-    pub(super) fn lines(&self, _of: &Scenario) -> u64 {
+    pub(super) fn lines(&self, of: &Scenario) -> u64 {
+        let tasks = (of.compute_nodes * of.workers * of.tasks) as u64;
         match self {
             Workload::Lines(load) => load.lines + 1,
+            // A page has at least one entry of its own; every task may have lines in reserve, and freed
+            // ones rest for a while.
+            Workload::Tree(load) => 2 * load.keys + 8 * tasks,
         }
     }
 }

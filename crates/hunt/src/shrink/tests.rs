@@ -21,6 +21,7 @@ fn report(scenario: &Scenario, check: Option<Check>) -> Report {
         clean_errors: 0,
         faults: FaultCounts::default(),
         node_faults: NodeFaults::default(),
+        tree: None,
         failure: check.map(failure),
     }
 }

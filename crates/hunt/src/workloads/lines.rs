@@ -16,19 +16,23 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_memnode::ObjectKind;
 use latchwork_runtime::Time;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, VerbError};
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
 use latchwork_workload::history::{Access, Call, RegisterOperation};
 use latchwork_workload::random::Random;
 
-use super::{Load, Work};
+use super::{FIND_LIMIT, Load, Record, Work, pass_time};
 use crate::Check;
 use crate::checks::Verdict;
 use crate::checks::counter::{self, Addition};
 use crate::checks::history::{self, Versioned};
 use crate::scenario::{LinesLoad, Plant, Scenario};
 use crate::world::{Observer, Process};
+
+const LINE: ObjectKind = ObjectKind(7);
+const COUNTER: &str = "counter";
 
 /// So many waits for a line at most make an operation, as far as anybody may count on it.
 const ACCESSES_MAX: u32 = 4;
@@ -102,6 +106,7 @@ pub(crate) struct Lines {
     operations: u64,
     plant: Option<Plant>,
     seed: u64,
+    connections_fail: bool,
     observer: Rc<Observer>,
     zipfian: Option<Zipfian>,
     lines: RefCell<Vec<GlobalAddr>>,
@@ -112,12 +117,21 @@ pub(crate) struct Lines {
     counted: Cell<Option<u64>>,
 }
 
+/// What the clients saw.
+#[derive(Default)]
+pub(crate) struct LinesRecord {
+    calls: Vec<LineCall>,
+    additions: Vec<Addition>,
+    counted: Option<u64>,
+}
+
 impl Lines {
     pub(crate) fn new(scenario: &Scenario, load: &LinesLoad, observer: &Rc<Observer>) -> Lines {
         Lines {
             operations: scenario.operations,
             plant: scenario.plant,
             seed: scenario.seed,
+            connections_fail: scenario.faults.fail_one_in > 0,
             observer: observer.clone(),
             zipfian: load.zipfian.then(|| Zipfian::new(load.lines, YCSB_THETA).ok()).flatten(),
             lines: RefCell::default(),
@@ -149,6 +163,39 @@ impl Load for Lines {
         })
     }
 
+    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            let port = member.memory.port();
+            let lines = self.lines.borrow().clone();
+            for (at, line) in lines.iter().enumerate() {
+                let name = format!("line {at}");
+                let done = member.catalogue.register(port, &name, LINE, line.bits()).await;
+                done.map_err(|error| error.to_string())?;
+            }
+            let counter = self.counter.get().bits();
+            let done = member.catalogue.register(port, COUNTER, LINE, counter).await;
+            done.map(drop).map_err(|error| error.to_string())
+        })
+    }
+
+    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            let deadline = member.handle.now() + FIND_LIMIT;
+            let find = async |name: &str| {
+                let port = member.memory.port();
+                let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
+                found.map(|entry| GlobalAddr::from_bits(entry.value)).map_err(|e| e.to_string())
+            };
+            let mut lines = Vec::new();
+            for at in 0..self.load.lines {
+                lines.push(find(&format!("line {at}")).await?);
+            }
+            *self.lines.borrow_mut() = lines;
+            self.counter.set(find(COUNTER).await?);
+            Ok(())
+        })
+    }
+
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
             let random = Random::for_stream(self.seed, u64::from(process.number) + 1);
@@ -160,6 +207,10 @@ impl Load for Lines {
                 pass_time(&member).await;
             }
         })
+    }
+
+    fn finish(self: Rc<Self>, _member: Member, _process: Process) -> Work<()> {
+        Box::pin(async {})
     }
 
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
@@ -178,9 +229,25 @@ impl Load for Lines {
         Some(self.load.lines + 1)
     }
 
-    fn judge(&self) -> Verdict {
-        counter::check(&self.additions.borrow(), self.counted.get())?;
-        history::check(Stamp::default(), &self.calls.borrow())
+    fn take(&self) -> Record {
+        Record::Lines(LinesRecord {
+            calls: self.calls.take(),
+            additions: self.additions.take(),
+            counted: self.counted.get(),
+        })
+    }
+}
+
+impl LinesRecord {
+    pub(crate) fn merge(&mut self, other: LinesRecord) {
+        self.calls.extend(other.calls);
+        self.additions.extend(other.additions);
+        self.counted = self.counted.or(other.counted);
+    }
+
+    pub(crate) fn judge(&self) -> Verdict {
+        counter::check(&self.additions, self.counted)?;
+        history::check(Stamp::default(), &self.calls)
     }
 }
 
@@ -193,13 +260,6 @@ async fn make(member: &Member) -> Result<GlobalAddr, MemoryError> {
     };
     member.memory.write(line, clear).await?;
     Ok(line)
-}
-
-/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says
-/// so, and a worker that never yields would do all its work at one instant.
-pub(crate) async fn pass_time(member: &Member) {
-    member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
-    member.handle.yield_now().await;
 }
 
 /// One task.
@@ -381,12 +441,20 @@ impl Client<'_> {
                 additions.borrow_mut()[at] =
                     Addition { process, invoked, returned, old: Some(*old) };
             }
-            old
+            match old {
+                // Only who waits for a completion can tell, and a failing connection has none.
+                Err(MemoryError::Fabric(VerbError::Ambiguous { .. }))
+                    if self.load.connections_fail =>
+                {
+                    Ok(None)
+                }
+                old => old.map(Some),
+            }
         };
         let about = (what, counter.to_string(), ACCESSES_MAX);
         let found = self.load.observer.operation(self.process, about, added).await;
         if add == 0 {
-            self.load.counted.set(found);
+            self.load.counted.set(found.flatten());
         }
     }
 }

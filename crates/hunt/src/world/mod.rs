@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_blink::TreeStatistics;
 use latchwork_cluster::{Member, Simulated};
 use latchwork_coherence::MemoryError;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
@@ -25,7 +26,7 @@ use latchwork_simulation::{RunEnd, Time};
 use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
-use crate::workloads::{self, Load};
+use crate::workloads::{self, Load, Record};
 use crate::{Check, NodeFaults, Report, Scenario, Trace};
 use strikes::{Strike, strikes};
 
@@ -58,8 +59,10 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
         // the whole program. Worlds that panic are few.
         std::mem::forget(place.borrow_mut().take());
     }
-    let node_faults = place.borrow().as_ref().map(|world| world.node_faults.get());
-    observer.report(node_faults.unwrap_or_default())
+    let world = place.into_inner();
+    let node_faults = world.as_ref().map(|world| world.node_faults.get());
+    let tree = world.as_ref().and_then(|world| world.tree.take());
+    observer.report(node_faults.unwrap_or_default(), tree)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -93,6 +96,7 @@ struct World {
     steps: RefCell<Steps>,
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
+    tree: RefCell<Option<TreeStatistics>>,
 }
 
 impl World {
@@ -116,16 +120,29 @@ impl World {
             cluster,
             workers: RefCell::new(workers),
             node_faults: Cell::default(),
+            tree: RefCell::default(),
         }))
     }
 
     fn run(&self) -> Verdict {
-        let lived = self.set_up().and_then(|()| self.work()).and_then(|()| self.inspect());
-        if lived.and_then(|()| self.leave()).is_err() {
+        // What was wrong, if anything was, was reported.
+        if self.live().is_err() {
             return Ok(());
         }
         self.check_rest()?;
-        self.load.judge()
+        let record = self.load.take();
+        if let Record::Tree(record) = &record {
+            self.tree.replace(record.statistics.clone());
+        }
+        record.judge()
+    }
+
+    fn live(&self) -> Result<(), Failed> {
+        self.set_up()?;
+        self.work()?;
+        self.finish()?;
+        self.inspect()?;
+        self.leave()
     }
 
     // ---- phases ----------------------------------------------------------------------------------
@@ -168,6 +185,12 @@ impl World {
         self.observer.note_of_node(node, text);
     }
 
+    fn finish(&self) -> Result<(), Failed> {
+        let first = |process: Process| process.task == 0;
+        let tasks = self.spawn(first, |load, member, process| load.finish(member, process));
+        self.all_end(&tasks)
+    }
+
     fn inspect(&self) -> Result<(), Failed> {
         let first = |process: Process| process.worker == 0 && process.task == 0;
         let tasks = self.spawn(first, |load, member, process| load.inspect(member, process));
@@ -193,17 +216,19 @@ impl World {
         });
         let mut workers = self.workers.take();
         workers.retain(|(_, member)| !self.cluster.is_dead(member.node));
-        let (tasks, workers) = (RefCell::new(tasks), RefCell::new(workers));
+        let leaving: Vec<_> = tasks.into_iter().map(|(_, task)| task).zip(workers).collect();
+        let leaving = RefCell::new(leaving);
         let all_gone = || {
-            let ended = || tasks.borrow().iter().position(|(_, task)| task.is_finished());
-            while let Some(at) = ended() {
-                tasks.borrow_mut().remove(at);
-                let (_actor, member) = workers.borrow_mut().remove(at);
-                if let (false, Err((check, text))) = (lost, leaks::check_worker(&member)) {
+            // Whoever has left goes on to serve the others until the moment when nothing of it is in
+            // flight: nobody else could take its completions.
+            leaving.borrow_mut().retain(|(task, (_, member))| {
+                let gone = task.is_finished() && member.memory.port().in_flight() == 0;
+                if let (true, Err((check, text))) = (gone && !lost, leaks::check_worker(member)) {
                     self.observer.fail(check, text);
                 }
-            }
-            tasks.borrow().is_empty()
+                !gone
+            });
+            leaving.borrow().is_empty()
         };
         if self.go_on(Time::MAX, &all_gone)? {
             return Ok(());
@@ -223,7 +248,9 @@ impl World {
             return Ok(());
         }
         leaks::check_words(&self.cluster)?;
-        self.load.lines_in_use().map_or(Ok(()), |known| leaks::check_lines(&self.cluster, known))
+        self.load
+            .lines_in_use()
+            .map_or(Ok(()), |known| leaks::check_lines(self.cluster.nodes(), known))
     }
 
     // ---- time ------------------------------------------------------------------------------------
@@ -321,7 +348,7 @@ impl World {
 }
 
 impl Observer {
-    fn report(&self, node_faults: NodeFaults) -> Report {
+    fn report(&self, node_faults: NodeFaults, tree: Option<TreeStatistics>) -> Report {
         let (hash, events, now) = self.totals();
         let (verbs, faults) = self.network_counts();
         Report {
@@ -334,6 +361,7 @@ impl Observer {
             clean_errors: self.clean_errors(),
             faults,
             node_faults,
+            tree,
             failure: self.first_failure(),
         }
     }

@@ -27,9 +27,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(member: &Member, task: usize, tasks: usize) -> Process {
+    pub(crate) fn new(member: &Member, task: usize, tasks: usize) -> Process {
         let number = 1 + (member.index * tasks + task) as u32;
         Process { number, node: member.node, worker: member.worker, task }
+    }
+
+    /// One that only looks, on a cluster with one worker per node: the first of its node.
+    pub(crate) fn looking(member: &Member, scenario: &Scenario) -> Process {
+        let number = 1 + (member.node * scenario.workers * scenario.tasks) as u32;
+        Process { number, node: member.node, worker: 0, task: 0 }
     }
 }
 
@@ -105,10 +111,14 @@ pub(crate) struct Observer {
     told: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
+    /// Told of every operation that ends well.
+    on_end: RefCell<Option<OnEnd>>,
 }
 
+type OnEnd = Box<dyn Fn(Process)>;
+
 impl Observer {
-    pub(super) fn new(scenario: &Scenario, trace: Option<Trace>) -> Observer {
+    pub(crate) fn new(scenario: &Scenario, trace: Option<Trace>) -> Observer {
         Observer {
             seed: scenario.seed,
             may_fail: scenario.faults.may_fail_operations(),
@@ -122,6 +132,7 @@ impl Observer {
             told: RefCell::default(),
             operations: Cell::new(0),
             clean_errors: Cell::new(0),
+            on_end: RefCell::default(),
         }
     }
 
@@ -149,7 +160,7 @@ impl Observer {
         self.failure.borrow().is_some()
     }
 
-    pub(super) fn first_failure(&self) -> Option<Failure> {
+    pub(crate) fn first_failure(&self) -> Option<Failure> {
         self.failure.borrow().clone()
     }
 
@@ -174,6 +185,9 @@ impl Observer {
             Ok(answer) => {
                 self.operations.set(self.operations.get() + 1);
                 self.note(process, || format!("{what} {on}: done"));
+                if let Some(told) = &*self.on_end.borrow() {
+                    told(process);
+                }
                 Some(answer)
             }
             Err(error) => {
@@ -189,10 +203,18 @@ impl Observer {
         }
     }
 
+    /// Has `told` called after every operation that ends well.
+    pub(crate) fn on_end(&self, told: impl Fn(Process) + 'static) {
+        *self.on_end.borrow_mut() = Some(Box::new(told));
+    }
+
     /// What both ends of a line say from now on, for everybody; `None` that they need not agree any
     /// more. Called by its writer, while it holds the local latch.
     pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
-        self.told.borrow_mut().push((line, ends));
+        // On threads nobody looks at every step.
+        if self.kernel.get().is_some() {
+            self.told.borrow_mut().push((line, ends));
+        }
     }
 
     pub(crate) fn take_told(&self) -> Vec<(GlobalAddr, Option<u64>)> {
@@ -241,7 +263,7 @@ impl Observer {
         self.seed
     }
 
-    pub(super) fn operations(&self) -> u64 {
+    pub(crate) fn operations(&self) -> u64 {
         self.operations.get()
     }
 

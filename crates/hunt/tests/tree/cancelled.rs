@@ -2,17 +2,18 @@
 //! lost, and nothing stays under way.
 
 use latchwork_cluster::Protocol;
+use latchwork_hunt::{Scenario, run_on_threads};
 
-use crate::shape::{Shape, seeds};
-use crate::world::{on_threads, simulate};
+use crate::{clean, drawn, seeds, with_load};
 
 #[test]
 fn dropped_operations_happen_or_not_and_leave_nothing_behind() {
     let mut unposted = 0;
     for seed in seeds(3 << 20, 150) {
         let protocol = Protocol::ALL[seed as usize % 2];
-        let report = simulate(Shape { dropped: 25, ..Shape::drawn(seed, protocol) });
-        unposted += report.statistics.unposted_pages;
+        let scenario = with_load(drawn(seed, protocol), |load| load.dropped = 25);
+        let report = clean(scenario);
+        unposted += report.tree.expect("no node is lost").unposted_pages;
     }
     assert!(unposted > 0, "no splitter was dropped in its middle: nothing was tested");
 }
@@ -21,24 +22,27 @@ fn dropped_operations_happen_or_not_and_leave_nothing_behind() {
 fn most_operations_are_dropped() {
     for seed in seeds(4 << 20, 50) {
         let protocol = Protocol::ALL[seed as usize % 2];
-        simulate(Shape { dropped: 80, keys: 60, loaded: 0, ..Shape::drawn(seed, protocol) });
+        clean(with_load(drawn(seed, protocol), |load| {
+            (load.dropped, load.keys, load.loaded) = (80, 60, 0);
+        }));
     }
 }
 
 #[test]
 fn threads_drop_operations_too() {
     for protocol in Protocol::ALL {
-        let shape = Shape {
-            nodes: 2,
+        let scenario = with_load(drawn(5, protocol), |load| {
+            (load.dropped, load.keys, load.loaded) = (20, 400, 0);
+        });
+        let shape = Scenario {
+            compute_nodes: 2,
             workers: 2,
             tasks: 3,
             operations: 150,
             frames: 8,
-            keys: 400,
-            loaded: 0,
-            dropped: 20,
-            ..Shape::drawn(5, protocol)
+            deadline_us: 10_000_000,
+            ..scenario
         };
-        on_threads(shape, |_| {});
+        assert_eq!(run_on_threads(&shape, |_| {}).failure, None, "{}", shape.to_toml());
     }
 }

@@ -1,0 +1,134 @@
+//! The same workloads on threads: real races inside a node and between nodes, the same histories, the
+//! same judges. What only a world can see at every step is not checked here.
+
+use std::rc::Rc;
+
+use latchwork_cluster::{ClusterError, Embedded, Member};
+
+use crate::checks::{Verdict, leaks};
+use crate::workloads::{self, Load, Record};
+use crate::world::{Observer, Process};
+use crate::{Check, Failure, Report, Scenario};
+
+/// What one worker's thread brings back.
+struct Brought {
+    record: Record,
+    operations: u64,
+    failure: Option<Failure>,
+    lines_in_use: Option<u64>,
+}
+
+/// Runs a scenario's workload on threads and shared memory, in real time. The network and the faults of
+/// the scenario mean nothing here, and no run is like another. `progress` is told of every operation that
+/// ends, with its worker's index.
+pub fn run_on_threads(
+    scenario: &Scenario,
+    progress: impl Fn(usize) + Clone + Sync + 'static,
+) -> Report {
+    let mut report = Report::of_seed(scenario.seed);
+    let failure = match work(scenario, progress, &mut report) {
+        Ok(verdict) => verdict.err().map(|(check, text)| failure(check, text)),
+        Err(ClusterError::Panicked) => Some(failure(Check::Panic, "a worker panicked".to_owned())),
+        Err(error) => Some(failure(Check::Error, error.to_string())),
+    };
+    report.failure = report.failure.take().or(failure);
+    report
+}
+
+fn failure(check: Check, text: String) -> Failure {
+    Failure { check, text, at: latchwork_simulation::Time::ZERO }
+}
+
+fn work(
+    scenario: &Scenario,
+    progress: impl Fn(usize) + Clone + Sync + 'static,
+    report: &mut Report,
+) -> Result<Verdict, ClusterError> {
+    let cluster = Embedded::start(scenario.config())?;
+    let of = scenario.clone();
+    let mut brought =
+        cluster.run(move |member| one_worker(of.clone(), member, progress.clone()))?;
+    let of = scenario.clone();
+    brought.extend(cluster.run_on(1, move |member| one_look(of.clone(), member))?);
+    let mut lines_in_use = None;
+    let mut all: Option<Record> = None;
+    for one in brought {
+        report.operations += one.operations;
+        report.failure = report.failure.take().or(one.failure);
+        lines_in_use = lines_in_use.or(one.lines_in_use);
+        match &mut all {
+            Some(all) => all.merge(one.record),
+            None => all = Some(one.record),
+        }
+    }
+    let Some(record) = all else { return Ok(Ok(())) };
+    if let Record::Tree(tree) = &record {
+        report.tree = tree.statistics.clone();
+    }
+    let lines = lines_in_use.map_or(Ok(()), |known| leaks::check_lines(cluster.nodes(), known));
+    Ok(record.judge().and(lines))
+}
+
+/// All that one worker does.
+async fn one_worker(
+    scenario: Scenario,
+    member: Member,
+    progress: impl Fn(usize) + 'static,
+) -> Brought {
+    let (observer, load) = start(&scenario);
+    observer.on_end(move |process| progress(process.node * scenario.workers + process.worker));
+    let prepare = async {
+        if member.index > 0 {
+            return load.clone().find(member.clone()).await;
+        }
+        load.clone().set_up(member.clone()).await?;
+        load.clone().publish(member.clone()).await
+    };
+    let prepared = prepare.await;
+    let mut tasks = Vec::new();
+    if let Err(text) = prepared {
+        observer.fail(Check::Error, format!("setting up failed: {text}"));
+    } else {
+        for task in 0..scenario.tasks {
+            let process = Process::new(&member, task, scenario.tasks);
+            tasks.push(member.handle.spawn(load.clone().task(member.clone(), process)));
+        }
+    }
+    for task in tasks {
+        if task.await.is_err() {
+            observer.fail(Check::Error, "a task was aborted".to_owned());
+        }
+    }
+    let process = Process::new(&member, 0, scenario.tasks);
+    load.clone().finish(member, process).await;
+    bring(&observer, &load)
+}
+
+/// How one node sees everything when all is over.
+async fn one_look(scenario: Scenario, member: Member) -> Brought {
+    let (observer, load) = start(&scenario);
+    if let Err(text) = load.clone().find(member.clone()).await {
+        observer.fail(Check::Error, format!("looking at all in the end: {text}"));
+    } else {
+        // As the first worker of the node, which does nothing else any more.
+        let process = Process::looking(&member, &scenario);
+        load.clone().inspect(member, process).await;
+    }
+    bring(&observer, &load)
+}
+
+fn start(scenario: &Scenario) -> (Rc<Observer>, Rc<dyn Load>) {
+    let observer = Rc::new(Observer::new(scenario, None));
+    let load = workloads::load(scenario, &observer);
+    (observer, load)
+}
+
+fn bring(observer: &Observer, load: &Rc<dyn Load>) -> Brought {
+    let lines_in_use = load.lines_in_use();
+    Brought {
+        record: load.take(),
+        operations: observer.operations(),
+        failure: observer.first_failure(),
+        lines_in_use,
+    }
+}

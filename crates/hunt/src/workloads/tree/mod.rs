@@ -1,0 +1,301 @@
+//! A B-link tree that all nodes share: every operation there is, each recorded with its answer.
+//!
+//! ```text
+//!   every task:    random operations       Client ──► Recorder ──► Calls, key by key
+//!   in the end:    every node reads everything in every way, one validates
+//!   judge:         per key: does one order explain all answers?
+//! ```
+
+mod client;
+mod content;
+mod recorder;
+
+pub(crate) use content::{Operation, TreeKey};
+pub(crate) use recorder::{Calls, Recorder};
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
+use latchwork_cluster::Member;
+use latchwork_memnode::ObjectKind;
+use latchwork_selcc::Worker;
+use latchwork_verbs::GlobalAddr;
+use latchwork_workload::history::{Call, MapOperation, Model, check_object};
+
+use super::{Load, Record, Work, pass_time};
+use crate::Check;
+use crate::checks::{Verdict, listed};
+use crate::scenario::{Plant, Scenario, TreeLoad};
+use crate::world::{Observer, Process};
+use client::Client;
+use content::{Content, key};
+
+/// What an operation on a page of a tree must know.
+const TREE: ObjectKind = ObjectKind(7);
+const NAME: &str = "tree";
+
+/// Waits for a line, at most, of a walk over the whole tree.
+const WALK_MAX: u32 = 1_000;
+
+/// Opens one tree for all workers of this thread, once each.
+pub(super) struct Shared {
+    pub(super) config: TreeConfig,
+    root: RefCell<Option<GlobalAddr>>,
+    trees: RefCell<BTreeMap<usize, Tree<Worker>>>,
+}
+
+impl Shared {
+    pub(super) fn new(entries_per_page: u64) -> Shared {
+        let most = (entries_per_page > 0).then_some(entries_per_page as u16);
+        let config = TreeConfig { max_entries_leaf: most, max_entries_inner: most };
+        Shared { config, root: RefCell::default(), trees: RefCell::default() }
+    }
+
+    pub(super) async fn create(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
+        let tree = Tree::create(member.memory.clone(), self.config).await?;
+        *self.root.borrow_mut() = Some(tree.root());
+        self.trees.borrow_mut().insert(member.index, tree.clone());
+        Ok(tree)
+    }
+
+    pub(super) async fn publish(&self, member: &Member) -> Result<(), String> {
+        let root = self.root.borrow().ok_or("no tree was made")?;
+        let port = member.memory.port();
+        let done = member.catalogue.register(port, NAME, TREE, root.bits()).await;
+        done.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub(super) async fn find(&self, member: &Member) -> Result<(), String> {
+        let deadline = member.handle.now() + super::FIND_LIMIT;
+        let port = member.memory.port();
+        let found = member.catalogue.wait_for(port, &member.handle, NAME, deadline).await;
+        let found = found.map_err(|error| error.to_string())?;
+        *self.root.borrow_mut() = Some(GlobalAddr::from_bits(found.value));
+        Ok(())
+    }
+
+    /// This worker's handle on the tree; its tasks share what it keeps in reserve.
+    pub(super) async fn tree(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
+        if let Some(tree) = self.trees.borrow().get(&member.index) {
+            return Ok(tree.clone());
+        }
+        let opened = self.open(member).await?;
+        // Another task may have come first.
+        Ok(self.trees.borrow_mut().entry(member.index).or_insert(opened).clone())
+    }
+
+    /// A handle of its own.
+    pub(super) async fn open(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
+        let root = self.root.borrow().unwrap_or(GlobalAddr::NULL);
+        Tree::open(member.memory.clone(), root, self.config).await
+    }
+
+    /// Gives back what this worker kept in reserve, and its handle: it must keep no worker that leaves.
+    pub(super) async fn finish(&self, member: &Member) -> Result<(), TreeError> {
+        let tree = self.trees.borrow_mut().remove(&member.index);
+        match tree {
+            Some(tree) => tree.release_spares().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The workload.
+pub(crate) struct TreeWork {
+    load: TreeLoad,
+    operations: u64,
+    plant: Option<Plant>,
+    seed: u64,
+    observer: Rc<Observer>,
+    shared: Shared,
+    recorder: Recorder<Operation>,
+    ends: RefCell<Vec<Vec<(u64, Content)>>>,
+    statistics: RefCell<Option<TreeStatistics>>,
+}
+
+/// What the clients saw.
+#[derive(Default)]
+pub(crate) struct TreeRecord {
+    calls: Calls<Operation>,
+    /// Everything, as each node saw it in the end.
+    ends: Vec<Vec<(u64, Content)>>,
+    pub(crate) statistics: Option<TreeStatistics>,
+}
+
+impl TreeWork {
+    pub(crate) fn new(scenario: &Scenario, load: &TreeLoad, observer: &Rc<Observer>) -> TreeWork {
+        TreeWork {
+            operations: scenario.operations,
+            plant: scenario.plant,
+            seed: scenario.seed,
+            observer: observer.clone(),
+            shared: Shared::new(load.entries_per_page),
+            recorder: Recorder::new(),
+            ends: RefCell::default(),
+            statistics: RefCell::default(),
+            load: load.clone(),
+        }
+    }
+
+    async fn make(&self, member: &Member) -> Result<(), TreeError> {
+        let tree = self.shared.create(member).await?;
+        let invoked = member.handle.now();
+        let content = |n: u64| Content::unique(u64::MAX - n);
+        let entries = (0..self.load.loaded).map(|n| (key(n), content(n).encode()));
+        tree.bulk_load(entries, 0.8).await?;
+        for n in 0..self.load.loaded {
+            let operation = MapOperation::Insert { value: content(n), inserted: true };
+            let returned = Some(member.handle.now());
+            self.recorder.add(n, invoked, returned, Operation::Map(operation));
+        }
+        Ok(())
+    }
+
+    /// Reads everything, in every way.
+    async fn look(&self, client: &Client<'_>) -> Result<(), TreeError> {
+        let mut got = Vec::new();
+        for n in 0..self.load.keys {
+            let invoked = client.member.handle.now();
+            let found = client.tree.get(&key(n)).await?.map(|bytes| client.whole(&bytes));
+            client.saw(n, invoked, found);
+            got.extend(found.map(|content| (n, content)));
+        }
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let all = (Bound::Unbounded, usize::MAX);
+        client.tree.scan_up(all.0, all.1, client.collect(&mut up)).await?;
+        client.tree.scan_down(all.0, all.1, client.collect(&mut down)).await?;
+        down.reverse();
+        for (scan, seen) in [("up", up), ("down", down)] {
+            if seen != got {
+                let text = format!("at rest, a scan {scan} shows {seen:?}, and each key {got:?}");
+                self.observer.fail(Check::Tree, text);
+            }
+        }
+        self.ends.borrow_mut().push(got);
+        Ok(())
+    }
+
+    /// Walks the tree, on the first node that looks at it.
+    async fn validate(&self, client: &Client<'_>) -> Result<(), TreeError> {
+        match client.tree.validate().await {
+            Ok(statistics) => *self.statistics.borrow_mut() = Some(statistics),
+            Err(error @ TreeError::Memory(_)) => return Err(error),
+            Err(error) => self.observer.fail(Check::Tree, error.to_string()),
+        }
+        Ok(())
+    }
+}
+
+impl Load for TreeWork {
+    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move { self.make(&member).await.map_err(|error| error.to_string()) })
+    }
+
+    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move { self.shared.publish(&member).await })
+    }
+
+    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move { self.shared.find(&member).await })
+    }
+
+    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let about = ("open", NAME.to_owned(), WALK_MAX);
+            let open = self.shared.tree(&member);
+            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let client = Client::new(&self, &member, process, tree);
+            for _ in 0..self.operations {
+                client.operation().await;
+                pass_time(&member).await;
+            }
+        })
+    }
+
+    fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let about = ("give back", "lines in reserve".to_owned(), WALK_MAX);
+            self.observer.operation(process, about, self.shared.finish(&member)).await;
+        })
+    }
+
+    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let about = ("open", NAME.to_owned(), WALK_MAX);
+            let open = self.shared.open(&member);
+            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let client = Client::new(&self, &member, process, tree);
+            let about = ("look at", "every key".to_owned(), WALK_MAX);
+            self.observer.operation(process, about, self.look(&client)).await;
+            if self.statistics.borrow().is_none() {
+                let about = ("validate", NAME.to_owned(), WALK_MAX);
+                self.observer.operation(process, about, self.validate(&client)).await;
+            }
+        })
+    }
+
+    fn lines_in_use(&self) -> Option<u64> {
+        self.statistics.borrow().as_ref().map(TreeStatistics::pages)
+    }
+
+    fn take(&self) -> Record {
+        Record::Tree(TreeRecord {
+            calls: self.recorder.take(),
+            ends: self.ends.take(),
+            statistics: self.statistics.take(),
+        })
+    }
+}
+
+impl TreeRecord {
+    pub(crate) fn merge(&mut self, other: TreeRecord) {
+        self.calls.merge(other.calls);
+        self.ends.extend(other.ends);
+        self.statistics = self.statistics.take().or(other.statistics);
+    }
+
+    pub(crate) fn judge(&self) -> Verdict {
+        if let Some((first, other)) = self.ends.first().and_then(|first| {
+            self.ends.iter().find(|other| *other != first).map(|other| (first, other))
+        }) {
+            let text = format!("at rest, nodes see different trees: {first:?} and {other:?}");
+            return Err((Check::Tree, text));
+        }
+        if let (Some(statistics), Some(end)) = (&self.statistics, self.ends.first())
+            && statistics.entries != end.len() as u64
+        {
+            let (entries, seen) = (statistics.entries, end.len());
+            let text = format!("the tree has {entries} entries, and {seen} keys are found");
+            return Err((Check::Tree, text));
+        }
+        judge_keys(&TreeKey, &self.calls)
+    }
+}
+
+/// Whether one order per key explains all answers; keys are absent at first.
+pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Verdict
+where
+    M: Model<State = Option<S>>,
+{
+    let explained = calls.check(|calls| {
+        check_object(model, None, calls).map_err(|violation| {
+            let mut calls: Vec<_> = calls.iter().collect();
+            calls.sort_by_key(|call| call.invoked);
+            format!("{violation}:{}", listed(calls.into_iter().map(shown), CALLS_SHOWN))
+        })
+    });
+    explained
+        .map_err(|(key, violation)| (Check::Linearizability, format!("key {key}: {violation}")))
+}
+
+const CALLS_SHOWN: usize = 80;
+
+fn shown<O: std::fmt::Debug>(call: &Call<O>) -> String {
+    match call.returned {
+        Some(returned) => format!("{} to {returned}: {:?}", call.invoked, call.operation),
+        None => format!("{}, no end: {:?}", call.invoked, call.operation),
+    }
+}

@@ -1,0 +1,58 @@
+//! A B-link tree that several compute nodes share, on the real engine: in worlds and on threads, under
+//! both protocols. Per key, one order explains all answers; the tree is whole and no line is lost.
+
+mod alarm;
+mod cancelled;
+mod linearizable;
+mod threads;
+
+use latchwork_cluster::Protocol;
+use latchwork_hunt::scenario::{TreeLoad, WorkloadKind};
+use latchwork_hunt::{Choice, Network, Report, Scenario, Workload, run};
+
+/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it a
+/// hundred times as many, for a long search.
+fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
+    first..first + count * times.unwrap_or(1)
+}
+
+/// A scenario that the seed decides, without faults.
+fn drawn(seed: u64, protocol: Protocol) -> Scenario {
+    let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
+    let deadline_us = 2_000_000;
+    Scenario { protocol, deadline_us, ..Scenario::from_seed(seed, &choice) }
+}
+
+/// Many nodes with hardly any cache on a bad network: lines are handed over and given up all the time.
+fn crowded(seed: u64, protocol: Protocol) -> Scenario {
+    Scenario {
+        compute_nodes: 8,
+        workers: 1,
+        tasks: 2,
+        operations: 60,
+        frames: 4,
+        network: Network::Harsh,
+        ..with_load(drawn(seed, protocol), |load| {
+            *load = TreeLoad { keys: 30, ..TreeLoad::default() };
+        })
+    }
+}
+
+/// The scenario with another load.
+fn with_load(mut scenario: Scenario, change: impl FnOnce(&mut TreeLoad)) -> Scenario {
+    match &mut scenario.workload {
+        Workload::Tree(load) => change(load),
+        other => unreachable!("a tree was chosen, not {other:?}"),
+    }
+    scenario
+}
+
+/// Runs a world that must be clean.
+fn clean(scenario: Scenario) -> Report {
+    let report = run(&scenario);
+    if let Some(failure) = &report.failure {
+        panic!("{failure}\n{}", scenario.to_toml());
+    }
+    report
+}
