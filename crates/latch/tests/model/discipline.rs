@@ -87,6 +87,27 @@ fn three_who_read_and_write() {
     is_live("three of both", &Setting::discipline(&clients, 0));
 }
 
+/// Whatever a failing connection cuts off, the node looks at the word, and does again what was not applied.
+#[test]
+fn connections_that_fail_under_operations() {
+    for (priority_max, failures) in [(1, 1), (0, 3)] {
+        let setting = Setting::discipline(&TWO, priority_max).failing(failures);
+        holds(&format!("two nodes, {failures} operations fail"), &setting);
+    }
+    let clients = [Client::writer(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
+    holds("three nodes, an operation fails", &Setting::discipline(&clients, 0).failing(1));
+}
+
+#[test]
+#[ignore = "two million states: a minute"]
+fn connections_that_fail_under_operations_of_three_nodes() {
+    let clients = [Client::writer(1), Client::both(2), Client::reader(3)].map(Client::patient);
+    holds(
+        "three nodes, one upgrades, an operation fails",
+        &Setting::discipline(&clients, 0).failing(1),
+    );
+}
+
 #[test]
 fn the_latch_alone() {
     let rules = Rules { seq_modulus: 1, priority_max: 0, ..Rules::LATCH_ONLY };

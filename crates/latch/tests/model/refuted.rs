@@ -89,3 +89,14 @@ fn the_published_scheme_leads_to_a_stale_read() {
     let page = include_str!("../../../../docs/stale-read.md");
     assert!(page.contains(&story), "docs/stale-read.md tells another run");
 }
+
+/// An operation whose connection failed is done again, without a look at the word.
+#[test]
+fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
+    let mut blind = Setting::discipline(&[Client::writer(1), Client::reader(2)], 0).failing(1);
+    blind.blind = true;
+    let story = is_refuted(&blind, "no fault");
+    assert!(story.contains("the connection fails"), "{story}");
+    blind.demand = Demand::Data;
+    assert!(refute(&blind).is_some(), "a user would notice");
+}

@@ -6,7 +6,7 @@ use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
 use crate::symmetry;
-use crate::world::{Bytes, Fault, Frame, World};
+use crate::world::{Bytes, Fault, Frame, Stage, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +83,10 @@ pub(crate) struct Setting {
     pub(crate) demand: Demand,
     /// Nodes within a group can change names, and one world stands for all that arise so.
     pub(crate) groups: Vec<Vec<ComputeNodeId>>,
+    /// Under so many operations the connection fails, at any point.
+    pub(crate) failures: u8,
+    /// And it is done again without a look at the word.
+    pub(crate) blind: bool,
 }
 
 /// One step of the world.
@@ -95,6 +99,7 @@ pub(crate) enum Step {
     Evict { at: u8 },
     Retry { at: u8 },
     Progress { at: u8, flight: u8 },
+    Fail { at: u8, flight: u8 },
     Deliver { packet: u16 },
 }
 
@@ -112,6 +117,8 @@ impl Setting {
             undo_before_question: false,
             demand: Demand::Everything,
             groups: Vec::new(),
+            failures: 0,
+            blind: false,
         }
     }
 
@@ -121,9 +128,16 @@ impl Setting {
         self
     }
 
+    /// With so many operations whose connection fails.
+    pub(crate) fn failing(mut self, failures: u8) -> Self {
+        self.failures = failures;
+        self
+    }
+
     /// The world before the first step.
     pub(crate) fn first(&self) -> World {
-        World::new(self.clients.iter().map(|client| client.id))
+        let (failures, blind) = (self.failures, self.blind);
+        World { failures, blind, ..World::new(self.clients.iter().map(|client| client.id)) }
     }
 
     /// Whether the step is nobody's free choice: it will be taken at some time.
@@ -134,6 +148,7 @@ impl Setting {
             // Without invalidations, the engine gives back what nobody uses.
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
+            Step::Fail { .. } => false,
         }
     }
 
@@ -145,6 +160,12 @@ impl Setting {
         for (at, (node, client)) in world.nodes.iter().zip(&self.clients).enumerate() {
             let at = at as u8;
             steps.extend((0..node.flights.len() as u8).map(|flight| Step::Progress { at, flight }));
+            if world.failures > 0 {
+                let whole =
+                    |flight: &u8| node.flights[usize::from(*flight)].stage != Stage::Inspect;
+                let flights = (0..node.flights.len() as u8).filter(whole);
+                steps.extend(flights.map(|flight| Step::Fail { at, flight }));
+            }
             let Frame { hold, reserved, .. } = node.frame;
             if reserved {
                 steps.push(Step::Access { at });
@@ -195,6 +216,7 @@ impl Setting {
             Step::Write { at } => next.write(at.into()),
             Step::Evict { at } => next.evict(rules, at.into()),
             Step::Retry { at } => next.retry(rules, at.into()),
+            Step::Fail { at, flight } => next.fail(at.into(), flight.into()),
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
         }

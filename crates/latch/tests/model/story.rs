@@ -41,8 +41,15 @@ fn happening(world: &World, step: Step) -> String {
                 Stage::WriteBack => "write-back lands",
                 Stage::Atomic => "atomic lands",
                 Stage::Report => "completion is seen",
+                Stage::Inspect => "the word is looked at",
             };
             format!("{:?}'s {op:?}: {part}", id(at))
+        }
+        Step::Fail { at, flight } => {
+            let Flight { op, stage, .. } =
+                world.nodes[usize::from(at)].flights[usize::from(flight)];
+            let (id, op) = (id(at), format!("{op:?}"));
+            format!("the connection fails under {id:?}'s {op}, at {stage:?}")
         }
         Step::Deliver { packet } => {
             let Packet { to, message, .. } = &world.wire[usize::from(packet)];

@@ -83,7 +83,8 @@ pub(crate) fn renamed(world: &World, name: &impl Fn(ComputeNodeId) -> ComputeNod
     nodes.sort_unstable_by_key(|node| node.id);
     let mut wire: Vec<_> = world.wire.iter().map(|packet| rename_packet(packet, name)).collect();
     wire.sort_unstable();
-    World { word: world.word.renamed(name), memory: world.memory, nodes, wire, fault: world.fault }
+    let World { memory, fault, failures, blind, .. } = *world;
+    World { word: world.word.renamed(name), memory, nodes, wire, fault, failures, blind }
 }
 
 fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Node {

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayvec::ArrayVec;
 use latchwork_latch::{
-    Action, Answer, Event, Hold, LatchWord, Line, LocalCopy, Message, Rules, Seq, Want, WordOp,
-    WordVerb,
+    Action, Answer, Event, Hold, Inspection, LatchWord, Line, LocalCopy, Message, Rules, Seq, Want,
+    WordOp, WordVerb,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -47,6 +47,9 @@ pub(crate) enum Stage {
     Atomic,
     /// The completion has not been reported.
     Report,
+    /// The connection failed under the batch. What had not landed never will, and the node is about to
+    /// look at the word.
+    Inspect,
 }
 
 /// An operation on the word in flight.
@@ -59,6 +62,8 @@ pub(crate) struct Flight {
     /// The bytes that are written back; or the worst that the read behind the atomic, which takes
     /// effect at any time before the report, may have found so far.
     pub(crate) bytes: Bytes,
+    /// What has to be written back, until it is known to be: stale where there is nothing.
+    pub(crate) source: Bytes,
 }
 
 /// A message on its way, with the bytes that were forwarded ahead of it.
@@ -103,6 +108,8 @@ pub(crate) enum Fault {
     AskedNobody(ComputeNodeId),
     /// A line was forwarded into a frame that is in use.
     ForwardedIntoUse(ComputeNodeId),
+    /// The word did not tell what became of an operation.
+    Untold(ComputeNodeId, WordOp),
     /// An assertion of the machine failed.
     Panicked(ComputeNodeId),
     /// More operations in flight than there is room for: a limit of this world.
@@ -120,6 +127,10 @@ pub(crate) struct World {
     pub(crate) wire: Vec<Packet>,
     /// The first one.
     pub(crate) fault: Option<Fault>,
+    /// How many more batches fail.
+    pub(crate) failures: u8,
+    /// Nobody looks at the word then: the operation is simply done again.
+    pub(crate) blind: bool,
 }
 
 impl World {
@@ -144,6 +155,8 @@ impl World {
             nodes: ids.into_iter().map(node).collect(),
             wire: Vec::new(),
             fault: None,
+            failures: 0,
+            blind: false,
         }
     }
 
@@ -177,7 +190,7 @@ impl World {
         for (other, node) in self.nodes.iter_mut().enumerate() {
             node.frame.bytes = if other == at { Bytes::Latest } else { Bytes::Stale };
             for flight in &mut node.flights {
-                flight.bytes = Bytes::Stale;
+                (flight.bytes, flight.source) = (Bytes::Stale, Bytes::Stale);
             }
         }
         for packet in &mut self.wire {
@@ -225,12 +238,26 @@ impl World {
                     WordVerb::CompareSwap { expected, desired } if self.word == expected => desired,
                     WordVerb::CompareSwap { .. } => self.word,
                 };
+                moving.source = Bytes::Stale;
                 // What a refused node reads is never used.
                 if has_acquired(moving) {
                     moving.bytes = self.memory;
                 }
                 moving.stage = Stage::Report;
             }
+            Stage::Inspect => match self.inspect(moving.op, id) {
+                Some(Inspection::Over { old }) => {
+                    (moving.old, moving.source, moving.stage) = (old, Bytes::Stale, Stage::Report);
+                    if has_acquired(moving) {
+                        moving.bytes = self.memory;
+                    }
+                }
+                Some(Inspection::Again) if moving.op.writes_back() => {
+                    (moving.bytes, moving.stage) = (moving.source, Stage::WriteBack);
+                }
+                Some(Inspection::Again) => moving.stage = Stage::Atomic,
+                None => self.blame(Fault::Untold(id, moving.op)),
+            },
             Stage::Report => {
                 self.nodes[at].flights.remove(flight);
                 let event = Event::Completed { op: moving.op, old: moving.old };
@@ -238,6 +265,21 @@ impl World {
             }
         }
         self.nodes[at].flights[flight] = moving;
+    }
+
+    fn inspect(&self, op: WordOp, by: ComputeNodeId) -> Option<Inspection> {
+        if self.blind { Some(Inspection::Again) } else { op.inspect(by, self.word) }
+    }
+
+    /// The connection fails under an operation: what has landed has, and the rest never will.
+    pub(crate) fn fail(&mut self, at: usize, flight: usize) {
+        self.failures -= 1;
+        let failed = &mut self.nodes[at].flights[flight];
+        // Known to the fabric, not to the node.
+        if failed.stage == Stage::Report {
+            (failed.old, failed.source) = (LatchWord::FREE, Bytes::Stale);
+        }
+        (failed.bytes, failed.stage) = (Bytes::Stale, Stage::Inspect);
     }
 
     /// A message arrives.
@@ -343,7 +385,8 @@ impl World {
         } else {
             (Stage::Atomic, Bytes::Stale)
         };
-        flights.push(Flight { op, stage, old: LatchWord::FREE, bytes });
+        let source = bytes;
+        flights.push(Flight { op, stage, old: LatchWord::FREE, bytes, source });
         if rules.registered_wait && !alone {
             self.blame(Fault::TwoInFlight(id));
         }
