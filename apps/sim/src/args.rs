@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
-use latchwork_hunt::{FaultPlan, Network, Plant};
+use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
 use latchwork_verbs_sim::NicProfile;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -78,6 +78,13 @@ pub(crate) struct WorldArgs {
     /// times. [default: the seed decides]
     #[arg(long, value_name = "LIST", value_parser = faults::parse, help_heading = "World")]
     pub(crate) faults: Option<FaultPlan>,
+    /// Which checks there are: all, after every event; end, when all is over; or none.
+    #[arg(long, value_name = "WHICH", value_parser = checks, help_heading = "World")]
+    pub(crate) checks: Option<Checks>,
+    /// READs and WRITEs copy only the first bytes of what they transfer, for measuring the simulator;
+    /// needs --checks none.
+    #[arg(long, help_heading = "World")]
+    pub(crate) elide_payloads: bool,
     /// A bug to put in on purpose, to see that it is found.
     #[arg(long, value_name = "NAME", value_parser = plant, help_heading = "World")]
     pub(crate) plant: Option<Plant>,
@@ -247,6 +254,15 @@ fn line_size(text: &str) -> Result<u32, String> {
     }
 }
 
+fn checks(text: &str) -> Result<Checks, String> {
+    match text {
+        "all" => Ok(Checks::All),
+        "end" => Ok(Checks::End),
+        "none" => Ok(Checks::None),
+        _ => Err("use all, end or none".to_owned()),
+    }
+}
+
 fn network(text: &str) -> Result<Network, String> {
     let network = Network::from(text.to_owned());
     // A profile is read here, so that what is wrong with it is told before anything starts.
@@ -283,6 +299,7 @@ mod tests {
             ("run --nic token-ring", "--nic", "calm"),
             ("run --faults gremlins=1/3", "--faults", "delay"),
             ("run --faults delay=5", "--faults", "1/5"),
+            ("run --checks some", "--checks", "all, end or none"),
             ("run --plant weeds", "--plant", "no-settling"),
             ("run --workload g", "--workload", "lines"),
             ("run --seed x", "--seed", ""),

@@ -65,7 +65,8 @@ impl Failed<'_> {
         let mut text = String::new();
         let _ = writeln!(text, "found       {}", in_a_line(self.found.0));
         if let Some(failure) = &self.found.1.failure {
-            let _ = writeln!(text, "            {failure}");
+            let failure = failure.to_string();
+            let _ = writeln!(text, "            {}", failure.lines().next().unwrap_or_default());
         }
         let _ = writeln!(text, "shrunk      {}", self.how);
         text += &outcome::report_lines(scenario, &report, real);

@@ -109,6 +109,8 @@ impl WorldArgs {
         set(&mut scenario.protocol, &self.protocol);
         set(&mut scenario.network, &self.nic);
         set(&mut scenario.faults, &self.faults);
+        set(&mut scenario.checks, &self.checks);
+        scenario.elide_payloads |= self.elide_payloads;
         scenario.plant = self.plant.or(scenario.plant);
         if self.faults.is_none() {
             // The seed drew the faults for other numbers of nodes.

@@ -7,7 +7,7 @@ use latchwork_cache::{FrameId, FrameState, Ownership};
 use latchwork_cluster::Simulated;
 use latchwork_latch::LatchWord;
 use latchwork_selcc::Node;
-use latchwork_verbs::{GlobalAddr, Region, Words};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region, Words};
 
 /// One copy of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,11 @@ impl Copies {
 
     pub(crate) fn node(&self, at: usize) -> &Node {
         &self.nodes[at]
+    }
+
+    /// Whether there is such a node.
+    pub(crate) fn has(&self, id: ComputeNodeId) -> bool {
+        id.index() < self.nodes.len()
     }
 
     /// The line of a copy, header included.

@@ -21,6 +21,11 @@ use super::copies::{Copies, Copy, Tracked};
 use crate::Check;
 
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
+    let mut named = line.word.exclusive().into_iter().chain(line.word.shared().iter());
+    if let Some(stranger) = named.find(|id| !copies.has(*id)) {
+        let text = format!("the latch word says {:?}, and there is no {stranger:?}", line.word);
+        return wrong(line, &text);
+    }
     let writer = line.copies.iter().find(|copy| copy.is(Ownership::Exclusive));
     if let Some(writer) = writer
         && let Some(other) = line.copies.iter().find(|copy| copy.node != writer.node)

@@ -23,6 +23,7 @@
 //! # Ok::<(), latchwork_hunt::ScenarioError>(())
 //! ```
 
+mod checks;
 mod error;
 mod faults;
 mod network;
@@ -32,6 +33,7 @@ mod swarm;
 mod values;
 mod workload;
 
+pub use checks::Checks;
 pub use error::ScenarioError;
 pub use faults::FaultPlan;
 pub use network::Network;
@@ -85,6 +87,13 @@ pub struct Scenario {
     /// A bug, put in on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plant: Option<Plant>,
+    /// Which checks the world has.
+    #[serde(skip_serializing_if = "Checks::are_all")]
+    pub checks: Checks,
+    /// READs and WRITEs copy only the first bytes of what they transfer: for measuring the simulator.
+    /// Nothing that lines say is then true, so it needs `checks = "none"`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elide_payloads: bool,
     /// What the workers do.
     pub workload: Workload,
     /// What goes wrong.
@@ -106,6 +115,8 @@ impl Default for Scenario {
             line_size: 512,
             deadline_us: 20_000,
             plant: None,
+            checks: Checks::All,
+            elide_payloads: false,
             workload: Workload::default(),
             faults: FaultPlan::default(),
         }
@@ -152,6 +163,18 @@ impl Scenario {
             return wrong(
                 "faults.lost_memory",
                 format!("{given} memory nodes cannot be lost: there are {most}"),
+            );
+        }
+        if self.elide_payloads && self.checks != Checks::None {
+            return wrong(
+                "elide_payloads",
+                "what is not copied cannot be checked: checks = \"none\" would do".into(),
+            );
+        }
+        if self.elide_payloads && !matches!(self.workload, Workload::Lines(_)) {
+            return wrong(
+                "elide_payloads",
+                "this workload needs what it reads: the workload lines would do".into(),
             );
         }
         if self.faults.until_us == 0 && self.faults.any() {
