@@ -6,7 +6,7 @@ use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
 
 /// How often an operation is done again whose end was ambiguous. Then the connection counts as gone.
-const AGAIN_MAX: u32 = 8;
+const AGAIN_MAX: u32 = 16;
 
 fn memory(addr: GlobalAddr) -> Target {
     Target::Memory(addr.node())

@@ -3,7 +3,7 @@
 use latchwork_verbs::VerbError;
 
 /// How often at most. Then the connection counts as gone.
-const AGAIN_MAX: u32 = 8;
+const AGAIN_MAX: u32 = 16;
 
 /// Does `operation` again for as long as its end is ambiguous. For operations of which it makes no
 /// difference whether they were applied before.

@@ -17,7 +17,7 @@ use crate::worker::Inner;
 
 /// How often an operation or a message that ended ambiguous is taken up again. Then the connection
 /// counts as gone.
-pub(crate) const TRIES_MAX: u8 = 8;
+pub(crate) const TRIES_MAX: u8 = 16;
 
 /// What a batch of this worker is, as the tag of its completion says.
 #[derive(Clone, Copy, Debug)]
