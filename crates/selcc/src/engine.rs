@@ -199,7 +199,7 @@ impl Inner {
                 self.finish(&mut records, addr);
             }
             Body::Doubt(of) => self.answer_doubt(addr, wire.from, of),
-            Body::Verdict { of, arrived } => self.verdict(addr, of, arrived),
+            Body::Verdict { of, arrived } => self.verdict(addr, (wire.from, of), arrived),
         }
     }
 

@@ -41,6 +41,9 @@ pub(crate) struct Bytes {
     pub(crate) local: LocalBuffer,
 }
 
+/// What tells a message from all others of the node: numbers are counted for each receiver.
+type Name = (ComputeNodeId, Stamp);
+
 /// A message whose batch is in flight, with all that it takes to send it again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
@@ -129,7 +132,7 @@ impl Inner {
                 (Some(error), Body::Line(Message::Request(_))) => {
                     self.fail_line(sent.letter.addr, error);
                 }
-                (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, *of),
+                (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
                 // Whoever waits for it is gone, or waits until its deadline.
                 (Some(_), _) => {}
             },
@@ -138,7 +141,7 @@ impl Inner {
             // node is through with the line all the same.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group, Ok(None)),
-                None => self.resolve(sent.letter.addr, sent.stamp),
+                None => self.resolve(sent.letter.addr, sent.name()),
             },
         }
     }
@@ -152,7 +155,7 @@ impl Inner {
 
     /// Asks the receiver whether a forward has arrived.
     fn doubt(&self, mut sent: Sent) {
-        let (addr, to, stamp) = (sent.letter.addr, sent.to, sent.stamp);
+        let (addr, name) = (sent.letter.addr, sent.name());
         let group = sent.group.take();
         if group.is_some() {
             let mut records = self.node.records.shard(addr).lock();
@@ -161,10 +164,11 @@ impl Inner {
                 record.doubts.push(Doubt { sent });
             }
         } else {
-            self.with_doubt(addr, stamp, |doubt| doubt.sent.tries = sent.tries);
+            self.with_doubt(addr, name, |doubt| doubt.sent.tries = sent.tries);
         }
+        let (to, stamp) = name;
         if self.send(addr, to, Body::Doubt(stamp)).is_err() {
-            self.resolve(addr, stamp);
+            self.resolve(addr, name);
         }
         if let Some(group) = group {
             self.leave_group(group, Ok(None));
@@ -174,12 +178,12 @@ impl Inner {
     fn with_doubt<T>(
         &self,
         addr: GlobalAddr,
-        stamp: Stamp,
+        name: Name,
         then: impl FnOnce(&mut Doubt) -> T,
     ) -> Option<T> {
         let mut records = self.node.records.shard(addr).lock();
         let doubts = &mut records.get_mut(&addr)?.doubts;
-        doubts.iter_mut().find(|doubt| doubt.sent.stamp == stamp).map(then)
+        doubts.iter_mut().find(|doubt| doubt.sent.name() == name).map(then)
     }
 
     /// Another node asks whether a forward has arrived here. If it has not, it never counts.
@@ -190,7 +194,7 @@ impl Inner {
     }
 
     /// The receiver has said whether a forward has arrived.
-    pub(crate) fn verdict(&self, addr: GlobalAddr, of: Stamp, arrived: bool) {
+    pub(crate) fn verdict(&self, addr: GlobalAddr, of: Name, arrived: bool) {
         if arrived {
             return self.resolve(addr, of);
         }
@@ -200,19 +204,19 @@ impl Inner {
         });
         if let Some(sent) = again {
             self.counters.resent.add(1);
-            let stamp = sent.stamp;
+            let name = sent.name();
             if self.submit_letter(sent).is_err() {
-                self.resolve(addr, stamp);
+                self.resolve(addr, name);
             }
         }
     }
 
     /// There is nothing left to do about this forward.
-    fn resolve(&self, addr: GlobalAddr, stamp: Stamp) {
+    fn resolve(&self, addr: GlobalAddr, name: Name) {
         let mut records = self.node.records.shard(addr).lock();
         let Some(record) = records.get_mut(&addr) else { return };
         let doubts = record.doubts.len();
-        record.doubts.retain(|doubt| doubt.sent.stamp != stamp);
+        record.doubts.retain(|doubt| doubt.sent.name() != name);
         if record.doubts.len() < doubts {
             self.complete_landed(addr, record);
             self.finish(&mut records, addr);
@@ -221,6 +225,10 @@ impl Inner {
 }
 
 impl Sent {
+    fn name(&self) -> Name {
+        (self.to, self.stamp)
+    }
+
     fn is_question(&self) -> bool {
         matches!(self.letter.body, Body::Line(Message::Request(_)))
     }

@@ -2,7 +2,7 @@
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::{Mode, Upgrade};
-use latchwork_latch::{LatchWord, WordOp};
+use latchwork_latch::{Answer, LatchWord, WordOp};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -223,5 +223,33 @@ fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
         assert_eq!(stage.cluster.counters().repeats, 1);
         assert_eq!((stage.word(line), stage.read(B, line)), (x(C), 3));
         stage.finish();
+    });
+}
+
+/// Bug: a grant that never arrived is taken for one that did, and its receiver waits for ever. Mechanism: two
+/// grants of one downgrade have the same number, since numbers are counted for each receiver, and the
+/// verdict about the one settled the doubt about the other. Fix: a doubt is named by receiver and number.
+#[test]
+fn two_grants_of_one_downgrade_are_doubted_apart() {
+    in_every_world(|seed| {
+        for (to_b, to_c) in [(0, LONGEST), (LONGEST, 0), (0, 0), (1, LONGEST)] {
+            let stage = Stage::new(3, seed);
+            let line = stage.line();
+            stage.write(A, line, 1);
+            let ticket = stage.take(A, line, Mode::Exclusive);
+            let readers = [B, C].map(|node| stage.reads(node, line));
+            stage.until("A remembers both", || {
+                [B, C].iter().all(|&node| stage.count(line, answer(A, node, Answer::Queued)) == 1)
+            });
+            let grants = [B, C].map(|node| stage.hold(Leg::There, line, grant(A, node)));
+            stage.drop_on(A, ticket);
+            stage.until("A grants", || grants.iter().all(|gate| gate.held() == 1));
+            for (gate, cut) in grants.iter().zip([to_b, to_c]) {
+                assert!(gate.cut_off(cut));
+            }
+            drop(grants);
+            assert_eq!(readers.map(|reader| stage.end(reader)), [1, 1]);
+            stage.finish();
+        }
     });
 }
