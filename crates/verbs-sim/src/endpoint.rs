@@ -1,16 +1,16 @@
-//! [`Endpoint`] of a simulated world, and the limits of its NIC.
+//! [`Endpoint`] of a simulated world.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use latchwork_runtime::{Handle, Notifier};
-use latchwork_simulation::Time;
-use latchwork_verbs::{Completion, Request, Target, VerbError, check_batch};
+use latchwork_verbs::{Completion, RegionKey, Request, Target, VerbError, check_batch};
 
 use crate::fabric::World;
-use crate::flight::{Batch, Flight};
-use crate::nic::QueuePairs;
+use crate::flight::Flight;
+use crate::lane::Lanes;
+use crate::nic::NicTimes;
 use crate::node::Node;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
@@ -22,8 +22,10 @@ pub struct Endpoint {
     /// Whose clock pays for posting and polling.
     handle: Handle,
     completions: Rc<Completions>,
-    posted: Vec<Batch>,
-    lanes: BTreeMap<Target, Rc<Lane>>,
+    posted: Vec<Box<Flight>>,
+    lanes: Lanes,
+    /// Batches that wait for room on their lanes.
+    pushed_back: usize,
     in_flight: usize,
 }
 
@@ -40,123 +42,76 @@ impl Completions {
     }
 }
 
-/// One endpoint to one target: what is pushed back, and what is under way.
-pub(crate) struct Lane {
-    pub(crate) completions: Rc<Completions>,
-    waiting: RefCell<VecDeque<Batch>>,
-    reads: Cell<usize>,
-    requests: Cell<usize>,
-    /// Flights in order of their submission, where that order means something.
-    pub(crate) flights: RefCell<VecDeque<u32>>,
-    pub(crate) last_arrival: Cell<Time>,
-    pub(crate) queue_pairs: QueuePairs,
-}
-
-impl Lane {
-    fn new(completions: Rc<Completions>) -> Self {
-        Lane {
-            completions,
-            waiting: RefCell::default(),
-            reads: Cell::new(0),
-            requests: Cell::new(0),
-            flights: RefCell::default(),
-            last_arrival: Cell::new(Time::ZERO),
-            queue_pairs: QueuePairs::default(),
-        }
-    }
-
-    /// Takes the room that `batch` needs, if there is enough.
-    fn take_room(&self, batch: &Batch, world: &World) -> bool {
-        let reads = self.reads.get() + batch.reads();
-        let requests = self.requests.get() + batch.requests().len();
-        let fits = reads <= world.config.reads_max && requests <= world.config.requests_max;
-        if fits {
-            self.reads.set(reads);
-            self.requests.set(requests);
-        }
-        fits
-    }
-
-    pub(crate) fn give_room(&self, batch: &Batch) {
-        self.reads.set(self.reads.get() - batch.reads());
-        self.requests.set(self.requests.get() - batch.requests().len());
-    }
-}
-
 impl Endpoint {
     pub(crate) fn new(world: Rc<World>, own: Rc<Node>, handle: &Handle) -> Self {
         let (notifier, handle) = (handle.notifier(), handle.clone());
         let completions = Rc::new(Completions { notifier, arrived: RefCell::default() });
-        let (posted, lanes) = (Vec::new(), BTreeMap::new());
-        Endpoint { world, own, handle, completions, posted, lanes, in_flight: 0 }
+        let (posted, lanes) = (Vec::new(), Lanes::default());
+        Endpoint { world, own, handle, completions, posted, lanes, pushed_back: 0, in_flight: 0 }
     }
 
-    fn submit_waiting(&self, lane: &Rc<Lane>) {
-        loop {
-            let batch = {
-                let mut waiting = lane.waiting.borrow_mut();
-                if !waiting.front().is_some_and(|batch| lane.take_room(batch, &self.world)) {
-                    return;
-                }
-                waiting.pop_front().expect("looked at above")
-            };
-            let there = self.world.there(batch.target).expect("checked when posted");
-            let own = Rc::clone(&self.own);
-            let flight = Flight::new(batch, Rc::clone(lane), own, there);
-            self.world.submit(flight, self.handle.now());
+    /// The CPU time of writing what was posted into send queues: one doorbell for all that goes the
+    /// same way.
+    fn charge_posted(&self, times: &NicTimes) {
+        let (mut requests, mut doorbells) = (0, 0);
+        for (at, flight) in self.posted.iter().enumerate() {
+            requests += flight.batch.requests().len() as u32;
+            let target = flight.batch.target;
+            doorbells += u32::from(self.posted[..at].iter().all(|f| f.batch.target != target));
+        }
+        if requests > 0 {
+            self.handle.charge(times.post * requests + times.doorbell * doorbells);
         }
     }
 }
 
 impl latchwork_verbs::Endpoint for Endpoint {
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
-        let there = self.world.there(target).ok_or(VerbError::UnknownTarget { target })?;
-        let remote_len = there.memory.map(|region| region.len() as u64);
+        let Endpoint { world, own, lanes, completions, .. } = self;
+        let lane = lanes.to(target, (world, own), completions);
+        let lane = lane.ok_or(VerbError::UnknownTarget { target })?;
+        let remote_len = lane.there.memory.get().map(|region| region.len() as u64);
+        let regions = own.regions.borrow();
         let local_len =
-            |key: latchwork_verbs::RegionKey| Some(self.own.region(key.0.into())?.len() as u64);
+            |key: RegionKey| regions.get(usize::from(key.0)).map(|region| region.len() as u64);
         check_batch(target, requests, remote_len, local_len)?;
-        self.posted.push(Batch::new(target, token, requests));
+        self.posted.push(world.flight(lane, (target, token), requests));
         self.in_flight += 1;
         Ok(())
     }
 
     fn ring(&mut self) {
-        let mut posted = std::mem::take(&mut self.posted);
         if let Some(times) = &self.world.nic {
-            // One doorbell for all that goes the same way.
-            for (at, batch) in posted.iter().enumerate() {
-                self.handle.charge(times.post * batch.requests().len() as u32);
-                if posted[..at].iter().all(|other| other.target != batch.target) {
-                    self.handle.charge(times.doorbell);
-                }
-            }
+            self.charge_posted(times);
         }
-        for batch in posted.drain(..) {
-            let new = || Rc::new(Lane::new(Rc::clone(&self.completions)));
-            let lane = Rc::clone(self.lanes.entry(batch.target).or_insert_with(new));
-            lane.waiting.borrow_mut().push_back(batch);
-            self.submit_waiting(&lane);
+        let from = self.handle.now();
+        for flight in self.posted.drain(..) {
+            let lane = Rc::clone(&flight.lane);
+            self.pushed_back += usize::from(!lane.send(flight, &self.world, from));
         }
-        self.posted = posted;
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
-        let mut some = false;
+        let mut some = 0;
         loop {
             let Some(completion) = self.completions.arrived.borrow_mut().pop_front() else { break };
-            some = true;
+            some += 1;
             self.in_flight -= 1;
-            if let Some(times) = &self.world.nic {
-                self.handle.charge(times.poll);
-            }
             sink(completion);
         }
-        if some {
-            for lane in self.lanes.values() {
-                self.submit_waiting(lane);
+        if some == 0 {
+            return false;
+        }
+        if let Some(times) = &self.world.nic {
+            self.handle.charge(times.poll * some);
+        }
+        if self.pushed_back > 0 {
+            let from = self.handle.now();
+            for lane in self.lanes.iter() {
+                self.pushed_back -= lane.send_waiting(&self.world, from);
             }
         }
-        some
+        true
     }
 
     fn in_flight(&self) -> usize {

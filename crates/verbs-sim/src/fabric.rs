@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Actor, ActorId, Kernel, Time};
 use latchwork_verbs::{
-    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, SetupError, Target,
+    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError, Target,
 };
 use slab::Slab;
 
@@ -19,6 +19,7 @@ use crate::faults::{FaultCounts, Faults};
 use crate::flight::{Batch, COMPLETION, Flight, MESSAGE};
 use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
+use crate::lane::Lane;
 use crate::nic::NicTimes;
 use crate::node::{MemoryNode, Node, There};
 use crate::watch::{Step, Strike, Watcher};
@@ -41,7 +42,9 @@ pub(crate) struct World {
     actor: OnceCell<ActorId>,
     memory: RefCell<Vec<MemoryNode>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
-    pub(crate) flights: RefCell<Slab<Flight>>,
+    pub(crate) flights: RefCell<Slab<Box<Flight>>>,
+    /// Flights that are over, to be used again.
+    spare: RefCell<Vec<Box<Flight>>>,
     /// Messages that will arrive a second time.
     again: RefCell<Slab<(Rc<Node>, Message)>>,
     gates: RefCell<Vec<Weak<GateCore>>>,
@@ -66,6 +69,7 @@ impl Fabric {
             memory: RefCell::default(),
             nodes: RefCell::default(),
             flights: RefCell::default(),
+            spare: RefCell::default(),
             again: RefCell::default(),
             gates: RefCell::default(),
             watcher: RefCell::default(),
@@ -258,15 +262,26 @@ impl World {
     pub(crate) fn there(&self, target: Target) -> Option<There> {
         match target {
             Target::Memory(id) => {
-                let MemoryNode { host, memory } =
-                    self.memory.borrow().get(usize::from(id.0))?.clone();
-                Some(There { host, node: None, memory: Some(memory) })
+                self.memory.borrow().get(usize::from(id.0)).map(There::memory_node)
             }
-            Target::Compute(id, key) => {
-                let node = self.node(id)?;
-                let memory = node.region(key.into());
-                Some(There { host: Rc::clone(&node.host), node: Some(node), memory })
+            Target::Compute(id, key) => Some(There::compute_node(self.node(id)?, key)),
+        }
+    }
+
+    /// A batch that is about to be sent. Flights are large, and most of one is written once only when
+    /// it is used again.
+    pub(crate) fn flight(
+        &self,
+        lane: &Rc<Lane>,
+        (target, token): (Target, u64),
+        requests: &[Request],
+    ) -> Box<Flight> {
+        match self.spare.borrow_mut().pop() {
+            Some(mut flight) => {
+                flight.renew(lane, (target, token), requests);
+                flight
             }
+            None => Box::new(Flight::new(lane, Batch::new(target, token, requests))),
         }
     }
 
@@ -321,7 +336,7 @@ impl World {
         if self.gates.borrow().is_empty() {
             return false;
         }
-        let (from, batch) = self.with(key, |flight| (flight.own.id, flight.batch.clone()));
+        let (from, batch) = self.with(key, |flight| (flight.lane.own.id, flight.batch.clone()));
         let gate = self.gate_for(leg, from, &batch);
         gate.inspect(|gate| gate.hold(leg, from, batch, What::Flight(key))).is_some()
     }
@@ -343,7 +358,7 @@ impl World {
     }
 
     /// Sends a batch on its way, at `from` of its worker's clock.
-    pub(crate) fn submit(&self, mut flight: Flight, from: Time) {
+    pub(crate) fn submit(&self, mut flight: Box<Flight>, from: Time) {
         let faults = self.faults.get();
         let delay = faults.draw_delay(&self.kernel);
         flight.cut = faults.draw_cut(&self.kernel, flight.len());
@@ -351,7 +366,6 @@ impl World {
         if delay.is_some() {
             self.count_fault(|counts| counts.delayed += 1);
         }
-        let lane = Rc::clone(&flight.lane);
         let cut = flight.cut;
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
         self.see(key, Step::Posted);
@@ -362,7 +376,7 @@ impl World {
             self.see(key, Step::Fault(Strike::CutOff(done)));
         }
         if matches!(&self.config.timing, Timing::Drawn(drawn) if !drawn.reorder_batches) {
-            lane.flights.borrow_mut().push_back(key);
+            self.with(key, |flight| flight.lane.flights.borrow_mut().push_back(key));
         }
         if self.is_held(Leg::There, key) {
             return;
@@ -375,9 +389,10 @@ impl World {
         }
     }
 
-    /// Delivers the message of a flight; false when the inbox is full.
+    /// Delivers a message of a flight; false when the inbox is full.
     pub(crate) fn deliver(&self, key: u32, message: Message) -> bool {
-        let node = self.with(key, |flight| flight.there.node.clone()).expect("checked when posted");
+        let node = self.with(key, |flight| flight.lane.there.node.clone());
+        let node = node.expect("checked when posted");
         if node.mailbox.is_full() {
             return false;
         }
@@ -408,8 +423,8 @@ impl World {
         if self.gates.borrow().is_empty() {
             return false;
         }
-        let (from, target) = self.with(key, |flight| (flight.own.id, flight.batch.target));
-        let batch = Batch::new(target, 0, &[latchwork_verbs::Request::Send(message)]);
+        let (from, target) = self.with(key, |flight| (flight.lane.own.id, flight.batch.target));
+        let batch = Batch::new(target, 0, &[Request::Send(message)]);
         let gate = self.gate_for(Leg::Inbox, from, &batch);
         let what = What::Message(Rc::clone(&node.mailbox), message);
         gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
@@ -446,10 +461,12 @@ impl World {
             self.see(key, Step::Completed(&result));
         }
         let flight = self.flights.borrow_mut().remove(key as usize);
-        flight.lane.give_room(&flight.batch);
-        flight.lane.flights.borrow_mut().retain(|&other| other != key);
+        let lane = &flight.lane;
+        lane.give_room(&flight.batch);
+        lane.flights.borrow_mut().retain(|&other| other != key);
         let completion = flight.completion();
         self.kernel.note(COMPLETION, completion.token, u64::from(completion.result.is_ok()));
-        flight.lane.completions.push(completion);
+        lane.completions.push(completion);
+        self.spare.borrow_mut().push(flight);
     }
 }

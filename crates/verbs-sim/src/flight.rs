@@ -10,9 +10,8 @@ use latchwork_verbs::{
 };
 
 use crate::drawn::PIECES_MAX;
-use crate::endpoint::Lane;
+use crate::lane::Lane;
 use crate::nic::NicFlight;
-use crate::node::{Node, There};
 
 /// A batch as it was posted.
 #[derive(Clone)]
@@ -29,6 +28,11 @@ impl Batch {
         let len = requests.len();
         let requests = std::array::from_fn(|i| requests[i.min(len - 1)]);
         Batch { target, token, requests, len }
+    }
+
+    fn renew(&mut self, target: Target, token: u64, requests: &[Request]) {
+        (self.target, self.token, self.len) = (target, token, requests.len());
+        self.requests[..requests.len()].copy_from_slice(requests);
     }
 
     pub(crate) fn requests(&self) -> &[Request] {
@@ -77,9 +81,6 @@ struct Cuts {
 pub(crate) struct Flight {
     pub(crate) batch: Batch,
     pub(crate) lane: Rc<Lane>,
-    /// The node that posted, for its regions.
-    pub(crate) own: Rc<Node>,
-    pub(crate) there: There,
     /// Where the connection fails: before this request.
     pub(crate) cut: Option<usize>,
     /// READs and WRITEs copy so many bytes at most.
@@ -103,12 +104,10 @@ pub(crate) enum Begin {
 }
 
 impl Flight {
-    pub(crate) fn new(batch: Batch, lane: Rc<Lane>, own: Rc<Node>, there: There) -> Self {
+    pub(crate) fn new(lane: &Rc<Lane>, batch: Batch) -> Self {
         Flight {
             batch,
-            lane,
-            own,
-            there,
+            lane: Rc::clone(lane),
             cut: None,
             payload_max: usize::MAX,
             nic: NicFlight::default(),
@@ -118,6 +117,38 @@ impl Flight {
             outcome: Outcome::default(),
             error: None,
         }
+    }
+
+    /// Makes this another flight, as if it were new.
+    pub(crate) fn renew(
+        &mut self,
+        lane: &Rc<Lane>,
+        (target, token): (Target, u64),
+        requests: &[Request],
+    ) {
+        let Flight {
+            batch,
+            lane: old,
+            cut,
+            payload_max,
+            nic,
+            arrived,
+            steps,
+            cuts,
+            outcome,
+            error,
+        } = self;
+        batch.renew(target, token, requests);
+        *old = Rc::clone(lane);
+        *cut = None;
+        *payload_max = usize::MAX;
+        *nic = NicFlight::default();
+        *arrived = false;
+        *steps = [Step::Waiting; BATCH_MAX];
+        // Written before they are read: when a request begins.
+        let _ = cuts;
+        *outcome = Outcome::default();
+        *error = None;
     }
 
     pub(crate) fn arrive(&mut self) {
@@ -130,7 +161,7 @@ impl Flight {
 
     /// How many times as long as usual everything takes on this way.
     pub(crate) fn slowness(&self) -> u32 {
-        self.own.host.slowness.get().max(self.there.host.slowness.get())
+        self.lane.own.host.slowness.get().max(self.lane.there.host.slowness.get())
     }
 
     fn kind(&self, request: usize) -> Kind {
@@ -174,11 +205,11 @@ impl Flight {
     /// Decides what becomes of a request that is about to begin. When the target is gone, that is the
     /// end of all that have not begun.
     pub(crate) fn decide(&mut self, request: usize) -> Fate {
-        if self.own.dead.get() {
+        if self.lane.own.dead.get() {
             self.give_up();
             return Fate::Never;
         }
-        if self.there.host.gone.get() {
+        if self.lane.there.host.gone.get() {
             self.error = Some(VerbError::Disconnected { target: self.batch.target });
             self.give_up();
             return Fate::Never;
@@ -309,7 +340,8 @@ impl Flight {
         if range.is_empty() {
             return;
         }
-        let region = self.own.region(local.region.0.into()).expect("checked when posted");
+        let regions = self.lane.own.regions.borrow();
+        let region = &regions[usize::from(local.region.0)];
         let start = local.offset as usize;
         let here = region.words().slice(start + range.start..start + range.end);
         let there = self.remote(remote, local.len as usize).slice(range);
@@ -320,7 +352,7 @@ impl Flight {
     }
 
     fn remote(&self, remote: u64, len: usize) -> Words<'_> {
-        let memory = self.there.memory.as_ref().expect("checked when posted");
+        let memory = self.lane.there.memory.get().expect("checked when posted");
         memory.words().slice(remote as usize..remote as usize + len)
     }
 

@@ -58,6 +58,7 @@ mod faults;
 mod flight;
 mod gate;
 mod inbox;
+mod lane;
 mod nic;
 mod node;
 mod profile;

@@ -1,6 +1,6 @@
 //! What stands at the ends of the wires: memory nodes and compute nodes, each with a NIC.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -63,12 +63,37 @@ impl Node {
     }
 }
 
-/// The far end of a batch.
-#[derive(Clone)]
+/// The far end of a lane.
 pub(crate) struct There {
     pub(crate) host: Rc<Host>,
     /// The node, when it is a compute node.
     pub(crate) node: Option<Rc<Node>>,
-    /// The memory that the batch is for, when it has some.
-    pub(crate) memory: Option<Arc<Region>>,
+    /// The memory that its batches are for, once it has some.
+    pub(crate) memory: OnceCell<Arc<Region>>,
+}
+
+impl There {
+    /// A memory node.
+    pub(crate) fn memory_node(node: &MemoryNode) -> There {
+        let MemoryNode { host, memory } = node.clone();
+        There { host, node: None, memory: OnceCell::from(memory) }
+    }
+
+    /// The region `key` of a compute node, which may not exist yet.
+    pub(crate) fn compute_node(node: Rc<Node>, key: u16) -> There {
+        let there =
+            There { host: Rc::clone(&node.host), node: Some(node), memory: OnceCell::new() };
+        there.look_for_memory(key);
+        there
+    }
+
+    /// Looks whether the region `key` has been registered, if it was not.
+    pub(crate) fn look_for_memory(&self, key: u16) {
+        if self.memory.get().is_none()
+            && let Some(region) = self.node.as_ref().and_then(|node| node.region(key.into()))
+        {
+            // There was none.
+            let _ = self.memory.set(region);
+        }
+    }
 }

@@ -82,7 +82,7 @@ impl World {
         if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
             let flights = self.flights.borrow();
             let flight = &flights[key as usize];
-            let (from, target) = (flight.own.id, flight.batch.target);
+            let (from, target) = (flight.lane.own.id, flight.batch.target);
             let (flight, requests) = (Some(key), flight.batch.requests());
             watcher(&Sight { flight, from, target, requests, what });
         }

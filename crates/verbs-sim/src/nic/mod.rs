@@ -118,7 +118,7 @@ impl World {
             let times = times.slowed(flight.slowness());
             let requests = flight.batch.requests();
             let (mut sent, mut gathered) = (ps(from), 0);
-            let nic = &flight.own.host.nic;
+            let nic = &flight.lane.own.host.nic;
             for request in requests {
                 let begun = nic.issuing.pass(ps(from), times.send(request));
                 let leaves = nic.outgoing.pass(begun, times.wire(outgoing_bytes(request)));
@@ -145,7 +145,7 @@ impl World {
             let times = times.slowed(flight.slowness());
             // A batch that a gate held back at the start has no such time: it arrives now.
             let at = flight.nic.arrived.unwrap_or(ps(self.kernel.now()));
-            let nic = &flight.there.host.nic;
+            let nic = &flight.lane.there.host.nic;
             let service = Service::new(&times, Some(nic), at, flight.batch.requests());
             let pairs = &flight.lane.queue_pairs;
             pairs.with(flight.nic.queue_pair, |pair| {
@@ -192,7 +192,7 @@ impl World {
             let arrived = responded + times.one_way + jitter;
             let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();
             let wire = times.wire(bytes);
-            let incoming = &flight.own.host.nic.incoming;
+            let incoming = &flight.lane.own.host.nic.incoming;
             let done = incoming.pass_on(arrived, wire);
             let done = done + times.packet(bytes) + times.completion;
             let pairs = &flight.lane.queue_pairs;
