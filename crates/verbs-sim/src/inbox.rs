@@ -12,13 +12,20 @@ use latchwork_verbs::Message;
 const RECEIVE_MAX: usize = 32;
 
 /// Idle workers of a world make no events, so nobody can be trusted to poll: every message notifies
-/// one subscriber, whichever the seed picks.
+/// one of the subscribers that have parked, whichever the seed picks. Where none has, all are at work,
+/// and look before they park.
 pub(crate) struct Mailbox {
     kernel: Kernel,
     capacity: usize,
     queue: RefCell<VecDeque<Message>>,
-    subscribers: RefCell<Vec<(u64, Notifier)>>,
+    subscribers: RefCell<Vec<Subscriber>>,
     next_subscriber: Cell<u64>,
+}
+
+struct Subscriber {
+    id: u64,
+    notifier: Notifier,
+    parked: Cell<bool>,
 }
 
 impl Mailbox {
@@ -45,9 +52,22 @@ impl Mailbox {
 
     fn notify_one(&self) {
         let subscribers = self.subscribers.borrow();
-        if !subscribers.is_empty() {
-            let pick = self.kernel.random_below(subscribers.len() as u64);
-            subscribers[pick as usize].1.notify();
+        let parked = || subscribers.iter().filter(|subscriber| subscriber.parked.get());
+        let count = parked().count() as u64;
+        if count > 0 {
+            let pick = self.kernel.random_below(count) as usize;
+            if let Some(subscriber) = parked().nth(pick) {
+                // Another message is for another one.
+                subscriber.parked.set(false);
+                subscriber.notifier.notify();
+            }
+        }
+    }
+
+    fn set_parked(&self, id: u64, parked: bool) {
+        let subscribers = self.subscribers.borrow();
+        if let Some(subscriber) = subscribers.iter().find(|subscriber| subscriber.id == id) {
+            subscriber.parked.set(parked);
         }
     }
 
@@ -75,7 +95,8 @@ impl Inbox {
         if mailbox.has_messages() {
             notifier.notify();
         }
-        mailbox.subscribers.borrow_mut().push((id, notifier));
+        let parked = Cell::new(false);
+        mailbox.subscribers.borrow_mut().push(Subscriber { id, notifier, parked });
         Subscription { mailbox, id }
     }
 }
@@ -100,15 +121,19 @@ pub struct Subscription {
 
 impl latchwork_verbs::Subscription for Subscription {
     fn park(&self) -> bool {
-        !self.mailbox.has_messages()
+        let parks = !self.mailbox.has_messages();
+        self.mailbox.set_parked(self.id, parks);
+        parks
     }
 
-    fn unparked(&self) {}
+    fn unparked(&self) {
+        self.mailbox.set_parked(self.id, false);
+    }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.mailbox.subscribers.borrow_mut().retain(|(id, _)| *id != self.id);
+        self.mailbox.subscribers.borrow_mut().retain(|other| other.id != self.id);
         // The message that waits may have notified this one only.
         if self.mailbox.has_messages() {
             self.mailbox.notify_one();
