@@ -62,7 +62,13 @@ impl Frame {
         GlobalAddr::from_bits(self.read.addr.load(Ordering::Relaxed))
     }
 
+    /// Gives the frame, which is invalid, to another line.
+    ///
+    /// The release fence keeps the loss of the last line's state before the new address: a reader that
+    /// sees the new address under a state from before fails in the end (see `is_still`), whichever
+    /// thread has taken the last line away.
     pub(crate) fn set_addr(&self, addr: GlobalAddr) {
+        fence(Ordering::Release);
         self.read.addr.store(addr.bits(), Ordering::Relaxed);
     }
 
@@ -83,10 +89,13 @@ impl Frame {
         self.read.state.load(Ordering::Relaxed) == seen.bits()
     }
 
+    /// Acquire: what was done to the frame before `from` was stored is visible, also when it is not
+    /// the `from` that was looked at before but one that came back. No release: an exchange continues
+    /// what the store of `from` has published, and adds nothing to it.
     fn exchange(&self, from: FrameState, to: FrameState) -> bool {
         self.read
             .state
-            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(from.bits(), to.bits(), Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -133,18 +142,16 @@ impl Frame {
     /// Takes the right to read and write away, unless a local writer is at work. Optimistic reads
     /// that have not validated will fail.
     ///
-    /// The exchange is a sequentially consistent point before the release of the line is posted;
-    /// the counter changes, so no later state can be taken for this one.
+    /// The counter changes, so no later state can be taken for this one. Whoever fills the frame next
+    /// does so behind a release fence, as every verb does that writes into a node's memory; so a reader
+    /// that saw one of the next line's bytes sees the change here (see `is_still`).
     #[must_use]
     pub fn try_invalidate(&self) -> bool {
         let seen = self.state();
         if seen.ownership() == Ownership::Invalid {
             return true;
         }
-        let done = !seen.is_latched() && self.exchange(seen, seen.replaced(Ownership::Invalid));
-        // A frame that is refilled by a verb is written like by a latch holder.
-        fence(Ordering::Release);
-        done
+        !seen.is_latched() && self.exchange(seen, seen.replaced(Ownership::Invalid))
     }
 
     /// What changed since the line was fetched.
@@ -158,18 +165,21 @@ impl Frame {
     }
 
     /// Whether somebody reserved the line for one local access.
+    ///
+    /// Reservations begin, and are looked at before a line is taken away, under a lock of the protocol,
+    /// which orders the two. What an access does meanwhile is ordered by the state. So all is relaxed.
     pub fn is_reserved(&self) -> bool {
-        self.write.reservations.load(Ordering::Acquire) != 0
+        self.write.reservations.load(Ordering::Relaxed) != 0
     }
 
     /// Adds a reservation.
     pub fn reserve(&self) {
-        self.write.reservations.fetch_add(1, Ordering::AcqRel);
+        self.write.reservations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends a reservation.
     pub fn unreserve(&self) {
-        let old = self.write.reservations.fetch_sub(1, Ordering::AcqRel);
+        let old = self.write.reservations.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(old > 0, "a reservation ended twice");
     }
 

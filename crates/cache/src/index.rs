@@ -11,7 +11,9 @@
 //! lookup goes on past a bucket only while that count is not zero, and entries never move.
 //!
 //! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address in
-//! the frame, whose state word decides in the end.
+//! the frame, whose state word decides in the end. So a lookup orders nothing, and all its loads are
+//! relaxed: who knows that an entry is there comes after its insertion and sees it. The lock orders the
+//! changes of a bucket among each other.
 
 use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
 use latchwork_verbs::GlobalAddr;
@@ -105,8 +107,7 @@ impl Index {
         for step in 0..self.buckets.len() {
             let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
             for slot in &bucket.slots {
-                // Acquire pairs with the release of `insert`: the frame's address is visible.
-                let entry = slot.load(Ordering::Acquire);
+                let entry = slot.load(Ordering::Relaxed);
                 if entry & 0xffff_ffff_0000_0000 == tag && entry as u32 != 0 {
                     let frame = FrameId(entry as u32 - 1);
                     if is_it(frame) {
@@ -114,7 +115,7 @@ impl Index {
                     }
                 }
             }
-            if bucket.meta.load(Ordering::Acquire) < PASSED_ONE {
+            if bucket.meta.load(Ordering::Relaxed) < PASSED_ONE {
                 return None;
             }
         }
@@ -129,11 +130,11 @@ impl Index {
             let stored =
                 bucket.locked(|b| match b.slots.iter().find(|s| s.load(Ordering::Relaxed) == 0) {
                     Some(free) => {
-                        free.store(entry, Ordering::Release);
+                        free.store(entry, Ordering::Relaxed);
                         true
                     }
                     None => {
-                        b.meta.fetch_add(PASSED_ONE, Ordering::Release);
+                        b.meta.fetch_add(PASSED_ONE, Ordering::Relaxed);
                         false
                     }
                 });
@@ -151,12 +152,12 @@ impl Index {
             let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
             let removed = bucket.locked(|b| {
                 let slot = b.slots.iter().find(|s| s.load(Ordering::Relaxed) == entry);
-                slot.inspect(|s| s.store(0, Ordering::Release)).is_some()
+                slot.inspect(|s| s.store(0, Ordering::Relaxed)).is_some()
             });
             if removed {
                 for back in 0..step {
                     let passed = &self.buckets[(home + back) & (self.buckets.len() - 1)];
-                    passed.meta.fetch_sub(PASSED_ONE, Ordering::Release);
+                    passed.meta.fetch_sub(PASSED_ONE, Ordering::Relaxed);
                 }
                 return;
             }

@@ -102,29 +102,41 @@ fn a_copy_that_becomes_exclusive_and_is_written_harms_no_reader() {
 
 /// The frame of line 0 is given to line 1, which `fill` brings.
 fn hand_the_frame_on(fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + 'static) {
-    loom::model(move || {
-        let cache = full(1, Ownership::Exclusive);
-        assert!(write(&cache, line(0), 1));
-        let handler = thread::spawn({
-            let cache = cache.clone();
-            move || {
-                let id = cache.find(line(0)).expect("attached");
-                assert!(cache.frame(id).try_invalidate(), "nobody writes");
-                cache.detach(id);
-                assert_eq!(cache.attach(line(1)), Some(id));
-                fill(cache.clone(), id);
-                cache.frame(id).publish(Ownership::Shared);
-            }
-        });
+    let hand_on = move |cache: &Arc<Cache>| {
+        let id = cache.find(line(0)).expect("attached");
+        assert!(cache.frame(id).try_invalidate(), "nobody writes");
+        cache.detach(id);
+        assert_eq!(cache.attach(line(1)), Some(id));
+        fill(cache.clone(), id);
+        cache.frame(id).publish(Ownership::Shared);
+    };
+    let read = |cache: &Arc<Cache>| {
         for k in 0..2 {
             if let Some(seen) = cache.try_read(line(k)).and_then(validated) {
                 assert_eq!(seen, (k + 1, k + 1), "line {k}");
             }
         }
-        handler.join().unwrap();
-        assert!(cache.try_read(line(0)).is_none());
-        assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
-    });
+    };
+    // Loom starts from what the first thread does first, and does not come to all the rest: so both.
+    for reader_first in [true, false] {
+        loom::model(move || {
+            let cache = full(1, Ownership::Exclusive);
+            assert!(write(&cache, line(0), 1));
+            let theirs = cache.clone();
+            let other = if reader_first {
+                let handler = thread::spawn(move || hand_on(&theirs));
+                read(&cache);
+                handler
+            } else {
+                let reader = thread::spawn(move || read(&theirs));
+                hand_on(&cache);
+                reader
+            };
+            other.join().unwrap();
+            assert!(cache.try_read(line(0)).is_none());
+            assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
+        });
+    }
 }
 
 #[test]
@@ -137,6 +149,81 @@ fn a_frame_may_be_filled_by_another_thread() {
     // The verb is executed by whoever forwards the line, who was asked to by a message.
     hand_the_frame_on(|cache, id| {
         thread::spawn(move || fill_by_verb(&cache, id, 2)).join().unwrap();
+    });
+}
+
+#[test]
+fn a_write_is_to_the_right_line_though_its_frame_changes_hands() {
+    loom::model(|| {
+        let cache = full(1, Ownership::Exclusive);
+        let writer = thread::spawn({
+            let cache = cache.clone();
+            move || write(&cache, line(0), 9)
+        });
+        let id = cache.find(line(0)).expect("attached");
+        while !cache.frame(id).try_invalidate() {
+            yield_now();
+        }
+        cache.detach(id);
+        assert_eq!(cache.attach(line(1)), Some(id));
+        fill_by_verb(&cache, id, 2);
+        cache.frame(id).publish(Ownership::Exclusive);
+        writer.join().unwrap();
+        assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
+    });
+}
+
+#[test]
+fn a_frame_may_be_given_to_the_next_line_by_another_thread() {
+    loom::model(|| {
+        let cache = full(1, Ownership::Shared);
+        let handler = thread::spawn({
+            let cache = cache.clone();
+            move || {
+                let id = cache.find(line(0)).expect("attached");
+                assert!(cache.frame(id).try_invalidate());
+                cache.detach(id);
+                let next = thread::spawn(move || {
+                    assert_eq!(cache.attach(line(1)), Some(id));
+                    fill_by_verb(&cache, id, 2);
+                    cache.frame(id).publish(Ownership::Shared);
+                });
+                next.join().unwrap();
+            }
+        });
+        // Not the bytes of line 0 under the address of line 1.
+        let seen = cache.try_read(line(1)).and_then(validated);
+        assert!(seen.is_none_or(|seen| seen == (2, 2)), "{seen:?}");
+        handler.join().unwrap();
+    });
+}
+
+#[test]
+fn a_line_that_comes_back_into_its_frame_is_not_the_one_that_was_there_meanwhile() {
+    loom::model(|| {
+        let cache = full(1, Ownership::Exclusive);
+        assert!(write(&cache, line(0), 1));
+        let reader = thread::spawn({
+            let cache = cache.clone();
+            move || cache.try_read(line(0)).and_then(validated)
+        });
+        let id = cache.find(line(0)).expect("attached");
+        let take_away = move |cache: &Cache| {
+            assert!(cache.frame(id).try_invalidate());
+            cache.detach(id);
+        };
+        let bring = move |cache: &Cache, k: u64| {
+            assert_eq!(cache.attach(line(k)), Some(id));
+            fill_by_verb(cache, id, k + 1);
+            cache.frame(id).publish(Ownership::Shared);
+        };
+        take_away(&cache);
+        bring(&cache, 1);
+        take_away(&cache);
+        let again = cache.clone();
+        thread::spawn(move || bring(&again, 0)).join().unwrap();
+        let seen = reader.join().unwrap();
+        assert!(seen.is_none_or(|seen| seen == (1, 1)), "{seen:?}");
     });
 }
 

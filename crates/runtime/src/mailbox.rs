@@ -60,7 +60,7 @@ impl TaskHeader {
     /// A swap and not a store: a waker that found `queued` already set relies on this poll to see
     /// what it wrote before, and only reading its write makes that so.
     pub(crate) fn begin_poll(&self) {
-        self.queued.swap(false, Ordering::AcqRel);
+        self.queued.swap(false, Ordering::Acquire);
     }
 }
 
@@ -70,7 +70,8 @@ impl Wake for TaskHeader {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
+        // Release, for the poll that comes; a waker learns nothing here.
+        if !self.queued.swap(true, Ordering::Release) {
             self.mailbox.woken.push(self.id);
             self.mailbox.notifier.notify();
         }

@@ -24,6 +24,10 @@ use crate::sync::{Arc, AtomicBool, Ordering, Thread, fence};
 /// that another sender put there, who then unparks) and the executor leaves E4. If S2 comes first,
 /// E3 sees what S1 published. So the sender only has to publish **before** it calls
 /// [`Notifier::notify`]. A thread's unpark token is sticky, so unparking between E3 and E4 counts.
+///
+/// That much is by the fences. The acquire in [`Notifier::retract`] is for the sweep that comes then: with
+/// the sender's fence it makes that sweep find what was published, and not only what comes after the
+/// next E3.
 #[derive(Clone)]
 pub struct Notifier(Arc<Signal>);
 
@@ -62,7 +66,8 @@ impl Notifier {
 
     #[cold]
     fn wake(&self) {
-        if self.0.parked.swap(false, Ordering::AcqRel) {
+        // Relaxed: the fence of `notify` stands before it.
+        if self.0.parked.swap(false, Ordering::Relaxed) {
             match &self.0.target {
                 Target::Thread(thread) => thread.unpark(),
                 Target::Actor(waker) => waker.wake(),
@@ -81,12 +86,13 @@ impl Notifier {
 
     /// Whether nobody has notified since [`Notifier::announce`].
     pub(crate) fn is_parked(&self) -> bool {
-        self.0.parked.load(Ordering::Acquire)
+        // Relaxed: whoever stops parking because of this retracts next.
+        self.0.parked.load(Ordering::Relaxed)
     }
 
     /// Takes the announcement back; `true` when somebody had notified meanwhile.
     pub(crate) fn retract(&self) -> bool {
-        !self.0.parked.swap(false, Ordering::AcqRel)
+        !self.0.parked.swap(false, Ordering::Acquire)
     }
 }
 

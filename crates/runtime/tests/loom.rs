@@ -79,12 +79,16 @@ fn a_stop_is_not_lost_by_an_executor_that_parks() {
     loom::model(|| {
         let mut executor = executor();
         let stop = Arc::new(AtomicBool::new(false));
-        let (notifier, stopping) = (executor.handle().notifier(), stop.clone());
+        let before = Arc::new(AtomicBool::new(false));
+        let (notifier, stopping, done) =
+            (executor.handle().notifier(), stop.clone(), before.clone());
         let stopper = thread::spawn(move || {
+            done.store(true, Ordering::Relaxed);
             stopping.store(true, Ordering::Release);
             notifier.notify();
         });
         executor.run_until_stopped(&stop);
+        assert!(before.load(Ordering::Relaxed), "what was done before the stop");
         stopper.join().unwrap();
     });
 }
@@ -94,6 +98,12 @@ struct Boxes {
     full: Vec<Arc<AtomicBool>>,
     received: Cell<usize>,
     waiter: Cell<Option<Waker>>,
+}
+
+impl Boxes {
+    fn found(&self) -> usize {
+        self.full.iter().filter(|full| full.load(Ordering::Relaxed)).count()
+    }
 }
 
 impl Poller for Boxes {
@@ -110,8 +120,13 @@ impl Poller for Boxes {
 
     fn may_park(&self) -> bool {
         // Relaxed: the fences of the two sides have to do.
-        let full = self.full.iter().filter(|full| full.load(Ordering::Relaxed)).count();
-        full == self.received.get()
+        self.found() == self.received.get()
+    }
+
+    fn unparked(&self) {
+        // It was parked, and only the sender can have ended that; of two, one may be late.
+        let alone = self.full.len() == 1;
+        assert!(!alone || self.found() > self.received.get(), "woken, and nothing is there yet");
     }
 }
 

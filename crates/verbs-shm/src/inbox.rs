@@ -30,7 +30,7 @@ const RECEIVE_MAX: usize = 32;
 ///
 /// The two fences are ordered one way or the other. If the sender's is first, D sees A and the worker
 /// stays. If the worker's is first, B sees C, and then a sender that reads 0 finds the worker in the
-/// list, because the worker entered it before C. A sender that reads more than 0 leaves the message
+/// list, because the worker entered it before its fence. A sender that reads more than 0 leaves the message
 /// to an active worker: that one polls, or goes through C and D itself after B. (D does not see a
 /// message behind one that another sender has not finished; that sender's own A and B are to come.)
 ///

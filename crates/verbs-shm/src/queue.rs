@@ -123,10 +123,11 @@ impl Queue {
         }
     }
 
-    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true.
+    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true. Orders
+    /// nothing: whoever acts on it has a fence.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head.0.load(Ordering::Relaxed);
-        self.slot(position).turn.load(Ordering::Acquire) > position
+        self.slot(position).turn.load(Ordering::Relaxed) > position
     }
 }
 
