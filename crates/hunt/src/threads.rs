@@ -26,6 +26,10 @@ pub fn run_on_threads(
     progress: impl Fn(usize) + Clone + Sync + 'static,
 ) -> Report {
     let mut report = Report::of_seed(scenario.seed);
+    if let Err(error) = scenario.check() {
+        report.failure = Some(failure(Check::Scenario, error.to_string()));
+        return report;
+    }
     let failure = match work(scenario, progress, &mut report) {
         Ok(verdict) => verdict.err().map(|(check, text)| failure(check, text)),
         Err(ClusterError::Panicked) => Some(failure(Check::Panic, "a worker panicked".to_owned())),
@@ -62,9 +66,7 @@ fn work(
         }
     }
     let Some(record) = all else { return Ok(Ok(())) };
-    if let Record::Tree(tree) = &record {
-        report.tree = tree.statistics.clone();
-    }
+    report.tree = record.tree();
     let lines = lines_in_use.map_or(Ok(()), |known| leaks::check_lines(cluster.nodes(), known));
     Ok(record.judge().and(lines))
 }
@@ -119,7 +121,8 @@ async fn one_look(scenario: Scenario, member: Member) -> Brought {
 
 fn start(scenario: &Scenario) -> (Rc<Observer>, Rc<dyn Load>) {
     let observer = Rc::new(Observer::new(scenario, None));
-    let load = workloads::load(scenario, &observer);
+    // The scenario was checked before the threads began.
+    let load = workloads::load(scenario, &observer).unwrap_or_else(|text| unreachable!("{text}"));
     (observer, load)
 }
 

@@ -1,26 +1,71 @@
-//! Worlds without a plant are clean, and worlds with one are not.
+//! Worlds of many seeds, of each workload, with a few faults each: without a bug they are clean.
 
-use latchwork_hunt::{Choice, Plant, Scenario, run};
+use latchwork_hunt::scenario::WorkloadKind;
+use latchwork_hunt::{Choice, Report, Scenario, run};
 
-#[test]
-fn worlds_without_a_bug_are_clean() {
-    for seed in 0..40 {
-        let scenario = Scenario::from_seed(seed, &Choice::default());
+/// So many worlds of one kind, all clean.
+fn clean(kind: WorkloadKind, count: u64) -> Vec<Report> {
+    let choice = Choice { workloads: vec![kind], ..Choice::default() };
+    let world = |seed| {
+        let scenario = Scenario::from_seed(seed, &choice);
         let report = run(&scenario);
-        assert_eq!(report.failure, None, "{}", scenario.to_toml());
-        assert!(report.operations > 0);
-    }
+        if let Some(failure) = &report.failure {
+            panic!("{failure}\n{}", scenario.to_toml());
+        }
+        report
+    };
+    let reports: Vec<_> = (0..count).map(world).collect();
+    assert!(reports.iter().all(|report| report.verbs > 0));
+    assert!(reports.iter().map(|report| report.operations).sum::<u64>() > 50 * count);
+    reports
+}
+
+/// All that can strike has struck in some world.
+fn all_struck(reports: &[Report]) {
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let counts = [
+        ("delayed", sum(|r| r.faults.delayed)),
+        ("lost", sum(|r| r.faults.lost)),
+        ("repeated", sum(|r| r.faults.repeated)),
+        ("failed, applied", sum(|r| r.faults.failed_applied)),
+        ("failed, not applied", sum(|r| r.faults.failed_unapplied)),
+        ("pauses", sum(|r| r.node_faults.pauses)),
+        ("deaths", sum(|r| r.node_faults.deaths)),
+        ("lost memory", sum(|r| r.node_faults.lost_memory)),
+        ("slow", sum(|r| r.node_faults.slow)),
+        ("clean errors", sum(|r| r.clean_errors)),
+    ];
+    assert!(counts.iter().all(|(_, count)| *count > 0), "{counts:?}");
 }
 
 #[test]
-fn plants_are_found() {
-    for plant in [Plant::Remembers, Plant::Forgets, Plant::ForgetsDirty] {
-        let found = (0..100).find_map(|seed| {
-            let scenario = Scenario::from_seed(seed, &Choice::default());
-            let failure = run(&Scenario { plant: Some(plant), ..scenario }).failure?;
-            Some((seed, failure))
-        });
-        println!("{plant:?}: {found:?}");
-        assert!(found.is_some(), "{plant:?}");
+fn lines() {
+    all_struck(&clean(WorkloadKind::Lines, 200));
+}
+
+#[test]
+fn trees() {
+    all_struck(&clean(WorkloadKind::Tree, 200));
+}
+
+#[test]
+fn memory() {
+    all_struck(&clean(WorkloadKind::Memory, 200));
+}
+
+#[test]
+fn ycsb() {
+    all_struck(&clean(WorkloadKind::Ycsb, 200));
+}
+
+#[test]
+fn the_same_scenario_is_the_same_world() {
+    for kind in WorkloadKind::ALL {
+        let choice = Choice { workloads: vec![kind], ..Choice::default() };
+        let scenario = Scenario::from_seed(11, &choice);
+        let again = Scenario::parse(&scenario.to_toml()).expect("what was written");
+        assert_eq!(run(&scenario), run(&again), "{kind:?}");
+        let other = Scenario { seed: 12, ..scenario.clone() };
+        assert_ne!(run(&scenario).hash, run(&other).hash, "other seeds, other worlds");
     }
 }

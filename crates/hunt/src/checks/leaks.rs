@@ -95,17 +95,18 @@ pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
 
 /// The lines in use are as many as the workload knows.
 pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
-    let in_use: u64 = nodes.iter().map(|node| lines_in_use(node)).sum();
-    if in_use == known {
+    let in_use: i64 = nodes.iter().map(|node| lines_in_use(node)).sum();
+    if in_use == known as i64 {
         return Ok(());
     }
     leak(format!("{in_use} lines are in use, and the workload knows of {known}"))
 }
 
-fn lines_in_use(node: &Node) -> u64 {
+/// Lines that a node took and has not got back: below zero where it got those of others.
+fn lines_in_use(node: &Node) -> i64 {
     let lines = node.allocator();
     let chunk = u64::from(lines.pool().geometry().lines_per_chunk());
     // A node at rest takes no chunk.
     let taken = lines.chunks_taken().unwrap_or(0) * chunk;
-    taken - (lines.available() + lines.resting()) as u64
+    taken as i64 - (lines.available() + lines.resting()) as i64
 }

@@ -39,7 +39,7 @@ pub use faults::FaultPlan;
 pub use network::Network;
 pub use plant::Plant;
 pub use swarm::Choice;
-pub use workload::{LinesLoad, TreeLoad, Workload, WorkloadKind};
+pub use workload::{LinesLoad, MemoryLoad, TreeLoad, Workload, WorkloadKind, YcsbLoad};
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub struct Scenario {
     #[serde(deserialize_with = "values::line_size")]
     pub line_size: u32,
     /// How long an access waits for a line before it fails, in microseconds.
-    #[serde(deserialize_with = "within::<_, _, 100, 60_000_000>")]
+    #[serde(deserialize_with = "within::<_, _, 100, 600_000_000>")]
     pub deadline_us: u64,
     /// A bug, put in on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,6 +147,21 @@ impl Scenario {
     /// The first thing that does not fit.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |key: &str, text: String| Err(ScenarioError::of_key(key, text));
+        // Of what a file says each is known already; not of what a program puts together.
+        let sizes = [
+            ("compute_nodes", self.compute_nodes as u64, 1..=58),
+            ("memory_nodes", self.memory_nodes as u64, 1..=64),
+            ("workers", self.workers as u64, 1..=64),
+            ("tasks", self.tasks as u64, 1..=64),
+            ("frames", self.frames as u64, 4..=1 << 20),
+            ("deadline_us", self.deadline_us, 100..=600_000_000),
+        ];
+        for (key, given, range) in sizes {
+            if !range.contains(&given) {
+                let (least, most) = range.into_inner();
+                return wrong(key, format!("{given} is out of range: {least} to {most} would do"));
+            }
+        }
         if self.faults.deaths as usize >= self.compute_nodes {
             let most = self.compute_nodes - 1;
             let given = self.faults.deaths;

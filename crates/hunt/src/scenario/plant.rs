@@ -20,16 +20,28 @@ pub enum Plant {
     Remembers,
     /// A writer now and then says that it has written what it has not.
     Forgets,
+    /// Who takes a line out of use forgets to free it.
+    ForgetsToFree,
+    /// A reader now and then answers what it answered before, and says that it has been asking since.
+    Backdates,
+    /// Nodes that are asked for a line do not give it up.
+    NeverGivesUp,
+    /// Nodes take messages that arrive twice for two.
+    KeepsRepeats,
 }
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 5] = [
+    pub const ALL: [Plant; 9] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
         Plant::ForgetsDirty,
         Plant::Remembers,
         Plant::Forgets,
+        Plant::ForgetsToFree,
+        Plant::Backdates,
+        Plant::NeverGivesUp,
+        Plant::KeepsRepeats,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -37,7 +49,14 @@ impl Plant {
         match self {
             Plant::NoSettling => rules.settle = false,
             Plant::NoRegisteredWait => rules.registered_wait = false,
-            Plant::ForgetsDirty | Plant::Remembers | Plant::Forgets => {}
+            Plant::NeverGivesUp => rules.invalidate = false,
+            Plant::KeepsRepeats => config.node.drops_repeats = false,
+            // Clients do these.
+            Plant::ForgetsDirty
+            | Plant::Remembers
+            | Plant::Forgets
+            | Plant::ForgetsToFree
+            | Plant::Backdates => {}
         }
     }
 }

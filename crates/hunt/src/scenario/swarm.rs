@@ -4,7 +4,9 @@
 use latchwork_cluster::Protocol;
 use latchwork_workload::random::Random;
 
-use super::{FaultPlan, LinesLoad, Network, Scenario, TreeLoad, Workload, WorkloadKind};
+use super::{
+    FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, TreeLoad, Workload, WorkloadKind, YcsbLoad,
+};
 
 /// What [`Scenario::from_seed`] may choose from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +100,14 @@ impl Draw {
                     zipfian: self.chance(2),
                 })
             }
+            WorkloadKind::Memory => {
+                Workload::Memory(MemoryLoad { slots: self.one_of(&[1, 4, 12, 28]) })
+            }
+            WorkloadKind::Ycsb => Workload::Ycsb(YcsbLoad {
+                mix: self.one_of(&["a", "b", "c", "d", "e", "f"]).to_owned(),
+                records: self.between(2, 50),
+                entries_per_page: self.one_of(&[3, 3, 0]),
+            }),
             WorkloadKind::Tree => {
                 let keys = self.between(4, 60);
                 Workload::Tree(TreeLoad {

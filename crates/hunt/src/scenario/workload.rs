@@ -1,5 +1,7 @@
 //! [`Workload`]: what the workers of a world do.
 
+use latchwork_workload::properties::Properties;
+use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde::{Deserialize, Serialize};
 
 use super::values::within;
@@ -13,6 +15,10 @@ pub enum Workload {
     Lines(LinesLoad),
     /// All operations of a B-link tree.
     Tree(TreeLoad),
+    /// Lines that are allocated, used, freed and allocated again.
+    Memory(MemoryLoad),
+    /// A core workload of YCSB on a B-link tree.
+    Ycsb(YcsbLoad),
 }
 
 /// The kinds of workloads, for a choice among them.
@@ -22,11 +28,16 @@ pub enum WorkloadKind {
     Lines,
     /// [`Workload::Tree`].
     Tree,
+    /// [`Workload::Memory`].
+    Memory,
+    /// [`Workload::Ycsb`].
+    Ycsb,
 }
 
 impl WorkloadKind {
     /// All there are.
-    pub const ALL: [WorkloadKind; 2] = [WorkloadKind::Lines, WorkloadKind::Tree];
+    pub const ALL: [WorkloadKind; 4] =
+        [WorkloadKind::Lines, WorkloadKind::Tree, WorkloadKind::Memory, WorkloadKind::Ycsb];
 }
 
 /// Reads, writes, upgrades and dropped accesses of single lines. What is left of a hundred reads.
@@ -95,6 +106,61 @@ impl Default for TreeLoad {
     }
 }
 
+/// Lines that are allocated, used, freed and allocated again, by all nodes: a third of all operations each put
+/// a new line into a slot, take one out and free it, and look at one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryLoad {
+    /// Slots, each for one line. All stand on one line themselves.
+    #[serde(deserialize_with = "within::<_, _, 1, 28>")]
+    pub slots: u64,
+}
+
+impl Default for MemoryLoad {
+    fn default() -> Self {
+        MemoryLoad { slots: 8 }
+    }
+}
+
+/// A core workload of YCSB on a B-link tree, with records of two fields of 16 bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct YcsbLoad {
+    /// Which: a to f.
+    pub mix: String,
+    /// Records that are there at first.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub records: u64,
+    /// Entries of a page at most; 0 for as many as fit.
+    #[serde(deserialize_with = "entries")]
+    pub entries_per_page: u64,
+}
+
+impl Default for YcsbLoad {
+    fn default() -> Self {
+        YcsbLoad { mix: "a".to_owned(), records: 20, entries_per_page: 3 }
+    }
+}
+
+impl YcsbLoad {
+    /// The workload, as its properties describe it.
+    pub(crate) fn workload(&self) -> Result<CoreWorkload, String> {
+        let letters = "a, b, c, d, e and f would do";
+        let builtin: Builtin =
+            self.mix.parse().map_err(|_| format!("there is no mix {:?}: {letters}", self.mix))?;
+        let mut properties = Properties::default();
+        builtin.add_to(&mut properties).map_err(|error| error.to_string())?;
+        let records = format!("recordcount={}", self.records);
+        let others = ["fieldcount=2", "fieldlength=16", "maxscanlength=8", "dataintegrity=true"];
+        for assignment in others.into_iter().chain([records.as_str()]) {
+            properties.assign(assignment).map_err(|error| error.to_string())?;
+        }
+        let (workload, _) =
+            CoreWorkload::from_properties(&properties).map_err(|error| error.to_string())?;
+        Ok(workload)
+    }
+}
+
 impl Default for Workload {
     fn default() -> Self {
         Workload::Lines(LinesLoad::default())
@@ -107,6 +173,8 @@ impl Workload {
         match self {
             Workload::Lines(_) => WorkloadKind::Lines,
             Workload::Tree(_) => WorkloadKind::Tree,
+            Workload::Memory(_) => WorkloadKind::Memory,
+            Workload::Ycsb(_) => WorkloadKind::Ycsb,
         }
     }
 
@@ -128,7 +196,11 @@ impl Workload {
                     format!("{loaded} of {keys} keys cannot be loaded: 0 to {keys} would do");
                 Err(ScenarioError::of_key("workload.tree.loaded", text))
             }
-            Workload::Tree(_) => Ok(()),
+            Workload::Tree(_) | Workload::Memory(_) => Ok(()),
+            Workload::Ycsb(load) => {
+                let problem = load.workload().err();
+                problem.map_or(Ok(()), |text| Err(ScenarioError::of_key("workload.ycsb.mix", text)))
+            }
         }
     }
 
@@ -140,6 +212,11 @@ impl Workload {
             // A page has at least one entry of its own; every task may have lines in reserve, and freed
             // ones rest for a while.
             Workload::Tree(load) => 2 * load.keys + 8 * tasks,
+            Workload::Ycsb(load) => {
+                2 * load.records + 8 * tasks + of.total_operations().min(20_000) / 2
+            }
+            // Freed lines rest for a few ticks, and so few operations take no longer.
+            Workload::Memory(load) => load.slots + 4 * tasks + of.total_operations().min(20_000),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! cannot hide.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -200,8 +201,13 @@ impl Load for Lines {
         Box::pin(async move {
             let random = Random::for_stream(self.seed, u64::from(process.number) + 1);
             let random = RefCell::new(random);
-            let client =
-                Client { load: &self, member: &member, process, random, answered: Cell::new(None) };
+            let client = Client {
+                load: &self,
+                member: &member,
+                process,
+                random,
+                answered: RefCell::default(),
+            };
             for _ in 0..self.operations {
                 client.operation().await;
                 pass_time(&member).await;
@@ -216,8 +222,13 @@ impl Load for Lines {
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
             let random = RefCell::new(Random::new(0));
-            let client =
-                Client { load: &self, member: &member, process, random, answered: Cell::new(None) };
+            let client = Client {
+                load: &self,
+                member: &member,
+                process,
+                random,
+                answered: RefCell::default(),
+            };
             for at in 0..self.load.lines as usize {
                 client.observed("read at the end", at, client.read(at)).await;
             }
@@ -268,8 +279,8 @@ struct Client<'a> {
     member: &'a Member,
     process: Process,
     random: RefCell<Random>,
-    /// The last answer, for the plant that remembers it.
-    answered: Cell<Option<(usize, Stamp)>>,
+    /// When each line was read, and what it said, for plants that remember.
+    answered: RefCell<BTreeMap<usize, (Time, Stamp)>>,
 }
 
 impl Client<'_> {
@@ -343,11 +354,14 @@ impl Client<'_> {
         let invoked = self.now();
         let read = self.member.memory.read(self.line(at), |w| (w.u64(0), w.u64(w.len() - 8)));
         let saw = self.not_torn(at, read.await?);
-        let last = self.answered.replace(Some((at, saw)));
-        let saw = match (self.load.plant, last) {
-            (Some(Plant::Remembers), Some((line, remembered))) if line == at => remembered,
-            _ => saw,
+        let (invoked, saw) = match (self.load.plant, self.answered.borrow().get(&at)) {
+            (Some(Plant::Remembers), Some((_, remembered))) => (invoked, *remembered),
+            (Some(Plant::Backdates), Some(remembered)) => *remembered,
+            _ => (invoked, saw),
         };
+        if self.load.plant.is_some() && self.below(2) == 0 {
+            self.answered.borrow_mut().insert(at, (invoked, saw));
+        }
         self.record(at, invoked, saw, None);
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! What the workers of a cluster do: in a world, or on threads.
 
 pub(crate) mod lines;
+pub(crate) mod memory;
 pub(crate) mod tree;
+pub(crate) mod ycsb;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
 
 use crate::checks::Verdict;
@@ -51,14 +54,27 @@ pub(crate) trait Load {
 pub(crate) enum Record {
     Lines(lines::LinesRecord),
     Tree(tree::TreeRecord),
+    Memory(memory::MemoryRecord),
+    Ycsb(ycsb::YcsbRecord),
 }
 
 impl Record {
+    /// What the tree was like in the end, if there was one.
+    pub(crate) fn tree(&self) -> Option<TreeStatistics> {
+        match self {
+            Record::Tree(record) => record.statistics.clone(),
+            Record::Ycsb(record) => record.statistics.clone(),
+            Record::Lines(_) | Record::Memory(_) => None,
+        }
+    }
+
     /// Adds what other threads recorded of the same workload.
     pub(crate) fn merge(&mut self, other: Record) {
         match (self, other) {
             (Record::Lines(all), Record::Lines(more)) => all.merge(more),
             (Record::Tree(all), Record::Tree(more)) => all.merge(more),
+            (Record::Memory(all), Record::Memory(more)) => all.merge(more),
+            (Record::Ycsb(all), Record::Ycsb(more)) => all.merge(more),
             _ => unreachable!("all threads have the same workload"),
         }
     }
@@ -68,16 +84,23 @@ impl Record {
         match self {
             Record::Lines(record) => record.judge(),
             Record::Tree(record) => record.judge(),
+            Record::Memory(record) => record.judge(),
+            Record::Ycsb(record) => record.judge(),
         }
     }
 }
 
 /// The workload of a scenario.
-pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Rc<dyn Load> {
-    match &scenario.workload {
+///
+/// # Errors
+/// What is wrong with the scenario.
+pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dyn Load>, String> {
+    Ok(match &scenario.workload {
         Workload::Lines(load) => Rc::new(lines::Lines::new(scenario, load, observer)),
         Workload::Tree(load) => Rc::new(tree::TreeWork::new(scenario, load, observer)),
-    }
+        Workload::Memory(load) => Rc::new(memory::Memory::new(scenario, load, observer)),
+        Workload::Ycsb(load) => Rc::new(ycsb::Ycsb::new(scenario, load, observer)?),
+    })
 }
 
 /// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says

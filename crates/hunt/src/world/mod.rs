@@ -26,7 +26,7 @@ use latchwork_simulation::{RunEnd, Time};
 use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
-use crate::workloads::{self, Load, Record};
+use crate::workloads::{self, Load};
 use crate::{Check, Checks, NodeFaults, Report, Scenario, Trace};
 use strikes::{Strike, strikes};
 
@@ -120,7 +120,7 @@ impl World {
         Ok(Rc::new(World {
             scenario: scenario.clone(),
             observer: observer.clone(),
-            load: workloads::load(scenario, observer),
+            load: workloads::load(scenario, observer)?,
             steps: RefCell::new(Steps::new(&cluster)),
             cluster,
             workers: RefCell::new(workers),
@@ -140,9 +140,7 @@ impl World {
         }
         self.check_rest()?;
         let record = self.load.take();
-        if let Record::Tree(record) = &record {
-            self.tree.replace(record.statistics.clone());
-        }
+        self.tree.replace(record.tree());
         record.judge()
     }
 

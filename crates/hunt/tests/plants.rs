@@ -1,0 +1,84 @@
+//! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test here
+//! fails, the worlds that are clean say nothing.
+
+use latchwork_hunt::scenario::{LinesLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
+
+/// The world of a seed, busy enough for bugs to show.
+fn busy(seed: u64) -> Scenario {
+    let load =
+        LinesLoad { lines: 3, writes: 30, upgrades: 20, dropped: 0, atomics: 0, zipfian: false };
+    Scenario {
+        seed,
+        compute_nodes: 6,
+        tasks: 4,
+        operations: 40,
+        network: Network::Rough,
+        workload: Workload::Lines(load),
+        ..Scenario::default()
+    }
+}
+
+/// Runs worlds of `seeds` with the plant, and without it; the first is found wrong by one of `checks`, and
+/// without the plant that world is clean.
+fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -> Scenario) {
+    let planted = |seed| Scenario { plant: Some(plant), ..scenario(seed) };
+    let found = (0..seeds).find_map(|seed| Some((seed, run(&planted(seed)).failure?)));
+    let Some((seed, failure)) = found else { panic!("{seeds} worlds with {plant:?} look fine") };
+    println!("{plant:?}: seed {seed}: {}", failure.to_string().lines().next().unwrap_or_default());
+    assert!(checks.contains(&failure.check), "{plant:?}: {failure}");
+    assert!(!failure.text.is_empty());
+    assert_eq!(run(&scenario(seed)).failure, None, "without {plant:?}");
+}
+
+#[test]
+fn a_protocol_without_settling_has_two_owners() {
+    is_found(Plant::NoSettling, 30, &[Check::Owners], busy);
+}
+
+#[test]
+fn a_protocol_that_takes_refused_bits_back_has_words_that_name_nobody() {
+    is_found(Plant::NoRegisteredWait, 30, &[Check::Owners], busy);
+}
+
+#[test]
+fn changes_that_were_not_reported_are_missing_in_memory() {
+    is_found(Plant::ForgetsDirty, 5, &[Check::Values], busy);
+}
+
+#[test]
+fn a_stale_answer_and_a_lost_write_fit_no_order() {
+    is_found(Plant::Remembers, 5, &[Check::Linearizability], busy);
+    is_found(Plant::Forgets, 5, &[Check::Linearizability], busy);
+    for kind in [WorkloadKind::Tree, WorkloadKind::Ycsb] {
+        let choice = Choice { workloads: vec![kind], faults: false, ..Choice::default() };
+        let drawn = |seed| Scenario::from_seed(seed, &choice);
+        is_found(Plant::Forgets, 20, &[Check::Linearizability], drawn);
+    }
+}
+
+/// Its clock hides it from the checks of real time.
+#[test]
+fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
+    is_found(Plant::Backdates, 5, &[Check::SequentialConsistency], busy);
+}
+
+#[test]
+fn lines_that_nobody_frees_are_missed() {
+    let workload = Workload::Memory(MemoryLoad::default());
+    let forgets = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
+    is_found(Plant::ForgetsToFree, 5, &[Check::Leak], forgets);
+}
+
+#[test]
+fn nodes_that_never_give_up_starve_others() {
+    is_found(Plant::NeverGivesUp, 5, &[Check::Starvation], busy);
+}
+
+#[test]
+fn repeated_messages_do_harm_where_they_count_twice() {
+    let faults = FaultPlan { repeat_one_in: 3, until_us: 100_000, ..FaultPlan::default() };
+    let repeats = |seed| Scenario { faults: faults.clone(), ..busy(seed) };
+    let checks = [Check::Owners, Check::Values, Check::Starvation, Check::Panic, Check::Leak];
+    is_found(Plant::KeepsRepeats, 30, &checks, repeats);
+}
