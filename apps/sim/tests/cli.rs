@@ -53,7 +53,7 @@ fn a_world_is_the_same_from_flags_from_a_file_and_with_a_log() {
         assert_eq!(value(&out, key), value(&plain, key));
     }
     let log = std::fs::read_to_string(directory.join("events.log")).expect("a log");
-    for words in ["post  #", "AcquireExclusive + READ line", "grant", "FAULT: delayed by", "C3.0"] {
+    for words in ["post  #", "AcquireExclusive + READ", "grant", "FAULT: delayed by", "C3.0"] {
         assert!(log.contains(words), "{words}: {log}");
     }
     let picture = std::fs::read_to_string(directory.join("diagram.mmd")).expect("a diagram");

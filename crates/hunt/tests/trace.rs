@@ -79,7 +79,7 @@ fn a_trace_changes_nothing_and_shows_how_a_line_travels() {
     let log = trace.log(Some(line), 1000);
     for words in [
         "post  #",
-        "AcquireExclusive + READ line",
+        "AcquireExclusive + READ",
         "free -> X=C1",
         "inbox #",
         "ask Write #",

@@ -11,9 +11,9 @@ impl Trace {
     ///
     /// ```text
     ///      time us    event  who        line     what
-    ///       12.345     4711  C1 -> M0   line 3   post  #41 AcquireShared + READ line
+    ///       12.345     4711  C1 -> M0   line 3   post  #41 AcquireShared + READ
     ///       13.001     4720  C1 -> M0   line 3   word  #41 AcquireShared: X=C2 -> X=C2 S={C1}
-    ///       13.900     4733  C1 <- M0   line 3   done  #41 AcquireShared + READ line: was X=C2
+    ///       13.900     4733  C1 <- M0   line 3   done  #41 AcquireShared + READ: was X=C2
     /// ```
     pub fn log(&self, line: Option<GlobalAddr>, last: usize) -> String {
         let entries = self.entries();
@@ -87,7 +87,7 @@ mod tests {
             event: 4711,
             what: What::Struck { batch: 41, from, to },
             line: Some(line),
-            text: "AcquireShared + READ line".to_owned(),
+            text: "AcquireShared + READ".to_owned(),
             result: "X=C2 -> X=C2 S={C1}".to_owned(),
         });
         trace.note(Time::from_nanos(12_500), 1, 0, "reads line 7".to_owned());
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(
             all.lines().nth(1),
             Some(
-                "        12.345      4711  C1 -> M0   line 3     word  #41 AcquireShared + READ line: \
+                "        12.345      4711  C1 -> M0   line 3     word  #41 AcquireShared + READ: \
                  X=C2 -> X=C2 S={C1}"
             )
         );

@@ -65,7 +65,7 @@ pub(crate) fn batch(
                     None => (None, "SEND to memory".to_owned()),
                 }
             }
-            Target::Compute(..) => to_compute(request),
+            Target::Compute(..) => to_compute(geometry, request),
         };
         line = line.or(about);
         parts.push(text);
@@ -73,9 +73,12 @@ pub(crate) fn batch(
     (line, parts.join(" + "))
 }
 
-fn to_compute(request: &Request) -> (Option<GlobalAddr>, String) {
+fn to_compute(geometry: Geometry, request: &Request) -> (Option<GlobalAddr>, String) {
     match request {
         Request::Send(message) => (read_message(message).map(|(addr, _)| addr), describe(message)),
+        Request::Write { local, .. } if local.len == geometry.line_size() => {
+            (None, "WRITE line".to_owned())
+        }
         Request::Write { local, .. } => (None, format!("WRITE {} bytes into its frame", local.len)),
         Request::Read { local, .. } => (None, format!("READ {} bytes of its frame", local.len)),
         other => (None, format!("{:?} on its memory", other.kind())),
@@ -112,7 +115,7 @@ fn on_memory(
             format!("READ {} bytes of latch words", local.len)
         }
         Request::Read { local, .. } if local.len == geometry.line_size() => {
-            format!("READ{place} line")
+            format!("READ{place}")
         }
         Request::Read { local, .. } => {
             format!("READ{place} {within}..{}", within + u64::from(local.len))
@@ -194,8 +197,8 @@ mod tests {
         let read = Request::Read { remote: line.offset(), local: local(512) };
         let write = Request::Write { remote: line.offset() + 32, local: local(16) };
         for (requests, words) in [
-            (vec![atomic(latch, WordOp::AcquireShared, 1), read], "AcquireShared + READ line"),
-            (vec![atomic(latch, WordOp::Poll, 1), read], "Poll + READ line"),
+            (vec![atomic(latch, WordOp::AcquireShared, 1), read], "AcquireShared + READ"),
+            (vec![atomic(latch, WordOp::Poll, 1), read], "Poll + READ"),
             (vec![write, atomic(latch, WordOp::Downgrade, 1)], "WRITE 32..48 + Downgrade"),
             (vec![atomic(latch, WordOp::HandOver(node(9)), 1)], "HandOver(C9)"),
             (vec![atomic(latch, WordOp::ReleaseExclusive, 2)], "FAA +0xf800000000000000"),

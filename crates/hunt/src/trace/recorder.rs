@@ -65,7 +65,7 @@ impl Recorder {
             self.post(flight, sight);
         }
         let Some(Posted { number, line, text }) = self.under_way.get(&flight) else { return };
-        let (batch, mut line, mut text, mut result) = (*number, *line, text.clone(), String::new());
+        let (batch, mut line, text, mut result) = (*number, *line, text.clone(), String::new());
         let what = match sight.what {
             Step::Posted => What::Posted { batch, from, to },
             Step::Struck { request, old, new } => {
@@ -80,9 +80,6 @@ impl Recorder {
             }
             Step::Delivered(message) => {
                 line = read_message(message).map(|(addr, _)| addr);
-                let forwards = sight.requests.iter().any(|r| matches!(r, Request::Write { .. }));
-                let line_first = if forwards { "WRITE line, " } else { "" };
-                text = format!("{line_first}{}", describe(message));
                 What::Delivered { batch, from, to }
             }
             Step::Completed(outcome) => {
