@@ -15,9 +15,10 @@
 
 use std::hash::{Hash, Hasher};
 
+use latchwork_latch::Rules;
 use latchwork_verbs::ComputeNodeId;
 
-use crate::graph::Digest;
+use crate::graph::{self, Digest};
 use crate::setting::{Client, Setting};
 use crate::world::{Flight, Node, Packet, World};
 
@@ -154,6 +155,8 @@ fn readers_can_change_names() {
     let clients = clients.map(|client| client.keeping().patient());
     let setting = Setting::discipline(&clients, 1);
     assert_eq!(broken(&setting, 2, 3), None);
+    // Nor does it matter whose connection fails.
+    assert_eq!(broken(&Setting::discipline(&clients, 0).failing(1), 2, 3), None);
 }
 
 #[test]
@@ -168,6 +171,27 @@ fn who_upgrades_cannot_change_names_and_the_check_sees_it() {
     assert!(broken(&both, 1, 2).is_some());
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
     assert!(broken(&Setting::discipline(&clients, 0), 1, 2).is_some(), "they upgrade too");
+}
+
+#[test]
+fn a_search_up_to_names_takes_half_of_the_states_and_says_the_same() {
+    let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
+    let clients = clients.map(|client| client.keeping().patient());
+    let setting = Setting::discipline(&clients, 1);
+    let (whole, half) = (graph::search(&setting), graph::search(&setting.clone().up_to_names()));
+    println!("{} states, {} up to names", whole.states, half.states);
+    assert!(whole.wrong.is_none() && half.wrong.is_none());
+    assert!(2 * half.states >= whole.states && 5 * half.states < 3 * whole.states);
+    // Without rule R4.
+    let broken = Setting {
+        rules: Rules { settle: false, ..setting.rules },
+        ..Setting::discipline(&[Client::both(1), Client::reader(2), Client::reader(3)], 0)
+    };
+    let wrong = |setting: &Setting| {
+        let (property, steps) = graph::search(setting).wrong.expect("a counterexample");
+        (property, steps.len())
+    };
+    assert_eq!(wrong(&broken), wrong(&broken.clone().up_to_names()), "the shortest way to it");
 }
 
 #[test]
