@@ -10,6 +10,7 @@ use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_fabric::Fabric;
+use latchwork_selcc::CpuCosts;
 use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -93,6 +94,24 @@ fn the_same_seed_is_the_same_world() {
     let hash = |seed| world(small(3, 2, 6, seed), load);
     assert_eq!(hash(7), hash(7));
     assert_ne!(hash(7), hash(8), "different seeds, different worlds");
+}
+
+/// Where work on lines takes time, latches are held, and requests, evictions and other workers come upon
+/// them.
+#[test]
+fn no_write_is_lost_where_local_writers_hold_their_latches() {
+    for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
+        let load = Load { lines: 6, operations: 40, tasks: 3, writes: 60, dropped: 10 };
+        let mut config = small(3, 3, if seed % 3 == 0 { 4 } else { 8 }, seed);
+        config.node.policy = protocol.policy();
+        config.node.costs = Some(CpuCosts {
+            hit: Duration::from_nanos(60),
+            copy_per_kib: Duration::from_nanos(40),
+            latch_hold: Duration::from_nanos(20 << (seed % 10)),
+            message: Duration::from_nanos(150),
+        });
+        world(config, load);
+    }
 }
 
 /// Messages arrive twice, and connections fail under operations, forwards and questions: whatever was

@@ -96,8 +96,9 @@ impl Inner {
         if self.node.settings.policy.lazy_release || !held {
             return;
         }
-        let reserved = record.frame.is_some_and(|id| self.node.cache.frame(id).is_reserved());
-        if !reserved {
+        // Where a local writer holds it, an alarm says when it does not.
+        let in_use = |id| self.node.cache.frame(id).is_reserved() || self.held(id).is_some();
+        if !record.frame.is_some_and(in_use) {
             self.releases.borrow_mut().push(addr);
         }
     }
@@ -220,6 +221,9 @@ impl Inner {
         let mut any = false;
         while let Some((addr, alarm)) = self.node.timers.pop_due(now) {
             any = true;
+            if alarm == Alarm::LetGo && !self.node.settings.policy.lazy_release {
+                self.releases.borrow_mut().push(addr);
+            }
             let mut records = self.node.records.shard(addr).lock();
             if let Some(record) = records.get_mut(&addr) {
                 match alarm {
