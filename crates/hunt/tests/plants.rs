@@ -76,6 +76,21 @@ fn nodes_that_never_give_up_starve_others() {
 }
 
 #[test]
+fn an_operation_that_never_ends_is_named() {
+    is_found(Plant::WaitsForNothing, 5, &[Check::Starvation], busy);
+    let scenario = Scenario { plant: Some(Plant::WaitsForNothing), ..busy(0) };
+    let failure = run(&scenario).failure.expect("as before");
+    assert!(failure.text.contains("node ") && failure.text.contains("worker "), "{failure}");
+    assert!(failure.text.contains("read M0+0x"), "{failure}");
+}
+
+#[test]
+fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
+    let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
+    is_found(Plant::Scribbles, 1, &[Check::Tree], |seed| Scenario::from_seed(seed, &choice));
+}
+
+#[test]
 fn repeated_messages_do_harm_where_they_count_twice() {
     let faults = FaultPlan { repeat_one_in: 3, until_us: 100_000, ..FaultPlan::default() };
     let repeats = |seed| Scenario { faults: faults.clone(), ..busy(seed) };

@@ -28,11 +28,15 @@ pub enum Plant {
     NeverGivesUp,
     /// Nodes take messages that arrive twice for two.
     KeepsRepeats,
+    /// A reader now and then waits for something that nobody will do.
+    WaitsForNothing,
+    /// Somebody writes into a page of the tree who is none of its operations.
+    Scribbles,
 }
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 9] = [
+    pub const ALL: [Plant; 11] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
         Plant::ForgetsDirty,
@@ -42,6 +46,8 @@ impl Plant {
         Plant::Backdates,
         Plant::NeverGivesUp,
         Plant::KeepsRepeats,
+        Plant::WaitsForNothing,
+        Plant::Scribbles,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -56,7 +62,9 @@ impl Plant {
             | Plant::Remembers
             | Plant::Forgets
             | Plant::ForgetsToFree
-            | Plant::Backdates => {}
+            | Plant::Backdates
+            | Plant::WaitsForNothing
+            | Plant::Scribbles => {}
         }
     }
 }

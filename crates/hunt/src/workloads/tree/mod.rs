@@ -19,7 +19,9 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
+use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
+use latchwork_coherence::CoherentMemory;
 use latchwork_memnode::ObjectKind;
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
@@ -180,6 +182,14 @@ impl TreeWork {
 
     /// Walks the tree, on the first node that looks at it.
     async fn validate(&self, client: &Client<'_>) -> Result<(), TreeError> {
+        if self.plant == Some(Plant::Scribbles) {
+            let scribble = |guard: &mut WriteGuard<'_>| {
+                let words = guard.words();
+                words.set_u64(0, !words.u64(0));
+                guard.mark_dirty(0..8);
+            };
+            client.member.memory.write(client.tree.root(), scribble).await?;
+        }
         match client.tree.validate().await {
             Ok(statistics) => *self.statistics.borrow_mut() = Some(statistics),
             Err(error @ TreeError::Memory(_)) => return Err(error),

@@ -1,0 +1,53 @@
+//! The workloads of worlds on threads: real races, judged by the same histories.
+
+use latchwork_cluster::Protocol;
+use latchwork_hunt::scenario::{LinesLoad, MemoryLoad, YcsbLoad};
+use latchwork_hunt::{Check, Plant, Scenario, Workload, run_on_threads};
+
+fn scenario(protocol: Protocol, workload: Workload) -> Scenario {
+    Scenario {
+        compute_nodes: 3,
+        workers: 2,
+        tasks: 3,
+        operations: 200,
+        deadline_us: 10_000_000,
+        protocol,
+        workload,
+        ..Scenario::default()
+    }
+}
+
+fn clean(workload: &Workload) {
+    for protocol in Protocol::ALL {
+        let scenario = scenario(protocol, workload.clone());
+        let report = run_on_threads(&scenario, |_| {});
+        assert_eq!(report.failure, None, "{}", scenario.to_toml());
+        assert!(report.operations >= scenario.total_operations(), "{}", report.operations);
+    }
+}
+
+#[test]
+fn lines() {
+    clean(&Workload::Lines(LinesLoad::default()));
+}
+
+#[test]
+fn memory() {
+    clean(&Workload::Memory(MemoryLoad::default()));
+}
+
+#[test]
+fn ycsb() {
+    for mix in ["a", "b", "c", "d", "e", "f"] {
+        clean(&Workload::Ycsb(YcsbLoad { mix: mix.to_owned(), ..YcsbLoad::default() }));
+    }
+}
+
+#[test]
+fn a_lost_write_is_found_on_threads_too() {
+    let workload = Workload::Lines(LinesLoad::default());
+    let plant = Some(Plant::Forgets);
+    let planted = Scenario { plant, ..scenario(Protocol::Selcc, workload) };
+    let failure = run_on_threads(&planted, |_| {}).failure.expect("writes were lost");
+    assert_eq!(failure.check, Check::Linearizability, "{failure}");
+}
