@@ -163,16 +163,19 @@ impl World {
 
     /// All requests that have not yet take effect, in order.
     pub(crate) fn apply(&self, key: u32) {
-        while let Some(request) = self.with(key, |flight| flight.first_open()) {
-            if self.with(key, |flight| flight.decide(request)) == Fate::Whole {
-                match self.with(key, |flight| flight.begin(request, 1, &self.kernel)) {
-                    Begin::Deliver(message) => {
-                        if !self.deliver(key, message) {
-                            let again = self.kernel.now() + self.config.inbox_retry;
-                            return self.schedule_at(again, key, Event::Apply);
-                        }
-                    }
-                    Begin::Done | Begin::Pieces(_) => {}
+        loop {
+            let next = self.with(key, |flight| {
+                let request = flight.first_open()?;
+                let whole = flight.decide(request) == Fate::Whole;
+                Some((request, whole.then(|| flight.begin(request, 1, &self.kernel))))
+            });
+            let Some((request, begin)) = next else { break };
+            if let Some(begin) = begin {
+                if let Begin::Deliver(message) = begin
+                    && !self.deliver(key, message)
+                {
+                    let again = self.kernel.now() + self.config.inbox_retry;
+                    return self.schedule_at(again, key, Event::Apply);
                 }
                 self.took_effect(key, request);
             }

@@ -48,6 +48,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Something comes at `at` that takes so long. When it is through.
+    #[inline]
     pub(super) fn pass(&self, at: Ps, takes: Ps) -> Ps {
         let passed = at.saturating_sub(self.at.get());
         let backlog = self.backlog.get().saturating_sub(passed);
@@ -94,6 +95,7 @@ impl QueuePairs {
         turn
     }
 
+    #[inline]
     pub(super) fn with<T>(&self, pair: usize, act: impl FnOnce(&mut QueuePair) -> T) -> T {
         let mut pairs = self.pairs.borrow_mut();
         if pairs.len() <= pair {

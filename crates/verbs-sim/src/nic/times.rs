@@ -1,5 +1,6 @@
 //! [`NicTimes`]: a profile's figures, as they are added up.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use latchwork_simulation::Time;
@@ -124,8 +125,14 @@ impl NicTimes {
     }
 
     /// The same NIC, so many times slower.
-    pub(super) fn slowed(mut self, slowness: u32) -> NicTimes {
-        let slowness = Ps::from(slowness.max(1));
+    pub(super) fn slowed(&self, slowness: u32) -> Cow<'_, NicTimes> {
+        // Nearly always: nothing to be copied.
+        if slowness <= 1 { Cow::Borrowed(self) } else { Cow::Owned(self.multiplied(slowness)) }
+    }
+
+    #[cold]
+    fn multiplied(mut self, slowness: u32) -> NicTimes {
+        let slowness = Ps::from(slowness);
         let times = [
             &mut self.send,
             &mut self.send_read,
