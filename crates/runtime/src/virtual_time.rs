@@ -51,7 +51,7 @@ impl Driver for VirtualDriver {
 /// all pollers are [settled](crate::Poller::is_settled) and no task is ready there is none. An idle
 /// worker makes no events but its next deadline. Work that a task charges delays all that this worker
 /// does afterwards, in this sweep too; what polling charges moves the worker's clock, but the tasks
-/// that it wakes run at the same event.
+/// that it wakes run at the same event, and so does the flush after a task whose work was short.
 ///
 /// Dropping it drops the worker's tasks; the world forgets it.
 pub struct VirtualWorker {

@@ -272,6 +272,22 @@ fn a_sweep_that_would_find_nothing_is_spared_where_the_pollers_are_settled() {
 }
 
 #[test]
+fn a_flush_comes_before_the_end_of_short_work_and_after_that_of_long_work() {
+    let flushed = |work: u64| {
+        let kernel = Kernel::new(0);
+        let worker = VirtualWorker::spawn(&kernel, free_sweeps());
+        let recorder = Rc::new(Recorder { kernel: Some(kernel.clone()), ..Default::default() });
+        worker.handle().add_poller(recorder.clone());
+        let handle = worker.handle();
+        worker.handle().spawn(async move { handle.charge(nanos(work)) });
+        assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
+        recorder.flushes.borrow()[0]
+    };
+    assert_eq!(flushed(500), Time::ZERO);
+    assert_eq!(flushed(501), Time::from_nanos(501));
+}
+
+#[test]
 fn a_settled_poller_with_something_to_do_is_not_left_alone() {
     let kernel = Kernel::new(0);
     let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
