@@ -120,6 +120,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             stage.until("the line is written", || writer.is_finished());
             let held = stage.now() + HOLD;
             drop(asked);
+            // Whichever worker the message wakes: the writer's would not look before it is done.
+            stage.run(A, async |_| ());
             stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
             assert!(stage.now() < held);
             stage.until("A grants", || stage.count(line, grant(A, B)) == 1);
