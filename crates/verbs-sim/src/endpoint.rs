@@ -22,6 +22,7 @@ pub struct Endpoint {
     /// Whose clock pays for posting and polling.
     handle: Handle,
     completions: Rc<Completions>,
+    #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
     posted: Vec<Box<Flight>>,
     lanes: Lanes,
     /// Batches that wait for room on their lanes.

@@ -44,6 +44,7 @@ pub(crate) struct World {
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
     pub(crate) flights: RefCell<Slab<Box<Flight>>>,
     /// Flights that are over, to be used again.
+    #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
     spare: RefCell<Vec<Box<Flight>>>,
     /// Messages that will arrive a second time.
     again: RefCell<Slab<(Rc<Node>, Message)>>,

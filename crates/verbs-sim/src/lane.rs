@@ -79,8 +79,8 @@ impl Lane {
         loop {
             let next = {
                 let mut waiting = self.waiting.borrow_mut();
-                let fits = |flight: &mut Box<Flight>| self.take_room(&flight.batch, world);
-                waiting.pop_front_if(fits)
+                let fits = waiting.front().is_some_and(|next| self.take_room(&next.batch, world));
+                if fits { waiting.pop_front() } else { None }
             };
             let Some(flight) = next else { return sent };
             world.submit(flight, from);
