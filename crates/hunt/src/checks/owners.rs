@@ -15,12 +15,17 @@
 //! So a word without an exclusive holder allows no exclusive copy, and a shared copy needs its bit.
 
 use latchwork_cache::Ownership;
+use latchwork_verbs::ComputeNodeId;
 
 use super::Verdict;
 use super::copies::{Copies, Copy, Tracked};
 use crate::Check;
 
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
+    let field = line.word.bits() >> 58;
+    if field > u64::from(ComputeNodeId::MAX) {
+        return wrong(line, &format!("the latch word names {field} as its exclusive holder"));
+    }
     let mut named = line.word.exclusive().into_iter().chain(line.word.shared().iter());
     if let Some(stranger) = named.find(|id| !copies.has(*id)) {
         let text = format!("the latch word says {:?}, and there is no {stranger:?}", line.word);
