@@ -2,6 +2,7 @@
 //! all features, so that what one of them hides, others show.
 
 use latchwork_cluster::Protocol;
+use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
 use super::{
@@ -13,7 +14,8 @@ use super::{
 pub struct Choice {
     /// The workloads; none for all there are.
     pub workloads: Vec<WorkloadKind>,
-    /// The networks; none for all that need no profile.
+    /// The networks; none for all that have a name, and the profiles of NICs less often: with those,
+    /// less overtakes.
     pub networks: Vec<Network>,
     /// Whether faults strike.
     pub faults: bool,
@@ -47,8 +49,6 @@ impl Scenario {
         let mut draw = Draw(Random::for_stream(seed, 0));
         let kinds = if of.workloads.is_empty() { &WorkloadKind::ALL[..] } else { &of.workloads };
         let kind = draw.one_of(kinds);
-        let networks = [Network::Calm, Network::Rough, Network::Harsh];
-        let networks = if of.networks.is_empty() { &networks[..] } else { &of.networks };
         let mut scenario = Scenario {
             seed,
             compute_nodes: draw.between(2, 6) as usize,
@@ -57,7 +57,7 @@ impl Scenario {
             tasks: draw.between(1, 3) as usize,
             operations: 0,
             protocol: if draw.chance(6) { Protocol::Sel } else { Protocol::Selcc },
-            network: draw.one_of(networks),
+            network: draw.network(of),
             frames: draw.between(4, 32) as usize,
             line_size: draw.one_of(&[512, 1024]),
             workload: draw.workload(kind),
@@ -87,6 +87,17 @@ fn patience(scenario: &Scenario) -> u64 {
 }
 
 impl Draw {
+    fn network(&mut self, of: &Choice) -> Network {
+        if !of.networks.is_empty() {
+            return self.one_of(&of.networks);
+        }
+        if self.chance(5) {
+            let names: Vec<_> = NicProfile::names().collect();
+            return Network::Nic(self.one_of(&names).to_owned());
+        }
+        self.one_of(&[Network::Calm, Network::Rough, Network::Harsh])
+    }
+
     fn workload(&mut self, kind: WorkloadKind) -> Workload {
         match kind {
             WorkloadKind::Lines => {

@@ -289,7 +289,7 @@ impl Client<'_> {
     }
 
     fn now(&self) -> Time {
-        self.member.handle.now()
+        self.load.observer.time(&self.member.handle)
     }
 
     async fn operation(&self) {
@@ -434,7 +434,7 @@ impl Client<'_> {
         let mode = if self.below(2) == 0 { Mode::Shared } else { Mode::Exclusive };
         let patience = Duration::from_nanos(self.below(8000));
         let access = self.member.memory.ensure(Need { addr: self.line(at), mode });
-        match self.member.handle.timeout(self.now() + patience, access).await {
+        match self.member.handle.timeout(self.member.handle.now() + patience, access).await {
             Ok(ticket) => ticket.map(drop),
             Err(_) => Ok(()),
         }

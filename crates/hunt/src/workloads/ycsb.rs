@@ -115,7 +115,7 @@ impl Ycsb {
             workers: (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64,
             observer: observer.clone(),
             shared: Shared::new(load.entries_per_page),
-            recorder: Recorder::new(),
+            recorder: Recorder::new(observer),
             loaded,
             statistics: RefCell::default(),
             workload,
@@ -124,7 +124,7 @@ impl Ycsb {
 
     async fn make(&self, member: &Member) -> Result<(), TreeError> {
         let tree = self.shared.create(member).await?;
-        let invoked = member.handle.now();
+        let invoked = self.observer.time(&member.handle);
         let encode = |key: &Vec<u8>| {
             let mut bytes = Vec::new();
             self.workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut bytes);
@@ -135,7 +135,7 @@ impl Ycsb {
         let value = vec![Version::LOADED.number(); usize::from(self.workload.layout.fields())];
         for key in &self.loaded {
             let step = Step::Whole(MapOperation::Insert { value: value.clone(), inserted: true });
-            let returned = Some(member.handle.now());
+            let returned = Some(self.observer.time(&member.handle));
             self.recorder.add(ContentKey::new(key).number(), invoked, returned, step);
         }
         Ok(())
@@ -239,7 +239,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn now(&self) -> Time {
-        self.member.handle.now()
+        self.load.observer.time(&self.member.handle)
     }
 
     fn key(&self, record: RecordNumber) -> Vec<u8> {

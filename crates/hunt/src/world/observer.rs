@@ -9,6 +9,7 @@ use std::time::Duration;
 use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Simulated};
 use latchwork_coherence::MemoryError;
+use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
 use latchwork_verbs::{GlobalAddr, VerbError};
 use latchwork_verbs_sim::{Fabric, FaultCounts};
@@ -148,6 +149,12 @@ impl Observer {
 
     fn now(&self) -> Time {
         self.kernel.get().map_or(Time::ZERO, Kernel::now)
+    }
+
+    /// The time by which calls are recorded. In a world it is the world's, in which effects have their
+    /// order: a worker's own clock runs ahead of it by what its polling has cost.
+    pub(crate) fn time(&self, handle: &Handle) -> Time {
+        self.kernel.get().map_or_else(|| handle.now(), Kernel::now)
     }
 
     // ---- what is wrong ---------------------------------------------------------------------------

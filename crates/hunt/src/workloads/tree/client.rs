@@ -49,8 +49,8 @@ impl<'a> Client<'a> {
         self.random.borrow_mut().below(below)
     }
 
-    fn now(&self) -> Time {
-        self.member.handle.now()
+    pub(super) fn now(&self) -> Time {
+        self.load.observer.time(&self.member.handle)
     }
 
     fn fresh(&self) -> Content {

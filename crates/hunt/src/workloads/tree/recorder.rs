@@ -11,11 +11,14 @@ use latchwork_blink::TreeError;
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::history::{Call, History};
 
+use crate::world::Observer;
+
 /// The calls of many clients, key by key.
 pub(crate) type Calls<O> = History<u64, O>;
 
 /// Collects the calls of all tasks.
 pub(crate) struct Recorder<O> {
+    observer: Rc<Observer>,
     shared: Rc<Shared<O>>,
 }
 
@@ -31,14 +34,15 @@ pub(crate) type Polls = Option<u64>;
 
 impl<O> Clone for Recorder<O> {
     fn clone(&self) -> Self {
-        Recorder { shared: self.shared.clone() }
+        Recorder { observer: self.observer.clone(), shared: self.shared.clone() }
     }
 }
 
 impl<O> Recorder<O> {
-    pub(crate) fn new() -> Recorder<O> {
+    pub(crate) fn new(observer: &Rc<Observer>) -> Recorder<O> {
         let (calls, open, next) = (RefCell::default(), RefCell::default(), Cell::new(0));
-        Recorder { shared: Rc::new(Shared { calls, open, next }) }
+        let shared = Rc::new(Shared { calls, open, next });
+        Recorder { observer: observer.clone(), shared }
     }
 
     pub(crate) fn add(&self, key: u64, invoked: Time, returned: Option<Time>, operation: O) {
@@ -54,10 +58,10 @@ impl<O> Recorder<O> {
         call: impl Future<Output = Result<T, TreeError>>,
         told: impl Fn(Option<Result<T, TreeError>>) -> Result<O, TreeError>,
     ) -> Result<(), TreeError> {
-        let invoked = handle.now();
+        let invoked = self.observer.time(handle);
         let open = self.open(key, invoked, told(None)?);
         let answer = drop_after(polls, call).await;
-        let returned = answer.is_some().then(|| handle.now());
+        let returned = answer.is_some().then(|| self.observer.time(handle));
         let operation = told(answer);
         // What failed stays open.
         if let Ok(operation) = operation {
