@@ -48,6 +48,10 @@ pub(crate) fn counts(totals: &Totals, real: Duration) -> String {
         "operations  {}, and {} that ended in an error that faults explain",
         totals.operations, totals.clean_errors
     );
+    if totals.undecided > 0 {
+        let keys = totals.undecided;
+        let _ = writeln!(text, "undecided   {keys} keys: too many of their calls overlap to judge");
+    }
     let _ = writeln!(text, "faults      {}", struck(totals));
     text
 }
@@ -101,6 +105,7 @@ pub(crate) fn document(totals: &Totals, real: Duration) -> ResultDocument {
         ("verbs", totals.verbs),
         ("virtual_time_ns", virtual_ns),
         ("clean_errors", totals.clean_errors),
+        ("undecided", totals.undecided),
     ];
     let counters = counters.map(|(name, count)| (name.to_owned(), count));
     let struck = totals.struck().map(|(name, count)| (counter_name("fault", name), count));

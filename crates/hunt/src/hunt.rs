@@ -28,6 +28,8 @@ pub struct Totals {
     pub operations: u64,
     /// Operations that ended with an error, where errors are allowed.
     pub clean_errors: u64,
+    /// Keys of which the judge of linearizability could not tell.
+    pub undecided: u64,
     /// Faults that struck by chance.
     pub faults: FaultCounts,
     /// Faults of whole nodes that struck.
@@ -45,6 +47,7 @@ impl Totals {
         self.virtual_time += report.virtual_time;
         self.operations += report.operations;
         self.clean_errors += report.clean_errors;
+        self.undecided += report.undecided;
         let (faults, struck) = (&mut self.faults, &report.faults);
         faults.delayed += struck.delayed;
         faults.lost += struck.lost;
@@ -155,6 +158,7 @@ mod tests {
             virtual_time: Duration::from_micros(1),
             operations: 2,
             clean_errors: 1,
+            undecided: 1,
             faults: FaultCounts { delayed: seed % 2, ..FaultCounts::default() },
             node_faults: NodeFaults { pauses: 1, ..NodeFaults::default() },
             tree: None,
@@ -179,7 +183,8 @@ mod tests {
         let seeds: Vec<u64> = failed.iter().map(|(scenario, _)| scenario.seed).collect();
         assert_eq!(seeds, [107, 117, 127, 137]);
         assert_eq!((totals.worlds, totals.events, totals.verbs), (40, 400, 120));
-        assert_eq!((totals.operations, totals.clean_errors), (80, 40));
+        let counts = (totals.operations, totals.clean_errors, totals.undecided);
+        assert_eq!(counts, (80, 40, 40));
         assert_eq!(totals.faults.delayed, 20);
         assert_eq!(totals.struck().iter().map(|(_, count)| count).sum::<u64>(), 60);
         assert_eq!(totals.by_workload.values().sum::<u64>(), 40);

@@ -24,6 +24,8 @@ pub struct Report {
     pub operations: u64,
     /// Operations that ended with an error, where errors are allowed.
     pub clean_errors: u64,
+    /// Keys of which the judge of linearizability could not tell: too many of their calls overlap.
+    pub undecided: u64,
     /// How often each fault struck that strikes by chance.
     pub faults: FaultCounts,
     /// Which faults struck whole nodes.
@@ -45,6 +47,7 @@ impl Report {
             virtual_time: Duration::ZERO,
             operations: 0,
             clean_errors: 0,
+            undecided: 0,
             faults: FaultCounts::default(),
             node_faults: NodeFaults::default(),
             tree: None,

@@ -68,7 +68,8 @@ fn work(
     let Some(record) = all else { return Ok(Ok(())) };
     report.tree = record.tree();
     let lines = lines_in_use.map_or(Ok(()), |known| leaks::check_lines(cluster.nodes(), known));
-    Ok(record.judge().and(lines))
+    let judged = record.judge().map(|undecided| report.undecided = undecided);
+    Ok(judged.and(lines))
 }
 
 /// All that one worker does.

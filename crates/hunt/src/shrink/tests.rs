@@ -19,6 +19,7 @@ fn report(scenario: &Scenario, check: Option<Check>) -> Report {
         virtual_time: Duration::ZERO,
         operations: 0,
         clean_errors: 0,
+        undecided: 0,
         faults: FaultCounts::default(),
         node_faults: NodeFaults::default(),
         tree: None,

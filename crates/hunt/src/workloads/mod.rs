@@ -13,7 +13,7 @@ use std::time::Duration;
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
 
-use crate::checks::Verdict;
+use crate::checks::Judgement;
 use crate::scenario::{Scenario, Workload};
 use crate::world::{Observer, Process};
 
@@ -80,11 +80,11 @@ impl Record {
     }
 
     /// Whether what was recorded can be right.
-    pub(crate) fn judge(&self) -> Verdict {
+    pub(crate) fn judge(&self) -> Judgement {
         match self {
-            Record::Lines(record) => record.judge(),
+            Record::Lines(record) => record.judge().map(|()| 0),
             Record::Tree(record) => record.judge(),
-            Record::Memory(record) => record.judge(),
+            Record::Memory(record) => record.judge().map(|()| 0),
             Record::Ycsb(record) => record.judge(),
         }
     }

@@ -20,7 +20,7 @@ use latchwork_workload::ycsb::{
 use super::tree::{Calls, Recorder, Shared, judge_keys};
 use super::{Load, Record, Work, pass_time};
 use crate::Check;
-use crate::checks::Verdict;
+use crate::checks::Judgement;
 use crate::scenario::{Plant, Scenario, YcsbLoad};
 use crate::world::{Observer, Process};
 
@@ -223,7 +223,7 @@ impl YcsbRecord {
         self.statistics = self.statistics.take().or(other.statistics);
     }
 
-    pub(crate) fn judge(&self) -> Verdict {
+    pub(crate) fn judge(&self) -> Judgement {
         judge_keys(&OneRecord, &self.calls)
     }
 }

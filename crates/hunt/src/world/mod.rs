@@ -62,7 +62,8 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
     let world = place.into_inner();
     let node_faults = world.as_ref().map(|world| world.node_faults.get());
     let tree = world.as_ref().and_then(|world| world.tree.take());
-    observer.report(node_faults.unwrap_or_default(), tree)
+    let undecided = world.as_ref().map_or(0, |world| world.undecided.get());
+    Report { undecided, ..observer.report(node_faults.unwrap_or_default(), tree) }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -101,6 +102,8 @@ struct World {
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
     tree: RefCell<Option<TreeStatistics>>,
+    /// Keys of which the judge could not tell.
+    undecided: Cell<u64>,
 }
 
 impl World {
@@ -126,6 +129,7 @@ impl World {
             workers: RefCell::new(workers),
             node_faults: Cell::default(),
             tree: RefCell::default(),
+            undecided: Cell::new(0),
         }))
     }
 
@@ -141,7 +145,8 @@ impl World {
         self.check_rest()?;
         let record = self.load.take();
         self.tree.replace(record.tree());
-        record.judge()
+        self.undecided.set(record.judge()?);
+        Ok(())
     }
 
     fn live(&self) -> Result<(), Failed> {
@@ -366,6 +371,7 @@ impl Observer {
             virtual_time: now - Time::ZERO,
             operations: self.operations(),
             clean_errors: self.clean_errors(),
+            undecided: 0,
             faults,
             node_faults,
             tree,

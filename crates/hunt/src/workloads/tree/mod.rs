@@ -13,7 +13,7 @@ mod recorder;
 pub(crate) use content::{Operation, TreeKey};
 pub(crate) use recorder::{Calls, Recorder};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use latchwork_workload::history::{Call, MapOperation, Model, ObjectViolation, ch
 
 use super::{Load, Record, Work, pass_time};
 use crate::Check;
-use crate::checks::{Verdict, listed};
+use crate::checks::{Judgement, listed};
 use crate::scenario::{Plant, Scenario, TreeLoad};
 use crate::world::{Observer, Process};
 use client::Client;
@@ -267,7 +267,7 @@ impl TreeRecord {
         self.statistics = self.statistics.take().or(other.statistics);
     }
 
-    pub(crate) fn judge(&self) -> Verdict {
+    pub(crate) fn judge(&self) -> Judgement {
         if let Some((first, other)) = self.ends.first().and_then(|first| {
             self.ends.iter().find(|other| *other != first).map(|other| (first, other))
         }) {
@@ -285,17 +285,20 @@ impl TreeRecord {
     }
 }
 
-/// Whether one order per key explains all answers; keys are absent at first.
-pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Verdict
+/// Whether one order per key explains all answers; keys are absent at first. Of how many keys that is not
+/// known: with many writes on one key that overlap, or that failed and may have happened at any later
+/// time, the search has no end. That accuses nobody.
+pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Judgement
 where
     M: Model<State = Option<S>>,
 {
+    let undecided = Cell::new(0);
     let explained = calls.check(|calls| {
-        let open = calls.iter().any(|call| call.returned.is_none());
         let judged = match check_object(model, None, calls) {
-            // Each call that failed may have happened at any later time, or never: with many of them on
-            // one key the search has no end. That accuses nobody.
-            Err(ObjectViolation::Undecided { .. }) if open => Ok(()),
+            Err(ObjectViolation::Undecided { .. }) => {
+                undecided.set(undecided.get() + 1);
+                Ok(())
+            }
             judged => judged,
         };
         judged.map_err(|violation| {
@@ -305,6 +308,7 @@ where
         })
     });
     explained
+        .map(|()| undecided.get())
         .map_err(|(key, violation)| (Check::Linearizability, format!("key {key}: {violation}")))
 }
 
