@@ -57,6 +57,10 @@ loom *ARGS:
 bench *ARGS:
     cargo bench -p latchwork-benches -- "$@"
 
+# Our tree beside other people's structures; fills docs/comparison.md. `just compare --keys 10M`.
+compare *ARGS:
+    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/comparison.md --plot docs/comparison/plot.svg --json target/compare/comparison.json "$@"
+
 # The API documentation, and the book where mdbook is installed.
 docs:
     cargo doc --workspace --no-deps

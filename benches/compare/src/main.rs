@@ -1,0 +1,72 @@
+//! Our B-link tree beside the in-memory structures of other crates: the same keys, values, draws and
+//! threads, by turns, in one process.
+//!
+//! ```text
+//!   args                     what is asked for
+//!     |
+//!   run                      values ─► load, then groups that fit into memory
+//!     |   draws              keys that threads ask for, drawn beforehand
+//!     |   subject ◄── map ◄── rivals      one call per repetition; monomorphised inside
+//!     |     ▲
+//!     |   ours               the tree, on an embedded cluster of two compute nodes
+//!     |   timer, content     when it counts; values that show whose they are
+//!   results
+//!     |
+//!   report                   tables, targets, JSON, SVG
+//! ```
+//!
+//! A package of its own, which the workspace does not know: nothing else depends on the rivals.
+
+#![deny(unsafe_code)]
+
+mod allocator;
+mod args;
+mod content;
+mod draws;
+mod error;
+mod machine;
+mod map;
+mod ours;
+mod report;
+mod results;
+mod rivals;
+mod run;
+mod subject;
+mod timer;
+
+use std::process::ExitCode;
+
+use args::Args;
+use error::Failure;
+
+// The one static: an allocator cannot be anything else.
+#[global_allocator]
+static ALLOCATOR: allocator::Counting = allocator::Counting::new();
+
+fn main() -> ExitCode {
+    let args = match args::parse(std::env::args_os()) {
+        Ok(args) => args,
+        Err(error) if !error.use_stderr() => {
+            // Help that nobody reads is not an error.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(&Failure::Usage(args::one_line(&error))),
+    };
+    match compare(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn compare(args: &Args) -> Result<(), Failure> {
+    // What cannot be written is better known before an hour of measuring.
+    report::check_outputs(args)?;
+    let results = run::run(args)?;
+    report::write(args, &results)
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    eprintln!("compare: {failure}");
+    ExitCode::from(failure.status())
+}

@@ -1,0 +1,215 @@
+//! Tables in Markdown, and their place in a page.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::args::{Args, Structure, Workload};
+use crate::error::Failure;
+use crate::report::{is_ordered, name};
+use crate::results::{Cell, Results, What};
+
+/// The line above the tables in a page.
+pub(crate) const BEGIN: &str = "<!-- measured: begin -->";
+/// The line below them.
+pub(crate) const END: &str = "<!-- measured: end -->";
+
+/// Puts `tables` between the two lines of `page` that mark their place.
+pub(crate) fn fill(path: &Path, page: &str, tables: &str) -> Result<String, Failure> {
+    let no_place = || Failure::NoMarkers { path: path.to_owned(), begin: BEGIN, end: END };
+    let (above, rest) = page.split_once(BEGIN).ok_or_else(no_place)?;
+    let (_, below) = rest.split_once(END).ok_or_else(no_place)?;
+    Ok(format!("{above}{BEGIN}\n\n{}\n\n{END}{below}", tables.trim()))
+}
+
+/// The crates that were compared, with the versions that were built.
+pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
+    let packages = include_str!("../../Cargo.lock").split("[[package]]");
+    let field = |package: &'static str, field: &str| {
+        let line = package.lines().find(|line| line.starts_with(field))?;
+        line.split('"').nth(1)
+    };
+    let rivals =
+        ["ferntree", "scc", "congee", "bplustree", "crossbeam-skiplist", "dashmap", "papaya"];
+    packages
+        .filter_map(|package| Some((field(package, "name")?, field(package, "version")?)))
+        .filter(|(name, _)| rivals.contains(name))
+        .collect()
+}
+
+/// All tables, with what they were made by.
+pub(crate) fn tables(args: &Args, results: &Results) -> String {
+    let mut text = head(args, results);
+    let whats = results.whats();
+    let mut parts: Vec<(usize, Option<usize>)> =
+        whats.iter().map(|what| (what.value_size, what.threads)).collect();
+    parts.dedup();
+    for &(value_size, threads) in &parts {
+        // What a key takes stands beside the rates, unless there are none.
+        if threads.is_none() && parts.iter().filter(|part| part.0 == value_size).count() > 1 {
+            continue;
+        }
+        let _ = write!(text, "\n### Values of {value_size} bytes");
+        match threads {
+            Some(1) => text += ", 1 thread",
+            Some(threads) => _ = write!(text, ", {threads} threads"),
+            None => {}
+        }
+        text += "\n\n";
+        let columns: Vec<What> = whats
+            .iter()
+            .copied()
+            .filter(|what| what.value_size == value_size && what.threads == threads)
+            .filter(|what| what.workload != Workload::Memory)
+            .collect();
+        text += &rates(results, value_size, &columns);
+    }
+    text += &ratios(results, &whats);
+    text
+}
+
+fn head(args: &Args, results: &Results) -> String {
+    let machine = &results.machine;
+    let mut text = format!(
+        "Medians (least to most) of {} repetitions of {} ms with {} keys; of {} repetitions for loads.\n",
+        args.repeats,
+        args.time_ms,
+        args.keys,
+        args.load_repeats(),
+    );
+    let versions: Vec<String> =
+        versions().iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let _ = writeln!(text, "\n| | |\n| --- | --- |");
+    let _ = writeln!(text, "| processor | {}, {} cores |", machine.processor, machine.cores);
+    let _ = writeln!(text, "| memory | {} MiB |", machine.memory_mib);
+    let _ = writeln!(text, "| operating system | {} |", machine.os);
+    let _ = writeln!(text, "| load average before the start | {:.1} |", machine.load_average);
+    let _ = writeln!(text, "| commit | {} |", machine.git);
+    let _ = writeln!(text, "| crates | {} |", versions.join(", "));
+    text
+}
+
+/// Rows of structures, columns of measurements.
+fn rates(results: &Results, value_size: usize, columns: &[What]) -> String {
+    let memory = What { value_size, threads: None, workload: Workload::Memory, distribution: None };
+    let has_memory = results.whats().contains(&memory);
+    let mut text = String::from("| M/s |");
+    if has_memory {
+        text += " bytes per key |";
+    }
+    for what in columns {
+        let _ = write!(text, " {} |", heading(*what));
+    }
+    text += "\n| --- |";
+    text += &" ---: |".repeat(columns.len() + usize::from(has_memory));
+    text += "\n";
+    for structure in results.structures() {
+        let cells: Vec<Option<&Cell>> =
+            columns.iter().map(|what| results.cell(structure, *what)).collect();
+        let bytes = results.cell(structure, memory);
+        if cells.iter().all(Option::is_none) && (bytes.is_none() || !columns.is_empty()) {
+            continue;
+        }
+        let ours = matches!(structure, Structure::Latchwork | Structure::LatchworkTwo);
+        let strong = if ours { "**" } else { "" };
+        let _ = write!(text, "| {strong}{}{strong} |", name(structure));
+        if has_memory {
+            match bytes {
+                Some(cell) => _ = write!(text, " {:.1} |", cell.median),
+                None => text += " |",
+            }
+        }
+        for cell in cells {
+            match cell {
+                Some(cell) => _ = write!(text, " {} |", spread(cell)),
+                None => text += " |",
+            }
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn heading(what: What) -> String {
+    match what.distribution {
+        Some(distribution) => format!("{}, {}", what.workload.name(), distribution.name()),
+        None => what.workload.name().to_owned(),
+    }
+}
+
+/// Millions per second.
+fn spread(cell: &Cell) -> String {
+    let millions = |rate: f64| format!("{:.2}", rate / 1e6);
+    format!("{} ({} to {})", millions(cell.median), millions(cell.min), millions(cell.max))
+}
+
+/// Our tree on one node beside the two that the targets name, and the best that has an order.
+fn ratios(results: &Results, whats: &[What]) -> String {
+    let rivals: Vec<Structure> =
+        results.structures().into_iter().filter(|rival| *rival > Structure::LatchworkTwo).collect();
+    if rivals.is_empty() || whats.iter().all(|what| what.threads.is_none()) {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\n### Our tree as a multiple\n\nMedian by median, of the same group. \"16 reads\" stands beside the others' reads one at a time.\n\n",
+    );
+    text += "| values | threads | measured | latchwork, M/s | ferntree | scc::TreeIndex | best ordered crate |\n";
+    text += "| ---: | ---: | --- | ---: | ---: | ---: | ---: |\n";
+    for &what in whats {
+        let (Some(threads), Some(ours)) = (what.threads, results.cell(Structure::Latchwork, what))
+        else {
+            continue;
+        };
+        let theirs = match what.workload {
+            Workload::Interleaved => What { workload: Workload::Read, ..what },
+            _ => what,
+        };
+        let times = |rival| match results.ratio(what, rival, theirs) {
+            Some(ratio) => format!("{ratio:.2}"),
+            None => String::new(),
+        };
+        let best = rivals
+            .iter()
+            .filter(|rival| is_ordered(**rival))
+            .filter_map(|rival| Some((results.ratio(what, *rival, theirs)?, *rival)))
+            .min_by(|(a, _), (b, _)| a.total_cmp(b));
+        let best =
+            best.map_or_else(String::new, |(ratio, rival)| format!("{ratio:.2} ({})", name(rival)));
+        let _ = writeln!(
+            text,
+            "| {} | {threads} | {} | {:.2} | {} | {} | {best} |",
+            what.value_size,
+            heading(what),
+            ours.median / 1e6,
+            times(Structure::Ferntree),
+            times(Structure::SccTree),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_replace_what_stood_between_the_markers_and_nothing_else() {
+        let page = format!("above\n{BEGIN}\nold\n{END}\nbelow\n");
+        let filled = fill(Path::new("page.md"), &page, "| new |\n").unwrap();
+        assert_eq!(filled, format!("above\n{BEGIN}\n\n| new |\n\n{END}\nbelow\n"));
+        assert_eq!(fill(Path::new("page.md"), &filled, "| new |\n").unwrap(), filled);
+    }
+
+    #[test]
+    fn a_page_without_a_place_is_refused() {
+        for page in ["", BEGIN, END, &format!("{END}\n{BEGIN}")] {
+            let refused = fill(Path::new("page.md"), page, "x").unwrap_err().to_string();
+            assert!(refused.contains("page.md") && refused.contains(BEGIN), "{refused}");
+        }
+    }
+
+    #[test]
+    fn every_rival_has_a_version() {
+        assert_eq!(versions().len(), 7);
+    }
+}
