@@ -25,7 +25,7 @@ use crate::sync::{Arc, AtomicBool, Ordering, Thread, fence};
 /// E3 sees what S1 published. So the sender only has to publish **before** it calls
 /// [`Notifier::notify`]. A thread's unpark token is sticky, so unparking between E3 and E4 counts.
 ///
-/// That much is by the fences. The acquire in [`Notifier::retract`] is for the sweep that comes then: with
+/// That much is by the fences. The acquire in `retract` is for the sweep that comes then: with
 /// the sender's fence it makes that sweep find what was published, and not only what comes after the
 /// next E3.
 #[derive(Clone)]
