@@ -29,6 +29,7 @@ mod world;
 
 use args::Command;
 use error::AppError;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(error: &AppError) -> ExitCode {
-    eprintln!("sim: {error}");
+    // Nobody may be reading any more, which is no reason to panic.
+    let _ = writeln!(std::io::stderr(), "sim: {error}");
     ExitCode::from(error.status())
 }

@@ -30,6 +30,7 @@ mod witness;
 use error::AppError;
 use latchwork_workload::result::CheckOutcome;
 use settings::Settings;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -60,6 +61,7 @@ fn run(settings: Settings) -> Result<bool, AppError> {
 }
 
 fn fail(error: &AppError) -> ExitCode {
-    eprintln!("ycsb: {error}");
+    // Nobody may be reading any more, which is no reason to panic.
+    let _ = writeln!(std::io::stderr(), "ycsb: {error}");
     ExitCode::from(error.status())
 }

@@ -207,7 +207,8 @@ impl Destination {
         self.write_text(&document.to_json())
     }
 
-    /// The same for a document of another kind.
+    /// The same for a document of another kind. Whoever reads standard output and closes it, as `head`
+    /// does, has what it wanted: that is no error.
     ///
     /// # Errors
     ///
@@ -217,7 +218,10 @@ impl Destination {
             Destination::Stdout => {
                 let mut out = io::stdout().lock();
                 let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-                written.map_err(|cause| unwritable(Path::new("-"), cause))
+                match written {
+                    Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                    written => written.map_err(|cause| unwritable(Path::new("-"), cause)),
+                }
             }
             Destination::File(path) => {
                 replace(path, text.as_bytes()).map_err(|cause| unwritable(path, cause))
