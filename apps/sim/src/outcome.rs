@@ -144,7 +144,12 @@ pub(crate) fn tell(text: &str, document: Option<&Destination>) -> Result<(), App
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush())
     };
-    written.map_err(|error| AppError::Unwritable(format!("the result cannot be written: {error}")))
+    match written {
+        // Whoever closes the pipe has read what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(AppError::Unwritable(format!("the result cannot be written: {error}"))),
+        Ok(()) => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,11 @@ fn writable(path: &Path) -> Result<(), AppError> {
 fn write(path: &Path, text: &str) -> Result<(), AppError> {
     let written = if path == Path::new("-") {
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Whoever closes the pipe has read what it wanted.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
     } else {
         std::fs::write(path, text)
     };
