@@ -15,6 +15,8 @@
 //! relaxed: who knows that an entry is there comes after its insertion and sees it. The lock orders the
 //! changes of a bucket among each other.
 
+use std::hint::select_unpredictable;
+
 use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
 use latchwork_verbs::GlobalAddr;
 
@@ -104,6 +106,32 @@ impl Index {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         let (home, tag) = self.place(addr);
+        // All slots of the home bucket without branches: in which one an entry sits, the processor
+        // cannot guess. Nearly always that is it, since few buckets overflow and few tags are equal.
+        let bucket = &self.buckets[home & (self.buckets.len() - 1)];
+        let mut entry = 0;
+        for slot in &bucket.slots {
+            let other = slot.load(Ordering::Relaxed);
+            entry = select_unpredictable((other ^ tag) >> 32 == 0, other, entry);
+        }
+        if entry as u32 != 0 {
+            let frame = FrameId(entry as u32 - 1);
+            if is_it(frame) {
+                return Some(frame);
+            }
+        }
+        self.find_slowly(home, tag, &mut is_it)
+    }
+
+    /// As [`find`](Index::find), entry by entry and on to the next buckets.
+    #[cold]
+    #[inline(never)]
+    fn find_slowly(
+        &self,
+        home: usize,
+        tag: u64,
+        is_it: &mut dyn FnMut(FrameId) -> bool,
+    ) -> Option<FrameId> {
         for step in 0..self.buckets.len() {
             let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
             for slot in &bucket.slots {
