@@ -68,13 +68,17 @@ impl<'a> Page<'a> {
     }
 
     /// Compares the sought key with the fences.
+    #[inline]
     pub(crate) fn place(&self, seek: Seek<'_>) -> Result<Place, Broken> {
         let (low, high) = (self.header.low, self.header.high);
         let (left, right) = match seek {
-            Seek::At(key) => (
-                low.len > 0 && self.compare_span(low, key).is_gt(),
-                high.len > 0 && self.compare_span(high, key).is_le(),
-            ),
+            Seek::At(key) => {
+                let head = head_of(key);
+                (
+                    low.len > 0 && self.compare_fence(low, key, head).is_gt(),
+                    high.len > 0 && self.compare_fence(high, key, head).is_le(),
+                )
+            }
             Seek::Below(key) => (
                 low.len > 0 && self.compare_span(low, key).is_ge(),
                 high.len > 0 && self.compare_span(high, key).is_lt(),
@@ -220,6 +224,19 @@ impl<'a> Page<'a> {
         let mut bytes = Vec::new();
         self.words.append_to(usize::from(span.offset), usize::from(span.len), &mut bytes);
         bytes
+    }
+
+    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; these
+    /// usually decide. A fence starts at a multiple of 8.
+    #[inline]
+    fn compare_fence(&self, fence: Span, key: &[u8], head: u64) -> Ordering {
+        let unused = 64 - 8 * u32::from(fence.len.clamp(1, 8));
+        // What stands behind a shorter fence is not part of it.
+        let first = self.words.u64(usize::from(fence.offset)).swap_bytes() >> unused << unused;
+        if first != head && fence.offset.is_multiple_of(WORD as u16) {
+            return first.cmp(&head);
+        }
+        self.compare_span(fence, key)
     }
 
     fn compare_span(&self, span: Span, key: &[u8]) -> Ordering {
