@@ -35,6 +35,7 @@ mod build;
 mod check;
 mod edit;
 mod read;
+mod snapshot;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub(crate) use build::{Builder, Image};
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit};
 pub(crate) use read::{Page, Place, Seek};
+pub(crate) use snapshot::Snapshot;
 pub(crate) use split::{plan_split, shortest_between, write_halves};
 
 use latchwork_verbs::{GlobalAddr, Words};

@@ -11,7 +11,7 @@ mod write;
 
 pub use validate::TreeStatistics;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -21,6 +21,7 @@ use latchwork_verbs::GlobalAddr;
 use crate::page::{Builder, Image, Tag};
 use crate::{Limits, TreeConfig, TreeError};
 use descend::Stop;
+use scan::Batch;
 
 /// One worker's handle on a B-link tree.
 ///
@@ -34,11 +35,14 @@ pub struct Tree<M: CoherentMemory> {
     config: TreeConfig,
     // Lines that were allocated for a split which then was not needed; clones share them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
+    // What the last scan copied pages into, for the next one.
+    batch: Rc<Cell<Option<Batch>>>,
 }
 
 impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
-        Tree { memory: self.memory.clone(), spares: self.spares.clone(), ..*self }
+        let (memory, spares) = (self.memory.clone(), self.spares.clone());
+        Tree { memory, spares, batch: self.batch.clone(), ..*self }
     }
 }
 
@@ -84,7 +88,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
-        Tree { memory, root, tag: Tag::of(root), limits, config, spares: Rc::default() }
+        let (spares, batch) = (Rc::default(), Rc::default());
+        Tree { memory, root, tag: Tag::of(root), limits, config, spares, batch }
     }
 
     /// The address that the tree is known by.

@@ -1,6 +1,6 @@
 //! Scans: one leaf at a time, up by right links, down by descending again.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
@@ -8,20 +8,37 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
-use crate::page::{Broken, Page, Seek};
+use crate::page::{Broken, Page, Seek, Snapshot};
+
+/// A page is copied as a whole when at least one of so many entries is wanted.
+const WHOLE: usize = 8;
 
 /// Copies of consecutive entries of one page.
 #[derive(Debug, Default)]
-struct Batch {
+pub(super) struct Batch {
+    // The whole page, and which of its slots are meant.
+    page: Snapshot,
+    slots: Range<usize>,
+    // Or single entries, and where each key and, right behind it, its value ends.
     bytes: Vec<u8>,
-    // Where each key and, right behind it, its value ends.
     ends: Vec<(usize, usize)>,
 }
 
 impl Batch {
-    fn clear(&mut self) {
+    /// Takes the entries in `slots`. With `down`, the last one is the first to be shown.
+    fn take(&mut self, page: &Page<'_>, slots: Range<usize>, down: bool) -> Result<(), Broken> {
         self.bytes.clear();
         self.ends.clear();
+        self.slots = 0..0;
+        if slots.len() * WHOLE >= page.header.count() {
+            self.page.take(page);
+            self.slots = slots;
+            Ok(())
+        } else if down {
+            slots.rev().try_for_each(|slot| self.push(page, slot))
+        } else {
+            slots.into_iter().try_for_each(|slot| self.push(page, slot))
+        }
     }
 
     fn push(&mut self, page: &Page<'_>, slot: usize) -> Result<(), Broken> {
@@ -36,20 +53,30 @@ impl Batch {
         Ok(())
     }
 
-    /// Shows the entries in order; returns how many, and whether the visitor wants more.
+    /// Shows the entries, of a page that was consistent; returns how many, and whether the visitor
+    /// wants more.
     fn visit(
-        &self,
+        &mut self,
+        down: bool,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> (usize, ControlFlow<()>) {
+    ) -> Result<(usize, ControlFlow<()>), Broken> {
+        if !self.slots.is_empty() {
+            let slots = self.slots.clone();
+            return if down {
+                self.page.show(slots.rev(), visit)
+            } else {
+                self.page.show(slots, visit)
+            };
+        }
         let mut start = 0;
         for (visited, &(key_end, end)) in self.ends.iter().enumerate() {
             let flow = visit(&self.bytes[start..key_end], &self.bytes[key_end..end]);
             if flow.is_break() {
-                return (visited + 1, flow);
+                return Ok((visited + 1, flow));
             }
             start = end;
         }
-        (self.ends.len(), ControlFlow::Continue(()))
+        Ok((self.ends.len(), ControlFlow::Continue(())))
     }
 }
 
@@ -74,7 +101,7 @@ impl<M: CoherentMemory> Tree<M> {
         };
         let mut excluded = matches!(from, Bound::Excluded(_));
         let mut at = Descent::new(self.root, None);
-        let mut batch = Batch::default();
+        let mut batch = self.batch.take().unwrap_or_default();
         let mut seen = 0;
         while seen < limit {
             let operation = self.memory.enter().await?;
@@ -85,16 +112,19 @@ impl<M: CoherentMemory> Tree<M> {
                             Ok(slot) => slot + usize::from(excluded),
                             Err(slot) => slot,
                         };
-                        batch.clear();
-                        let end = page.header.count().min(first.saturating_add(limit - seen));
-                        (first..end).try_for_each(|slot| batch.push(page, slot))?;
-                        Ok((page.header.right, page.high()))
+                        let wanted = limit - seen;
+                        let end = page.header.count().min(first.saturating_add(wanted));
+                        batch.take(page, first..end, false)?;
+                        let last = end.saturating_sub(first) == wanted;
+                        let high = if last { Vec::new() } else { page.high() };
+                        Ok((page.header.right, high))
                     })
                 })
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
-            let (visited, flow) = batch.visit(&mut visit);
+            let shown = batch.visit(false, &mut visit);
+            let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
             if flow.is_break() || next.0.is_null() {
                 break;
@@ -105,6 +135,7 @@ impl<M: CoherentMemory> Tree<M> {
             key = next.1;
             excluded = false;
         }
+        self.batch.set(Some(batch));
         Ok(seen)
     }
 
@@ -128,7 +159,7 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded([]) => return Ok(0),
             Bound::Excluded(key) => Seek::Below(key),
         };
-        let mut batch = Batch::default();
+        let mut batch = self.batch.take().unwrap_or_default();
         let mut seen = 0;
         while seen < limit {
             let operation = self.memory.enter().await?;
@@ -144,16 +175,16 @@ impl<M: CoherentMemory> Tree<M> {
                             Seek::Below(key) => page.search(key).unwrap_or_else(|slot| slot),
                         };
                         let end = end.min(page.header.count());
-                        batch.clear();
                         let first = end.saturating_sub(limit - seen);
-                        (first..end).rev().try_for_each(|slot| batch.push(page, slot))?;
+                        batch.take(page, first..end, true)?;
                         Ok(page.low())
                     })
                 })
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
-            let (visited, flow) = batch.visit(&mut visit);
+            let shown = batch.visit(true, &mut visit);
+            let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
             low = next;
             if flow.is_break() || low.is_empty() {
@@ -161,6 +192,7 @@ impl<M: CoherentMemory> Tree<M> {
             }
             seek = Seek::Below(&low);
         }
+        self.batch.set(Some(batch));
         Ok(seen)
     }
 
