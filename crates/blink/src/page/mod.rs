@@ -135,6 +135,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    #[inline]
     pub(crate) fn load(words: Words<'_>) -> Header {
         let (a, b, c) = (words.word(0), words.word(2), words.word(3));
         Header {
@@ -171,6 +172,7 @@ impl Header {
     }
 
     /// Checks everything that later code relies on to stay inside the page.
+    #[inline]
     pub(crate) fn verify(&self, len: usize, tag: Tag) -> Result<(), Broken> {
         if self.tag != tag {
             return Err(Broken("not a page of this tree"));

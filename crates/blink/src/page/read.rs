@@ -21,6 +21,9 @@ const FETCHED_ENDS: (usize, usize) = (256, 64);
 /// before the one before has its slot, so on a page that is far away it would wait for each in turn.
 const FETCHED_AT_ONCE: usize = 96;
 
+/// Pages from this level on are so few that they are in the processor's cache anyway.
+const LEVEL_HOT: u8 = 2;
+
 /// The key that a descent is after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seek<'k> {
@@ -61,6 +64,7 @@ impl<'a> Page<'a> {
     }
 
     /// Reads and checks the header.
+    #[inline]
     pub(crate) fn open(words: Words<'a>, tag: Tag) -> Result<Page<'a>, Broken> {
         let header = Header::load(words);
         header.verify(words.len(), tag)?;
@@ -98,6 +102,7 @@ impl<'a> Page<'a> {
     }
 
     /// The child that leads to what is sought; the page is inner and [`Place::Here`].
+    #[inline]
     pub(crate) fn child_for(&self, seek: Seek<'_>) -> Result<GlobalAddr, Broken> {
         let slot = match seek {
             Seek::At(key) => match self.search(key) {
@@ -111,6 +116,7 @@ impl<'a> Page<'a> {
     }
 
     /// The child in `slot`.
+    #[inline]
     pub(crate) fn child(&self, slot: usize) -> Result<GlobalAddr, Broken> {
         let entry = self.entry(slot);
         let child = GlobalAddr::from_bits(self.words.u64(entry.offset()));
@@ -121,17 +127,25 @@ impl<'a> Page<'a> {
     }
 
     /// The slot of `key`, or the slot where it would be inserted. The key lies within the fences.
+    #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
         let suffix = key.get(self.header.prefix()..).unwrap_or(&[]);
         let head = head_of(suffix);
-        let count = self.header.count();
-        let mut low = self.count_below(head);
-        if low >= count || self.head(low) != head {
+        let low = self.count_below(head);
+        if low >= self.header.count() || self.head(low) != head {
             return Err(low);
         }
-        // Heads tie: bisect over whole suffixes. Usually the first comparison decides.
-        let mut high = count;
+        if suffix.len() <= HEAD && self.entry(low).suffix_len() == suffix.len() {
+            return Ok(low);
+        }
+        self.search_tie(low, head, suffix)
+    }
+
+    /// Bisects over whole suffixes from slot `low` on, the first whose head is `head`.
+    fn search_tie(&self, mut low: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
+        let mut high = self.header.count();
+        // Usually the first comparison decides.
         let mut middle = low;
         while low < high {
             match self.compare_suffix(middle, head, suffix) {
@@ -149,23 +163,28 @@ impl<'a> Page<'a> {
     fn count_below(&self, head: u64) -> usize {
         let words = self.words.as_atomics().get(HEADER / WORD..).unwrap_or(&[]);
         let (slots, _) = words.as_chunks::<{ SLOT / WORD }>();
-        let mut rest = &slots[..self.header.count().min(slots.len())];
-        let mut below = 0;
-        let mut fetched = self.header.is_leaf() && self.words.len() <= FETCHED_WHOLE;
-        while rest.len() > 1 {
-            if !fetched && rest.len() <= FETCHED_AT_ONCE {
-                let first = HEADER + SLOT * below;
-                self.words.prefetch(first..first + SLOT * rest.len());
-                fetched = true;
-            }
-            let (half, odd) = (rest.len() / 2, rest.len() % 2);
-            let (lower, upper) = rest.split_at(half);
+        let slots = &slots[..self.header.count().min(slots.len())];
+        // The answer is one of `below..=below + len`.
+        let (mut below, mut len) = (0, slots.len());
+        let halve = |below: &mut usize, len: &mut usize| {
+            let half = *len / 2;
             // A conditional move instead of a branch: the outcome is a coin toss.
-            let is_above = lower[half - 1][0].load(Relaxed) < head;
-            below = select_unpredictable(is_above, below + half, below);
-            rest = select_unpredictable(is_above, upper, &rest[..half + odd]);
+            let is_above = slots[*below + half - 1][0].load(Relaxed) < head;
+            *below = select_unpredictable(is_above, *below + half, *below);
+            *len -= half;
+        };
+        while len > FETCHED_AT_ONCE {
+            halve(&mut below, &mut len);
         }
-        below + rest.iter().filter(|slot| slot[0].load(Relaxed) < head).count()
+        let is_fetched = self.header.is_leaf() && self.words.len() <= FETCHED_WHOLE;
+        if self.header.level < LEVEL_HOT && !is_fetched {
+            let first = HEADER + SLOT * below;
+            self.words.prefetch(first..first + SLOT * len);
+        }
+        while len > 1 {
+            halve(&mut below, &mut len);
+        }
+        below + usize::from(slots.get(below).is_some_and(|slot| slot[0].load(Relaxed) < head))
     }
 
     /// The head in `slot`.

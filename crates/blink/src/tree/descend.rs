@@ -172,6 +172,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Which way `seek` goes from `page`; `None` when it is the one on `level`.
+    #[inline]
     fn turn(
         &self,
         at: &Descent,
@@ -204,13 +205,17 @@ impl<M: CoherentMemory> Tree<M> {
 }
 
 /// The right link of `page`, if `seek` goes there.
+#[inline]
 pub(super) fn step_right(page: &Page<'_>, seek: Seek<'_>) -> Result<Option<Post>, Broken> {
     match page.place(seek)? {
         Place::Here => Ok(None),
-        Place::Right(child) => {
-            Ok(Some(Post { level: page.header.level + 1, separator: page.high(), child }))
-        }
+        Place::Right(child) => Ok(Some(right_link(page, child))),
     }
+}
+
+#[cold]
+fn right_link(page: &Page<'_>, child: GlobalAddr) -> Post {
+    Post { level: page.header.level + 1, separator: page.high(), child }
 }
 
 /// Counts how often one step had to obtain a line.
