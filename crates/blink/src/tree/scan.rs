@@ -116,8 +116,11 @@ impl<M: CoherentMemory> Tree<M> {
                         let end = page.header.count().min(first.saturating_add(wanted));
                         batch.take(page, first..end, false)?;
                         let last = end.saturating_sub(first) == wanted;
-                        let high = if last { Vec::new() } else { page.high() };
-                        Ok((page.header.right, high))
+                        // Nobody asks where the last page of the scan ends.
+                        if last {
+                            return Ok((GlobalAddr::NULL, Vec::new()));
+                        }
+                        Ok((page.header.right, page.high()))
                     })
                 })
                 .await?;
