@@ -1,14 +1,16 @@
 //! The cache of a compute node: an arena of frames within an exact memory limit.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, AtomicUsize, Ordering};
-use latchwork_verbs::{GlobalAddr, LocalBuffer, Region, RegionKey, Words};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, Words};
 use thiserror::Error;
 
 use crate::frame::Frame;
 use crate::guard::{OptimisticRead, WriteGuard};
+use crate::hint::{Hint, HintBlocks};
 use crate::index::Index;
 use crate::{FrameId, FrameState, Ownership};
 
@@ -52,6 +54,7 @@ pub struct Cache {
     frames: Box<[Frame]>,
     arena: Arc<Region>,
     index: Index,
+    hints: HintBlocks,
     free: ArrayQueue<u32>,
     line_size: usize,
     epoch: AtomicU32,
@@ -70,7 +73,7 @@ impl Cache {
     /// The fewest frames a cache can have.
     pub const MIN_FRAMES: usize = 2;
 
-    /// A cache whose frames, headers and index together take at most `bytes` bytes.
+    /// A cache whose frames, headers, index and hints together take at most `bytes` bytes.
     ///
     /// # Errors
     /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and when memory is refused.
@@ -109,6 +112,7 @@ impl Cache {
             frames: (0..frames).map(|_| Frame::default()).collect(),
             arena,
             index: Index::new(frames),
+            hints: HintBlocks::new(frames, line_size),
             free,
             line_size,
             epoch: AtomicU32::new(1),
@@ -116,11 +120,12 @@ impl Cache {
         })
     }
 
-    /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, free list.
+    /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, hints, free list.
     pub fn footprint(frames: usize, line_size: usize) -> usize {
         let free_list_entry = 2 * size_of::<usize>();
         frames * (line_size + STAGGER + size_of::<Frame>() + free_list_entry)
             + Index::footprint(frames)
+            + HintBlocks::footprint(frames, line_size)
     }
 
     /// How many frames there are.
@@ -189,6 +194,7 @@ impl Cache {
         let frame = self.frame(id);
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         self.index.remove(frame.addr(), id);
+        self.hints.take(frame);
         frame.set_addr(GlobalAddr::NULL);
         // As many entries as frames: there is room.
         let _ = self.free.push(id.0);
@@ -197,11 +203,40 @@ impl Cache {
     /// Starts an optimistic read; `None` unless the line is cached, readable and not being written.
     #[inline]
     pub fn try_read(&self, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
-        let id = self.find(addr)?;
-        let frame = self.frame(id);
+        self.read_in(self.find(addr)?, addr)
+    }
+
+    /// As [`try_read`](Cache::try_read), of a line that is probably where `hint` says.
+    #[inline]
+    pub fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<OptimisticRead<'_>> {
+        match self.read_in(hint.guess(), addr) {
+            Some(read) => Some(read),
+            None => self.read_in(self.find_anew(addr, hint)?, addr),
+        }
+    }
+
+    /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
+    /// when another local writer is at work.
+    #[inline]
+    pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
+        self.write_in(self.find(addr)?, addr)
+    }
+
+    /// As [`try_write`](Cache::try_write), of a line that is probably where `hint` says.
+    #[inline]
+    pub fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<WriteGuard<'_>> {
+        match self.write_in(hint.guess(), addr) {
+            Some(guard) => Some(guard),
+            None => self.write_in(self.find_anew(addr, hint)?, addr),
+        }
+    }
+
+    #[inline]
+    fn read_in(&self, id: FrameId, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
+        let frame = self.frames.get(id.0 as usize)?;
         let state = frame.state();
-        // The address again after the state: the frame may have changed hands since the lookup, and
-        // from here on a change of hands changes the state.
+        // The address after the state: the frame may have changed hands since somebody looked where the
+        // line is, and from here on a change of hands changes the state.
         if !state.is_readable() || frame.addr() != addr {
             return None;
         }
@@ -209,12 +244,13 @@ impl Cache {
         Some(OptimisticRead::new((id, frame), self.line(id), addr, state))
     }
 
-    /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
-    /// when another local writer is at work.
     #[inline]
-    pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
-        let id = self.find(addr)?;
-        let frame = self.frame(id);
+    fn write_in(&self, id: FrameId, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
+        let frame = self.frames.get(id.0 as usize)?;
+        // A guess may be any frame: nobody else's is to be latched, if only for a moment.
+        if frame.addr() != addr {
+            return None;
+        }
         let held = frame.try_latch()?;
         if frame.addr() != addr {
             frame.unlatch(held);
@@ -222,6 +258,37 @@ impl Cache {
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
+    }
+
+    /// Looks the line up, since the guess was wrong or the line cannot be had.
+    #[cold]
+    #[inline(never)]
+    fn find_anew(&self, addr: GlobalAddr, hint: &Hint) -> Option<FrameId> {
+        let id = self.find(addr)?;
+        if id == hint.guess() {
+            return None;
+        }
+        hint.correct(id);
+        Some(id)
+    }
+
+    /// Guesses where the lines are that the line of `read` leads to, for
+    /// [`try_read_at`](Cache::try_read_at): for the first so many of them, in the order that their user
+    /// numbers them in. None at all when too many frames have some already.
+    #[inline]
+    pub fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
+        self.hints.of(read.frame())
+    }
+
+    /// Asks the processor for the header and the payload's byte range `bytes` of the frame that `hint`
+    /// says. Reads neither.
+    #[inline]
+    pub fn prefetch(&self, hint: &Hint, bytes: Range<usize>) {
+        let id = hint.guess();
+        if let Some(frame) = self.frames.get(id.0 as usize) {
+            frame.prefetch();
+            self.line(id).prefetch(LINE_HEADER + bytes.start..LINE_HEADER + bytes.end);
+        }
     }
 
     /// Up to `wanted` lines to evict: among a sample, those used longest ago (ScaleStore 4.1).

@@ -1,7 +1,7 @@
 //! A frame's header: who may do what with the line's copy.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, Ordering, fence};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use crate::{DirtyBounds, FrameState, Ownership};
 
@@ -23,6 +23,8 @@ struct ReadSide {
     state: AtomicU64,
     addr: AtomicU64,
     last_use: AtomicU32,
+    // Block of hints plus one; 0: none.
+    hints: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -45,6 +47,7 @@ impl Default for Frame {
                 state: AtomicU64::new(0),
                 addr: AtomicU64::new(0),
                 last_use: AtomicU32::new(0),
+                hints: AtomicU32::new(0),
             },
             write: WriteSide {
                 dirty: AtomicU64::new(DirtyBounds::EMPTY.bits()),
@@ -207,5 +210,28 @@ impl Frame {
 
     pub(crate) fn last_use(&self) -> u32 {
         self.read.last_use.load(Ordering::Relaxed)
+    }
+
+    /// The number of its block of hints, from 1; 0 when it has none.
+    #[inline]
+    pub(crate) fn hints(&self) -> u32 {
+        self.read.hints.load(Ordering::Relaxed)
+    }
+
+    /// Gives it a block of hints, unless it has one: then that is the error.
+    pub(crate) fn add_hints(&self, block: u32) -> Result<(), u32> {
+        let hints = &self.read.hints;
+        hints.compare_exchange(0, block, Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
+    }
+
+    /// Takes its block of hints, 0 when it has none.
+    pub(crate) fn take_hints(&self) -> u32 {
+        self.read.hints.swap(0, Ordering::Relaxed)
+    }
+
+    /// Asks the processor for what a hit reads of the header.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        Words::new(std::slice::from_ref(&self.read.state)).prefetch(0..WORD);
     }
 }

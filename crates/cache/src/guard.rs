@@ -50,6 +50,11 @@ impl<'a> OptimisticRead<'a> {
         self.addr
     }
 
+    #[inline]
+    pub(crate) fn frame(&self) -> &'a Frame {
+        self.frame
+    }
+
     /// The line's payload (without the pool's header of [`LINE_HEADER`] bytes).
     #[inline]
     pub fn words(&self) -> Words<'a> {

@@ -4,10 +4,10 @@
 //! ```text
 //!   address ──► Index ──► Frame header (128 B)            Arena (registered with the fabric)
 //!                         ┌──────────────────────────┐    ┌───────────────┐
-//!                         │ state | address | use    │    │ line of frame │  LINE_HEADER bytes of
-//!                         ├──────────────────────────┤ ─► │               │  the pool, then payload
-//!                         │ dirty | reservations     │    └───────────────┘
-//!                         └──────────────────────────┘
+//!                         │ state | addr | use | hints ─┐ │ line of frame │  LINE_HEADER bytes of
+//!                         ├──────────────────────────┤  │ │               │  the pool, then payload
+//!                         │ dirty | reservations     │  │ └───────────────┘
+//!                         └──────────────────────────┘  └► frames of the lines that this one leads to
 //! ```
 //!
 //! Invariants:
@@ -16,7 +16,7 @@
 //! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb fills
 //!   it). The state's counter changes with every change of the bytes and every loss of the right to
 //!   read them, so equal states mean the same copy.
-//! - Frames, headers, index and free list together keep within the limit given to
+//! - Frames, headers, index, hints and free lists together keep within the limit given to
 //!   [`Cache::with_memory`].
 //!
 //! ```
@@ -44,6 +44,7 @@ mod cache;
 mod dirty;
 mod frame;
 mod guard;
+mod hint;
 mod index;
 mod state;
 
@@ -51,5 +52,6 @@ pub use cache::{Cache, CacheError};
 pub use dirty::DirtyBounds;
 pub use frame::{Frame, FrameId};
 pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
+pub use hint::Hint;
 pub use latchwork_verbs::LINE_HEADER;
 pub use state::{FrameState, Ownership};

@@ -1,8 +1,9 @@
 //! [`CoherentMemory`]: lines that every compute node reads and writes as if they were local.
 
 use std::future::Future;
+use std::ops::Range;
 
-use latchwork_cache::{OptimisticRead, ReadVersion, WriteGuard};
+use latchwork_cache::{Hint, OptimisticRead, ReadVersion, WriteGuard};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{GlobalAddr, Words};
 
@@ -61,6 +62,28 @@ pub trait CoherentMemory: Clone + 'static {
     /// # Errors
     /// The need to pass to [`ensure`](CoherentMemory::ensure).
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need>;
+
+    /// As [`try_read`](CoherentMemory::try_read), of a line that is probably where `hint` says: what is
+    /// saved is the lookup by address. A wrong hint is corrected.
+    ///
+    /// # Errors
+    /// As [`try_read`](CoherentMemory::try_read).
+    fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need>;
+
+    /// As [`try_write`](CoherentMemory::try_write), of a line that is probably where `hint` says.
+    ///
+    /// # Errors
+    /// As [`try_write`](CoherentMemory::try_write).
+    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need>;
+
+    /// Hints for the lines that the line of `read` leads to, in the order that its user numbers them in.
+    /// They are this node's, and may be fewer than the line leads to.
+    fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint];
+
+    /// Asks the processor for the byte range `payload` of the line that is probably where `hint` says, and
+    /// for what else reading it takes. A plain function that waits for nothing: for whoever has other
+    /// work to do before the read.
+    fn prefetch(&self, hint: &Hint, payload: Range<usize>);
 
     /// Obtains a line, and keeps it here for one access.
     ///

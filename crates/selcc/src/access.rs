@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use latchwork_cache::{FrameId, OptimisticRead, Ownership, ReadVersion, WriteGuard};
+use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_latch::{Event, Hold};
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
@@ -108,6 +109,42 @@ impl Inner {
         } else {
             Err(MemoryError::BadAddress { addr })
         }
+    }
+
+    /// Counts and charges a read that may have hit.
+    #[inline]
+    fn read<'c>(
+        &self,
+        found: Option<OptimisticRead<'c>>,
+        addr: GlobalAddr,
+    ) -> Result<OptimisticRead<'c>, Need> {
+        let Some(read) = found else { return Err(Need { addr, mode: Mode::Shared }) };
+        if let Some(costs) = &self.costs
+            && !self.charge_read(costs, read.version().frame)
+        {
+            return Err(Need { addr, mode: Mode::Shared });
+        }
+        self.counters.cache_hits.add(1);
+        Ok(read)
+    }
+
+    /// Counts and charges a write that may hit.
+    #[inline]
+    fn write<'c>(
+        &'c self,
+        addr: GlobalAddr,
+        latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
+    ) -> Result<WriteGuard<'c>, Need> {
+        let need = Need { addr, mode: Mode::Exclusive };
+        if self.costs.is_some() && self.is_held(addr) {
+            return Err(need);
+        }
+        let guard = latch(&self.node.cache).ok_or(need)?;
+        if let Some(costs) = &self.costs {
+            self.charge_write(costs, guard.version().frame);
+        }
+        self.counters.cache_hits.add(1);
+        Ok(guard)
     }
 
     /// Reserves the line if it is here, or asks for it.
@@ -287,35 +324,32 @@ impl CoherentMemory for Worker {
 
     #[inline]
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
-        match self.inner.node.cache.try_read(addr) {
-            Some(read) => {
-                if let Some(costs) = &self.inner.costs
-                    && !self.inner.charge_read(costs, read.version().frame)
-                {
-                    return Err(Need { addr, mode: Mode::Shared });
-                }
-                self.inner.counters.cache_hits.add(1);
-                Ok(read)
-            }
-            None => Err(Need { addr, mode: Mode::Shared }),
-        }
+        self.inner.read(self.inner.node.cache.try_read(addr), addr)
+    }
+
+    #[inline]
+    fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
+        self.inner.read(self.inner.node.cache.try_read_at(addr, hint), addr)
     }
 
     #[inline]
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
-        if self.inner.costs.is_some() && self.inner.is_held(addr) {
-            return Err(Need { addr, mode: Mode::Exclusive });
-        }
-        match self.inner.node.cache.try_write(addr) {
-            Some(guard) => {
-                if let Some(costs) = &self.inner.costs {
-                    self.inner.charge_write(costs, guard.version().frame);
-                }
-                self.inner.counters.cache_hits.add(1);
-                Ok(guard)
-            }
-            None => Err(Need { addr, mode: Mode::Exclusive }),
-        }
+        self.inner.write(addr, |cache| cache.try_write(addr))
+    }
+
+    #[inline]
+    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need> {
+        self.inner.write(addr, |cache| cache.try_write_at(addr, hint))
+    }
+
+    #[inline]
+    fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
+        self.inner.node.cache.hints(read)
+    }
+
+    #[inline]
+    fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
+        self.inner.node.cache.prefetch(hint, payload);
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {

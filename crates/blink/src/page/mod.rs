@@ -34,6 +34,7 @@
 mod build;
 mod check;
 mod edit;
+mod glance;
 mod read;
 mod snapshot;
 mod split;
@@ -43,6 +44,7 @@ mod tests;
 pub(crate) use build::{Builder, Image};
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit};
+pub(crate) use glance::Glance;
 pub(crate) use read::{Page, Place, Seek};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use split::{plan_split, shortest_between, write_halves};

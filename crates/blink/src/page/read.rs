@@ -248,7 +248,7 @@ impl<'a> Page<'a> {
     /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; these
     /// usually decide. A fence starts at a multiple of 8.
     #[inline]
-    fn compare_fence(&self, fence: Span, key: &[u8], head: u64) -> Ordering {
+    pub(super) fn compare_fence(&self, fence: Span, key: &[u8], head: u64) -> Ordering {
         let unused = 64 - 8 * u32::from(fence.len.clamp(1, 8));
         // What stands behind a shorter fence is not part of it.
         let first = self.words.u64(usize::from(fence.offset)).swap_bytes() >> unused << unused;

@@ -2,6 +2,8 @@
 
 mod bulk;
 mod descend;
+mod hot;
+mod many;
 mod operations;
 mod scan;
 mod spare;
@@ -15,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
@@ -31,6 +34,8 @@ pub struct Tree<M: CoherentMemory> {
     memory: M,
     root: GlobalAddr,
     tag: Tag,
+    // Where the root is cached.
+    root_hint: Rc<Hint>,
     limits: Limits,
     config: TreeConfig,
     // Lines that were allocated for a split which then was not needed; clones share them.
@@ -42,7 +47,8 @@ pub struct Tree<M: CoherentMemory> {
 impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
         let (memory, spares) = (self.memory.clone(), self.spares.clone());
-        Tree { memory, spares, batch: self.batch.clone(), ..*self }
+        let (root_hint, batch) = (self.root_hint.clone(), self.batch.clone());
+        Tree { memory, root_hint, spares, batch, ..*self }
     }
 }
 
@@ -88,8 +94,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
-        let (spares, batch) = (Rc::default(), Rc::default());
-        Tree { memory, root, tag: Tag::of(root), limits, config, spares, batch }
+        let (root_hint, spares, batch) = (Rc::default(), Rc::default(), Rc::default());
+        Tree { memory, root, tag: Tag::of(root), root_hint, limits, config, spares, batch }
     }
 
     /// The address that the tree is known by.

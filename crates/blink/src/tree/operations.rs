@@ -19,11 +19,24 @@ impl<M: CoherentMemory> Tree<M> {
     pub fn try_get<R>(
         &self,
         key: &[u8],
-        visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, Need> {
         if self.limits.check_key(key).is_err() {
             return Ok(None);
         }
+        if let Some(found) = self.hot_get(key, &mut visit) {
+            return Ok(found);
+        }
+        self.try_get_carefully(key, &mut visit)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_get_carefully<R>(
+        &self,
+        key: &[u8],
+        visit: &mut impl FnMut(Value<'_>) -> R,
+    ) -> Result<Option<R>, Need> {
         // No operation is begun, which might have to wait: pages leave the tree never, so none that is
         // reached from the root can have been handed out anew.
         let mut at = Descent::new(self.root, None);
@@ -55,11 +68,23 @@ impl<M: CoherentMemory> Tree<M> {
         mut visit: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
         self.limits.check_key(key)?;
+        let found = match self.hot_get(key, &mut visit) {
+            Some(found) => found,
+            None => self.get_carefully(key, &mut visit).await?,
+        };
+        self.memory.handle().coop().await;
+        Ok(found)
+    }
+
+    async fn get_carefully<R>(
+        &self,
+        key: &[u8],
+        visit: &mut impl FnMut(Value<'_>) -> R,
+    ) -> Result<Option<R>, TreeError> {
         let operation = self.memory.enter().await?;
         let mut at = Descent::new(self.root, None);
-        let found = self.drive(|| self.get_step(&mut at, key, &mut visit)).await?;
+        let found = self.drive(|| self.get_step(&mut at, key, &mut *visit)).await?;
         drop(operation);
-        self.memory.handle().coop().await;
         Ok(found)
     }
 
@@ -79,7 +104,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
-            .write(key, &mut |page| match page.search(key) {
+            .write(key, |page| match page.search(key) {
                 Ok(_) => Ok((false, Dirty::default())),
                 Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
             })
@@ -94,7 +119,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let known = self
-            .write(key, &mut |page| match page.search(key) {
+            .write(key, |page| match page.search(key) {
                 Ok(slot) => Ok((true, page.set_value(slot, value)?)),
                 Err(_) => Ok((false, Dirty::default())),
             })
@@ -108,7 +133,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// As [`insert`](Tree::insert), without [`TreeError::Exists`].
     pub async fn upsert(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
         self.limits.check_value(value)?;
-        self.write(key, &mut |page| match page.search(key) {
+        self.write(key, |page| match page.search(key) {
             Ok(slot) => Ok((false, page.set_value(slot, value)?)),
             Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
         })
@@ -149,7 +174,7 @@ impl<M: CoherentMemory> Tree<M> {
         change: impl FnOnce(&mut ValueMut<'_>) -> R,
     ) -> Result<R, TreeError> {
         let mut change = Some(change);
-        self.write(key, &mut |page| {
+        self.write(key, |page| {
             let Ok(slot) = page.search(key) else { return Ok((None, Dirty::default())) };
             let mut value = ValueMut::new(page.words, page.value_range(slot)?);
             // Taken at most once: what it returns ends the write.
@@ -172,7 +197,7 @@ impl<M: CoherentMemory> Tree<M> {
         mut change: impl FnMut(Value<'_>, &mut Vec<u8>) -> R,
     ) -> Result<R, TreeError> {
         let mut value = Vec::new();
-        self.write(key, &mut |page| {
+        self.write(key, |page| {
             let Ok(slot) = page.search(key) else {
                 return Ok((Err(TreeError::NotFound), Dirty::default()));
             };
@@ -194,7 +219,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`get_with`](Tree::get_with).
     pub async fn remove(&self, key: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, &mut |page| match page.search(key) {
+        self.write(key, |page| match page.search(key) {
             Ok(slot) => Ok((true, page.remove(slot)?)),
             Err(_) => Ok((false, Dirty::default())),
         })

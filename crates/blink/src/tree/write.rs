@@ -40,9 +40,22 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) async fn write<R>(
         &self,
         key: &[u8],
-        change: &mut Change<'_, R>,
+        mut change: impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
+        let result = match self.hot_write(key, &mut change) {
+            Some(result) => result,
+            None => self.write_carefully(key, &mut change).await?,
+        };
+        self.memory.handle().coop().await;
+        Ok(result)
+    }
+
+    async fn write_carefully<R>(
+        &self,
+        key: &[u8],
+        change: &mut Change<'_, R>,
+    ) -> Result<R, TreeError> {
         let operation = self.memory.enter().await?;
         let mut cursor = self.cursor(key, 0);
         let result = loop {
@@ -56,7 +69,6 @@ impl<M: CoherentMemory> Tree<M> {
             self.repair(missing).await;
         }
         drop(operation);
-        self.memory.handle().coop().await;
         Ok(result)
     }
 

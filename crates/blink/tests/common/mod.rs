@@ -4,11 +4,12 @@
 #![allow(dead_code, private_interfaces, reason = "every test file uses its own part of this")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::{
-    Cache, FrameId, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
+    Cache, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
 };
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_runtime::sync::Mutex;
@@ -192,6 +193,26 @@ impl CoherentMemory for LocalMemory {
         let need = Need { addr, mode: Mode::Exclusive };
         let there = self.shared.is_there(addr).then(|| self.shared.cache.try_write(addr));
         there.flatten().ok_or(need)
+    }
+
+    fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
+        let need = Need { addr, mode: Mode::Shared };
+        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_read_at(addr, hint));
+        there.flatten().ok_or(need)
+    }
+
+    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need> {
+        let need = Need { addr, mode: Mode::Exclusive };
+        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_write_at(addr, hint));
+        there.flatten().ok_or(need)
+    }
+
+    fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
+        self.shared.cache.hints(read)
+    }
+
+    fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
+        self.shared.cache.prefetch(hint, payload);
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {

@@ -1,0 +1,109 @@
+//! Many lookups at once: the waits for memory overlap.
+
+use latchwork_coherence::CoherentMemory;
+
+use super::Tree;
+use super::hot::Child;
+use crate::page::{Glance, head_of};
+use crate::{TreeError, Value};
+
+/// Lookups that are under way together: enough to hide a miss of the processor's cache behind the others'
+/// work, and few enough for what was fetched to be there still.
+const LANES: usize = 16;
+
+impl<M: CoherentMemory> Tree<M> {
+    /// Looks up all of `keys`: `found` gets one result for each, in their order, and loses what was in
+    /// it. Each key is seen at some instant of its own.
+    ///
+    /// As [`get_with`](Tree::get_with) for each, but several times as fast when the tree is larger than
+    /// the processor's caches: all descend together, one level at a time, and each one's next page is on
+    /// its way from memory while the others have their turn. `visit` is given the key's position, too.
+    ///
+    /// # Errors
+    /// When one of the keys is empty or too long, and when memory fails.
+    pub async fn get_many<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        found: &mut Vec<Option<R>>,
+    ) -> Result<(), TreeError> {
+        found.clear();
+        found.reserve(keys.len());
+        for key in keys {
+            self.limits.check_key(key.as_ref())?;
+        }
+        for group in keys.chunks(LANES) {
+            let first = found.len();
+            // Which of them have to take the careful way.
+            let mut careful = 0_u32;
+            self.hot_group(
+                group,
+                |lane, value| visit(first + lane, value),
+                |lane, result| {
+                    careful |= u32::from(result.is_none()) << lane;
+                    found.push(result.flatten());
+                },
+            );
+            while careful != 0 {
+                let lane = careful.trailing_zeros() as usize;
+                careful &= careful - 1;
+                let visit = |value: Value<'_>| visit(first + lane, value);
+                found[first + lane] = self.get_with(group[lane].as_ref(), visit).await?;
+            }
+            self.memory.handle().coop().await;
+        }
+        Ok(())
+    }
+
+    /// Up to [`LANES`] lookups; `done` is called for each in order, without a result for those that have
+    /// to take the careful way.
+    #[inline]
+    fn hot_group<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        mut done: impl FnMut(usize, Option<Option<R>>),
+    ) {
+        let mut lanes: [Option<Child<'_>>; LANES] = [None; LANES];
+        let mut heads = [0; LANES];
+        let mut level = 0;
+        if let Some((read, root)) = self.hot_root() {
+            level = root.level() - 1;
+            for (lane, key) in keys.iter().enumerate() {
+                let key = key.as_ref();
+                heads[lane] = head_of(key);
+                lanes[lane] = self.hot_child(&read, root, key, heads[lane]);
+                self.fetch(lanes[lane]);
+            }
+        }
+        while level > 0 {
+            for (lane, key) in keys.iter().enumerate() {
+                lanes[lane] = lanes[lane].and_then(|child| {
+                    let read = self.hot_read(child)?;
+                    let page = Glance::at(read.words(), self.tag)?;
+                    if page.level() != child.level {
+                        return None;
+                    }
+                    self.hot_child(&read, page, key.as_ref(), heads[lane])
+                });
+                self.fetch(lanes[lane]);
+            }
+            level -= 1;
+        }
+        for (lane, key) in keys.iter().enumerate() {
+            let result = lanes[lane].filter(|child| child.level == 0).and_then(|child| {
+                let read = self.hot_read(child)?;
+                self.hot_visit(&read, key.as_ref(), heads[lane], &mut |value| visit(lane, value))
+            });
+            done(lane, result);
+        }
+    }
+
+    /// Asks the processor for the page where a lookup goes on.
+    #[inline]
+    fn fetch(&self, child: Option<Child<'_>>) {
+        if let Some(Child { hint: Some(hint), .. }) = child {
+            self.memory.prefetch(hint, Glance::likely(self.memory.payload_len()));
+        }
+    }
+}
