@@ -15,6 +15,7 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Debug)]
 enum Op {
     Get(Vec<u8>),
+    GetMany(Vec<Vec<u8>>),
     Insert(Vec<u8>, Vec<u8>),
     Update(Vec<u8>, Vec<u8>),
     UpdateRange(Vec<u8>, usize, Vec<u8>),
@@ -49,6 +50,7 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => key().prop_map(Op::Get),
+        1 => vec(key(), 0..40).prop_map(Op::GetMany),
         6 => (key(), value()).prop_map(|(key, value)| Op::Insert(key, value)),
         2 => (key(), value()).prop_map(|(key, value)| Op::Update(key, value)),
         1 => (key(), 0..16usize, vec(any::<u8>(), 0..8))
@@ -68,6 +70,15 @@ fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 async fn apply(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
     match op {
         Op::Get(key) => assert_eq!(tree.get(&key).await.unwrap(), model.get(&key).cloned()),
+        Op::GetMany(keys) => {
+            let mut found = vec![None];
+            let visit = |number: usize, value: latchwork_blink::Value<'_>| (number, value.to_vec());
+            tree.get_many(&keys, visit, &mut found).await.unwrap();
+            let wanted = keys.iter().enumerate();
+            let wanted: Vec<_> =
+                wanted.map(|(number, key)| Some((number, model.get(key)?.clone()))).collect();
+            assert_eq!(found, wanted);
+        }
         Op::Insert(key, value) => match tree.insert(&key, &value).await {
             Ok(()) => assert!(model.insert(key, value).is_none()),
             Err(TreeError::Exists) => assert!(model.contains_key(&key)),

@@ -56,7 +56,7 @@ fn values_are_never_seen_half_written() {
                 let whole = |value: &[u8]| value.iter().all(|byte| *byte == value[0]);
                 for round in 0..5000_u64 {
                     let key = (round * 7 % keys).to_be_bytes();
-                    match (thread + round) % 4 {
+                    match (thread + round) % 5 {
                         0 => {
                             // Grows and shrinks, so that entries move inside the page.
                             let len = 8 + (round % 60) as usize;
@@ -75,6 +75,16 @@ fn values_are_never_seen_half_written() {
                                 ControlFlow::Continue(())
                             };
                             tree.scan_up(Bound::Included(&key), 10, visit).await.unwrap();
+                        }
+                        3 => {
+                            let some =
+                                [0, 1, 2, 3, 4].map(|i| ((round + i) * 11 % keys).to_be_bytes());
+                            let mut found = Vec::new();
+                            let copy = |_, value: latchwork_blink::Value<'_>| value.to_vec();
+                            tree.get_many(&some, copy, &mut found).await.unwrap();
+                            assert!(
+                                found.iter().flatten().filter(|value| whole(value)).count() == 5
+                            );
                         }
                         _ => assert!(whole(&tree.get(&key).await.unwrap().unwrap())),
                     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, AtomicUsize, Ordering};
-use latchwork_verbs::{GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, Words};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words};
 use thiserror::Error;
 
 use crate::frame::Frame;
@@ -161,8 +161,8 @@ impl Cache {
     /// The whole line, header included.
     #[inline]
     pub fn line(&self, id: FrameId) -> Words<'_> {
-        let offset = self.offset(id);
-        self.arena.words().slice(offset..offset + self.line_size)
+        let (first, words) = (self.offset(id) / WORD, self.line_size / WORD);
+        Words::new(&self.arena.atomics()[first..first + words])
     }
 
     /// The whole line as a buffer in the arena, which was registered as `region`.
@@ -231,7 +231,7 @@ impl Cache {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_in(&self, id: FrameId, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
         let frame = self.frames.get(id.0 as usize)?;
         let state = frame.state();

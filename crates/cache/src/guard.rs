@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use latchwork_verbs::{GlobalAddr, LINE_HEADER, Words};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use crate::frame::Frame;
 use crate::{DirtyBounds, FrameId, FrameState};
@@ -46,6 +46,7 @@ impl<'a> OptimisticRead<'a> {
     }
 
     /// The line's address.
+    #[inline]
     pub fn addr(&self) -> GlobalAddr {
         self.addr
     }
@@ -108,6 +109,7 @@ impl<'a> WriteGuard<'a> {
     }
 
     /// The line's address.
+    #[inline]
     pub fn addr(&self) -> GlobalAddr {
         self.addr
     }
@@ -147,7 +149,7 @@ impl<'a> WriteGuard<'a> {
 
 #[inline]
 fn payload(line: Words<'_>) -> Words<'_> {
-    line.slice(LINE_HEADER..line.len())
+    line.skip(LINE_HEADER / WORD)
 }
 
 impl Drop for WriteGuard<'_> {

@@ -19,6 +19,11 @@ use crate::frame::Frame;
 pub struct Hint(AtomicU32);
 
 impl Hint {
+    /// The guess that it is `frame`.
+    pub fn at(frame: FrameId) -> Hint {
+        Hint(AtomicU32::new(frame.0 + 1))
+    }
+
     /// The frame; out of bounds when there is no guess.
     #[inline]
     pub(crate) fn guess(&self) -> FrameId {

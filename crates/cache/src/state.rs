@@ -65,7 +65,8 @@ impl FrameState {
     /// Whether an optimistic read may start.
     #[inline]
     pub const fn is_readable(self) -> bool {
-        self.0 & Self::OWNERSHIP != 0 && self.0 & Self::LATCHED == 0
+        // Owned in some way and not latched, in one comparison.
+        (self.0 & (Self::OWNERSHIP | Self::LATCHED)).wrapping_sub(1) < Self::LATCHED - 1
     }
 
     /// Whether the local latch can be taken for writing.

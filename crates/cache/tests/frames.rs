@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use latchwork_cache::{Cache, CacheError, Ownership};
+use latchwork_cache::{Cache, CacheError, Hint, Ownership};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 fn line(k: u64) -> GlobalAddr {
@@ -166,4 +166,45 @@ fn readers_never_validate_a_torn_line() {
             }
         }
     });
+}
+
+#[test]
+fn a_hint_is_corrected_when_it_is_wrong_and_misleads_nobody() {
+    let cache = full(3, Ownership::Exclusive);
+    let hint = Hint::default();
+    let seen = |addr| cache.try_read_at(addr, &hint).map(|read| read.addr());
+    // No guess, a right one, and one that is right for another line.
+    for k in [0, 0, 1] {
+        assert_eq!(seen(line(k)), Some(line(k)));
+        assert_eq!(cache.try_write_at(line(k), &hint).expect("owned").addr(), line(k));
+    }
+    assert_eq!(seen(line(7)), None);
+
+    // The frame that the hint says changes hands.
+    let id = cache.find(line(1)).expect("attached");
+    assert_eq!(seen(line(1)), Some(line(1)));
+    assert!(cache.frame(id).try_invalidate());
+    assert_eq!(seen(line(1)), None);
+    cache.detach(id);
+    assert_eq!((seen(line(1)), cache.attach(line(9))), (None, Some(id)));
+    assert_eq!(seen(line(9)), None, "no right to read it yet");
+    cache.frame(id).publish(Ownership::Shared);
+    assert_eq!((seen(line(1)), seen(line(9))), (None, Some(line(9))));
+    assert!(cache.try_write_at(line(9), &hint).is_none(), "shared");
+    cache.prefetch(&hint, 0..480);
+    cache.prefetch(&Hint::default(), 0..480);
+}
+
+#[test]
+fn hints_stay_with_a_line_until_it_leaves_its_frame() {
+    let cache = full(40, Ownership::Shared);
+    let hints = |k| cache.hints(&cache.try_read(line(k)).expect("cached"));
+    assert_eq!(hints(0).len(), 512 / 16);
+    let guess = |addr| cache.try_read_at(addr, &hints(0)[5]).map(|read| read.addr());
+    assert_eq!(guess(line(3)), Some(line(3)));
+    assert!(!hints(1).is_empty() && hints(2).is_empty(), "two blocks for so many frames");
+    let id = cache.find(line(0)).expect("attached");
+    assert!(cache.frame(id).try_invalidate());
+    cache.detach(id);
+    assert!(!hints(2).is_empty(), "the block is free again");
 }

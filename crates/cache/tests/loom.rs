@@ -2,7 +2,7 @@
 //! `scripts/loom.sh` runs this.
 #![cfg(loom)]
 
-use latchwork_cache::{Cache, DirtyBounds, FrameId, LINE_HEADER, OptimisticRead, Ownership};
+use latchwork_cache::{Cache, DirtyBounds, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership};
 use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, yield_now};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, Words};
 use loom::thread;
@@ -102,6 +102,14 @@ fn a_copy_that_becomes_exclusive_and_is_written_harms_no_reader() {
 
 /// The frame of line 0 is given to line 1, which `fill` brings.
 fn hand_the_frame_on(fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + 'static) {
+    hand_the_frame_on_beside(fill, |cache, addr| cache.try_read(addr));
+}
+
+/// The same, with another way to read.
+fn hand_the_frame_on_beside(
+    fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + 'static,
+    try_read: impl Fn(&Cache, GlobalAddr) -> Option<OptimisticRead<'_>> + Copy + Send + Sync + 'static,
+) {
     let hand_on = move |cache: &Arc<Cache>| {
         let id = cache.find(line(0)).expect("attached");
         assert!(cache.frame(id).try_invalidate(), "nobody writes");
@@ -110,9 +118,9 @@ fn hand_the_frame_on(fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + '
         fill(cache.clone(), id);
         cache.frame(id).publish(Ownership::Shared);
     };
-    let read = |cache: &Arc<Cache>| {
+    let read = move |cache: &Arc<Cache>| {
         for k in 0..2 {
-            if let Some(seen) = cache.try_read(line(k)).and_then(validated) {
+            if let Some(seen) = try_read(cache, line(k)).and_then(validated) {
                 assert_eq!(seen, (k + 1, k + 1), "line {k}");
             }
         }
@@ -153,12 +161,36 @@ fn a_frame_may_be_filled_by_another_thread() {
 }
 
 #[test]
+fn a_hint_at_a_frame_that_changes_hands_is_found_out() {
+    hand_the_frame_on_beside(
+        |cache, id| fill_by_verb(&cache, id, 2),
+        |cache, addr| cache.try_read_at(addr, &Hint::at(FrameId(0))),
+    );
+}
+
+#[test]
 fn a_write_is_to_the_right_line_though_its_frame_changes_hands() {
-    loom::model(|| {
+    change_hands_beside(|cache| write(cache, line(0), 9));
+}
+
+#[test]
+fn a_write_by_a_hint_is_to_the_right_line_though_its_frame_changes_hands() {
+    change_hands_beside(|cache| {
+        let Some(mut guard) = cache.try_write_at(line(0), &Hint::at(FrameId(0))) else { return };
+        fill(guard.words(), 9);
+        guard.mark_dirty(0..16);
+    });
+}
+
+/// The frame of line 0 is given to line 1, while `write` writes line 0.
+fn change_hands_beside<T: 'static>(write: impl Fn(&Cache) -> T + Copy + Send + Sync + 'static) {
+    loom::model(move || {
         let cache = full(1, Ownership::Exclusive);
         let writer = thread::spawn({
             let cache = cache.clone();
-            move || write(&cache, line(0), 9)
+            move || {
+                write(&cache);
+            }
         });
         let id = cache.find(line(0)).expect("attached");
         while !cache.frame(id).try_invalidate() {

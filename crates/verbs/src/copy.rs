@@ -115,10 +115,10 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
 #[inline]
 pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    for line in words.chunks(64 / WORD) {
+    for first in words.iter().step_by(64 / WORD) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(first).cast()) }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let _ = words;

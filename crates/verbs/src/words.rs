@@ -66,6 +66,12 @@ impl<'a> Words<'a> {
         Words(&self.0[range.start / WORD..range.end / WORD])
     }
 
+    /// The view without its first `words` words (not bytes); empty when it has no more.
+    #[inline]
+    pub fn skip(&self, words: usize) -> Words<'a> {
+        Words(self.0.get(words..).unwrap_or(&[]))
+    }
+
     /// Loads the word with index `word` (not byte offset); zero when out of bounds.
     #[inline]
     pub fn word(&self, word: usize) -> u64 {

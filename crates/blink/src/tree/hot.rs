@@ -3,73 +3,70 @@
 //! written, a split that the level above does not know of, a page that is damaged. Nothing has happened
 //! then, and the careful way, which can wait and tells what is wrong, begins anew from the root.
 
-use latchwork_cache::{Hint, OptimisticRead};
+use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
 use crate::Value;
-use crate::page::{Dirty, Edit, Glance, Page, Place, Seek, head_of};
+use crate::page::{Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 
-/// A page and where it probably is.
+/// A page on the way, and where it probably is.
 #[derive(Clone, Copy)]
 pub(super) struct Child<'m> {
     pub(super) addr: GlobalAddr,
-    pub(super) hint: Option<&'m Hint>,
+    pub(super) hint: &'m Hint,
     pub(super) level: u8,
 }
 
+/// Hints that no page holds.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    root: Hint,
+    /// For children of pages that have no hints for them: mostly wrong, and corrected in vain.
+    spare: Hint,
+}
+
+/// In the place of the level of the root, which alone may be on any.
+const ANY_LEVEL: u8 = LEVEL_MAX + 1;
+
 impl<M: CoherentMemory> Tree<M> {
+    /// Where every way begins.
     #[inline]
-    pub(super) fn hot_read(&self, child: Child<'_>) -> Option<OptimisticRead<'_>> {
-        let read = match child.hint {
-            Some(hint) => self.memory.try_read_at(child.addr, hint),
-            None => self.memory.try_read(child.addr),
-        };
-        read.ok()
+    pub(super) fn hot_root(&self) -> Child<'_> {
+        Child { addr: self.root, hint: &self.hints.root, level: ANY_LEVEL }
     }
 
-    /// The child of the page of `read` that leads to `key`, whose first 8 bytes are `head`. The page is
-    /// known to be consistent, and an inner one.
+    /// From the page `at`, which is not a leaf, to its child for `key`, whose first 8 bytes are `head`.
     #[inline]
-    pub(super) fn hot_child<'m>(
+    pub(super) fn hot_step<'m>(
         &'m self,
-        read: &OptimisticRead<'m>,
-        page: Glance<'_>,
+        at: Child<'m>,
         key: &[u8],
         head: u64,
     ) -> Option<Child<'m>> {
-        if !page.is_below_high(key, head) {
+        let read = self.memory.try_read_at(at.addr, at.hint).ok()?;
+        let page = Glance::at(read.words(), self.tag)?;
+        let level = page.level();
+        if level != at.level && at.level != ANY_LEVEL || !page.is_below_high(key, head) {
             return None;
         }
-        let level = page.level().checked_sub(1)?;
         let (slot, addr) = page.child_for(key)?;
-        let hint = self.memory.hints(read).get(slot);
-        read.validate().then_some(Child { addr, hint, level })
+        let hint = self.memory.hints(&read).get(slot).unwrap_or(&self.hints.spare);
+        let child = Child { addr, hint, level: level.checked_sub(1)? };
+        read.validate().then_some(child)
     }
 
-    /// The root, if it is an inner page.
-    #[inline]
-    pub(super) fn hot_root(&self) -> Option<(OptimisticRead<'_>, Glance<'_>)> {
-        let read = self.memory.try_read_at(self.root, &self.root_hint).ok()?;
-        let page = Glance::at(read.words(), self.tag)?;
-        (page.level() > 0).then_some((read, page))
-    }
-
-    /// The leaf that the level above has for `key`, without a look at it.
+    /// The leaf that the level above has for `key`, without a look at it. `None` also when the root is a
+    /// leaf.
     #[inline]
     pub(super) fn hot_leaf(&self, key: &[u8], head: u64) -> Option<Child<'_>> {
-        let (read, page) = self.hot_root()?;
-        let mut child = self.hot_child(&read, page, key, head)?;
-        while child.level > 0 {
-            let read = self.hot_read(child)?;
-            let page = Glance::at(read.words(), self.tag)?;
-            if page.level() != child.level {
-                return None;
-            }
-            child = self.hot_child(&read, page, key, head)?;
+        let mut at = self.hot_root();
+        // Each step goes down by a level.
+        while at.level > 0 {
+            at = self.hot_step(at, key, head)?;
         }
-        Some(child)
+        Some(at)
     }
 
     /// What [`try_get`](Tree::try_get) finds.
@@ -81,20 +78,20 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Option<Option<R>> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head)?;
-        let read = self.hot_read(leaf)?;
-        Page::fetch_leaf(read.words());
-        self.hot_visit(&read, key, head, visit)
+        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
+        self.hot_visit(leaf, key, head, visit)
     }
 
     /// Looks a key up in its leaf.
     #[inline]
     pub(super) fn hot_visit<R>(
         &self,
-        read: &OptimisticRead<'_>,
+        leaf: Child<'_>,
         key: &[u8],
         head: u64,
         visit: &mut impl FnMut(Value<'_>) -> R,
     ) -> Option<Option<R>> {
+        let read = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
         let page = Glance::at(read.words(), self.tag)?;
         if page.level() != 0 || !page.is_below_high(key, head) {
             return None;
@@ -113,11 +110,7 @@ impl<M: CoherentMemory> Tree<M> {
         change: &mut impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
         let leaf = self.hot_leaf(key, head_of(key))?;
-        let guard = match leaf.hint {
-            Some(hint) => self.memory.try_write_at(leaf.addr, hint),
-            None => self.memory.try_write(leaf.addr),
-        };
-        let mut guard = guard.ok()?;
+        let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
         Page::fetch_leaf(guard.words());
         let page = Page::open(guard.words(), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {

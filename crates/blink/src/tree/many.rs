@@ -3,7 +3,6 @@
 use latchwork_coherence::CoherentMemory;
 
 use super::Tree;
-use super::hot::Child;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, Value};
 
@@ -64,46 +63,24 @@ impl<M: CoherentMemory> Tree<M> {
         mut visit: impl FnMut(usize, Value<'_>) -> R,
         mut done: impl FnMut(usize, Option<Option<R>>),
     ) {
-        let mut lanes: [Option<Child<'_>>; LANES] = [None; LANES];
+        let mut lanes = [Some(self.hot_root()); LANES];
         let mut heads = [0; LANES];
-        let mut level = 0;
-        if let Some((read, root)) = self.hot_root() {
-            level = root.level() - 1;
-            for (lane, key) in keys.iter().enumerate() {
-                let key = key.as_ref();
-                heads[lane] = head_of(key);
-                lanes[lane] = self.hot_child(&read, root, key, heads[lane]);
-                self.fetch(lanes[lane]);
+        for (head, key) in heads.iter_mut().zip(keys) {
+            *head = head_of(key.as_ref());
+        }
+        let lanes = &mut lanes[..keys.len()];
+        // All of them are on one level, but those that gave up.
+        while lanes.iter().flatten().any(|at| at.level > 0) {
+            for ((lane, key), head) in lanes.iter_mut().zip(keys).zip(heads) {
+                *lane = lane.and_then(|at| self.hot_step(at, key.as_ref(), head));
+                if let Some(child) = lane {
+                    self.memory.prefetch(child.hint, Glance::likely(self.memory.payload_len()));
+                }
             }
         }
-        while level > 0 {
-            for (lane, key) in keys.iter().enumerate() {
-                lanes[lane] = lanes[lane].and_then(|child| {
-                    let read = self.hot_read(child)?;
-                    let page = Glance::at(read.words(), self.tag)?;
-                    if page.level() != child.level {
-                        return None;
-                    }
-                    self.hot_child(&read, page, key.as_ref(), heads[lane])
-                });
-                self.fetch(lanes[lane]);
-            }
-            level -= 1;
-        }
-        for (lane, key) in keys.iter().enumerate() {
-            let result = lanes[lane].filter(|child| child.level == 0).and_then(|child| {
-                let read = self.hot_read(child)?;
-                self.hot_visit(&read, key.as_ref(), heads[lane], &mut |value| visit(lane, value))
-            });
-            done(lane, result);
-        }
-    }
-
-    /// Asks the processor for the page where a lookup goes on.
-    #[inline]
-    fn fetch(&self, child: Option<Child<'_>>) {
-        if let Some(Child { hint: Some(hint), .. }) = child {
-            self.memory.prefetch(hint, Glance::likely(self.memory.payload_len()));
+        for (number, ((lane, key), head)) in lanes.iter().zip(keys).zip(heads).enumerate() {
+            let visit = &mut |value: Value<'_>| visit(number, value);
+            done(number, lane.and_then(|leaf| self.hot_visit(leaf, key.as_ref(), head, visit)));
         }
     }
 }

@@ -17,13 +17,13 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use crate::page::{Builder, Image, Tag};
 use crate::{Limits, TreeConfig, TreeError};
 use descend::Stop;
+use hot::Hints;
 use scan::Batch;
 
 /// One worker's handle on a B-link tree.
@@ -34,8 +34,7 @@ pub struct Tree<M: CoherentMemory> {
     memory: M,
     root: GlobalAddr,
     tag: Tag,
-    // Where the root is cached.
-    root_hint: Rc<Hint>,
+    hints: Rc<Hints>,
     limits: Limits,
     config: TreeConfig,
     // Lines that were allocated for a split which then was not needed; clones share them.
@@ -47,8 +46,8 @@ pub struct Tree<M: CoherentMemory> {
 impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
         let (memory, spares) = (self.memory.clone(), self.spares.clone());
-        let (root_hint, batch) = (self.root_hint.clone(), self.batch.clone());
-        Tree { memory, root_hint, spares, batch, ..*self }
+        let (hints, batch) = (self.hints.clone(), self.batch.clone());
+        Tree { memory, hints, spares, batch, ..*self }
     }
 }
 
@@ -94,8 +93,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
-        let (root_hint, spares, batch) = (Rc::default(), Rc::default(), Rc::default());
-        Tree { memory, root, tag: Tag::of(root), root_hint, limits, config, spares, batch }
+        let (hints, spares, batch) = (Rc::default(), Rc::default(), Rc::default());
+        Tree { memory, root, tag: Tag::of(root), hints, limits, config, spares, batch }
     }
 
     /// The address that the tree is known by.
