@@ -36,8 +36,9 @@ impl Limits {
     pub fn for_payload(payload: usize) -> Result<Limits, TreeError> {
         // The line is a power of two, of which its owner keeps a small header.
         let value_max = payload.next_power_of_two() / 4;
-        // Two fences of K bytes, and two entries with a slot, V bytes of value, and K - 8 bytes of key
-        // outside the slot: 4 K + 2 (SLOT + V - 8) bytes, all multiples of 8.
+        // Two fences of K bytes, and two entries of a slotted page, which takes more than a fixed one: a
+        // head and a cell, V bytes of value, and K - 8 bytes of key besides its head. That makes
+        // 4 K + 2 (SLOT + V - 8) bytes, all multiples of 8.
         let left = payload.saturating_sub(HEADER + 2 * (SLOT + value_max - 8));
         let key_max = (left / 4 / 8 * 8).min(KEY_MAX);
         if key_max < 8 || payload > usize::from(u16::MAX) || !payload.is_multiple_of(8) {

@@ -109,11 +109,11 @@ fn validate_names_the_page_and_what_is_wrong_with_it() {
         for k in 0..4_u64 {
             tree.insert(&k.to_be_bytes(), b"value").await.unwrap();
         }
-        // Exchanges the heads of the first two slots of the only page.
+        // Exchanges the first two heads of the only page.
         let exchange = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             let words = guard.words();
-            let (first, second) = (words.u64(32), words.u64(48));
-            words.set_u64(32, second);
+            let (first, second) = (words.u64(40), words.u64(48));
+            words.set_u64(40, second);
             words.set_u64(48, first);
             guard.mark_dirty(0..64);
         };

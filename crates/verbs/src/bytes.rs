@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::atomic::{AtomicU64, Ordering as Order};
-use crate::copy::{append_words, load_words, store_words};
+use crate::atomic::Ordering as Order;
+use crate::copy::{append_words, load_words, shift_words, store_words};
 use crate::words::{WORD, Words};
 
 impl Words<'_> {
@@ -78,12 +78,7 @@ impl Words<'_> {
     pub fn move_words(&self, from: Range<usize>, to: usize) {
         let end = to + from.len();
         let (source, target) = (self.slice(from.clone()), self.slice(to..end));
-        let words = target.as_atomics().iter().zip(source.as_atomics());
-        let copy = |(to, from): (&AtomicU64, &AtomicU64)| {
-            to.store(from.load(Order::Relaxed), Order::Relaxed);
-        };
-        // So that no word is overwritten before it was read.
-        if to < from.start { words.for_each(copy) } else { words.rev().for_each(copy) }
+        shift_words(source.as_atomics(), target.as_atomics(), to < from.start);
     }
 
     /// Compares `len` bytes at byte `offset` with `other`, as byte strings.
@@ -182,6 +177,7 @@ fn compare_part(bits: u64, part: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::atomic::AtomicU64;
 
     const LEN: usize = 1200;
 

@@ -2,17 +2,25 @@
 
 use latchwork_verbs::WORD;
 
-use super::{HEADER, Page, SLOT, align};
+use super::{FIXED_VALUE_MAX, HEADER, Page, align, head_of};
 
 /// What a page without faults holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCheck {
-    /// Bytes in use: header, slots, fences, entries.
+    /// Bytes in use: header, heads, cells, fences, entries.
     pub(crate) used: usize,
 }
 
 /// Checks the order of the keys, the fences, and that every byte of the heap is accounted for.
 pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
+    check_header(page)?;
+    check_entries(page)?;
+    let header = page.header;
+    let heap_used = check_heap(page)?;
+    Ok(PageCheck { used: HEADER + header.step() * header.count() + heap_used })
+}
+
+fn check_header(page: &Page<'_>) -> Result<(), String> {
     let header = page.header;
     let (low, high) = (page.low(), page.high());
     if !high.is_empty() && low >= high {
@@ -21,36 +29,52 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
     if header.prefix() != super::common_prefix(&low, &high) {
         return Err(format!("prefix of {} bytes is not that of the fences", header.prefix()));
     }
+    if header.high_head != head_of(&high) {
+        let head = header.high_head;
+        return Err(format!("head {head:#x} is not that of the high fence {high:02x?}"));
+    }
+    if !low.is_empty() && page.words.u64(header.low.offset.into()).swap_bytes() != head_of(&low) {
+        return Err(format!("the low fence {low:02x?} is not padded with zeros"));
+    }
     if header.right.is_null() != high.is_empty() {
         return Err(format!("right sibling {} with high fence {high:02x?}", header.right));
     }
-
-    let mut taken = Vec::with_capacity(header.count() + 2);
-    for span in [header.low, header.high] {
-        if span.len > 0 {
-            taken.push((usize::from(span.offset), align(usize::from(span.len))));
+    if !header.shape.is_slotted() {
+        if usize::from(header.width) > FIXED_VALUE_MAX {
+            return Err(format!("cells of {} bytes", header.width));
+        }
+        if usize::from(header.cap) != header.cap_max() {
+            return Err(format!("{} slots where {} fit", header.cap, header.cap_max()));
         }
     }
+    Ok(())
+}
+
+fn check_entries(page: &Page<'_>) -> Result<(), String> {
+    let header = page.header;
+    let (low, high) = (page.low(), page.high());
     let mut before = Vec::new();
     let mut key = Vec::new();
     for slot in 0..header.count() {
         let entry =
             page.checked_entry(slot).map_err(|broken| format!("slot {slot}: {}", broken.0))?;
-        if entry.size() > 0 {
-            taken.push((entry.offset(), entry.size()));
+        let head = page.head(slot);
+        if head & u64::MAX.checked_shr(8 * entry.suffix_len() as u32).unwrap_or(0) != 0 {
+            let len = entry.suffix_len();
+            return Err(format!("slot {slot}: head {head:#x} of a suffix of {len} bytes"));
         }
-        key.clear();
-        page.append_key(slot, &mut key);
         if !header.is_leaf() {
             page.child(slot).map_err(|broken| format!("slot {slot}: {}", broken.0))?;
             if slot == 0 {
-                if entry.suffix_len() != 0 || page.head(0) != 0 {
+                if entry.suffix_len() != 0 {
                     return Err("the first child has a separator".into());
                 }
                 before.clone_from(&low);
                 continue;
             }
         }
+        key.clear();
+        page.append_key(slot, &mut key);
         if key.is_empty() {
             return Err(format!("slot {slot} has an empty key"));
         }
@@ -65,7 +89,23 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
         }
         std::mem::swap(&mut before, &mut key);
     }
+    Ok(())
+}
 
+/// Checks that no byte of the heap is used twice or forgotten; returns how many are in use.
+fn check_heap(page: &Page<'_>) -> Result<usize, String> {
+    let header = page.header;
+    let mut taken = Vec::with_capacity(header.count() + 2);
+    for span in [header.low, header.high] {
+        if span.len > 0 {
+            taken.push((usize::from(span.offset), align(usize::from(span.len))));
+        }
+    }
+    if header.shape.is_slotted() {
+        let entries = (0..header.count()).map(|slot| page.entry(slot));
+        let entries = entries.filter(|entry| entry.size() > 0);
+        taken.extend(entries.map(|entry| (entry.offset(), entry.size())));
+    }
     taken.sort_unstable();
     let mut free_from = header.heap();
     let mut heap_used = 0;
@@ -84,5 +124,5 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
         ));
     }
     debug_assert!(heap.is_multiple_of(WORD));
-    Ok(PageCheck { used: HEADER + SLOT * header.count() + heap_used })
+    Ok(heap_used)
 }

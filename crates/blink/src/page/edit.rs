@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use latchwork_verbs::{WORD, Words};
+use latchwork_verbs::WORD;
 
-use super::build::put_entry;
-use super::{Broken, Builder, Entry, HEADER, Header, Image, Page, SLOT, entry_size};
+use super::build::relax;
+use super::{Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, SLOT, entry_size, head_of};
 
 /// Which bytes of the page a change wrote; empty ranges count for nothing.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Dirty([Range<usize>; 3]);
+pub(crate) struct Dirty([Range<usize>; 4]);
 
 impl Dirty {
     /// One range.
     pub(crate) fn range(range: Range<usize>) -> Dirty {
-        Dirty([range, 0..0, 0..0])
+        Dirty([range, 0..0, 0..0, 0..0])
     }
 
     /// The ranges that are not empty.
@@ -38,53 +38,82 @@ impl From<Broken> for Edit {
     }
 }
 
-/// What a rebuild does differently from a plain copy.
-#[derive(Clone, Copy)]
-struct Replace<'v> {
-    slot: usize,
-    value: &'v [u8],
+/// What a page written anew has instead of the entries in `slots`.
+#[derive(Clone, Debug)]
+struct Replace<'e> {
+    slots: Range<usize>,
+    key: &'e [u8],
+    value: &'e [u8],
 }
 
 impl Page<'_> {
     /// Inserts `key`, which lies within the fences, at `slot`, where [`Page::search`] missed it.
     pub(crate) fn insert(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
-        let suffix = key.get(self.header.prefix()..).unwrap_or(&[]);
+        let mut header = self.header;
+        let suffix = key.get(header.prefix()..).unwrap_or(&[]);
         let size = entry_size(suffix.len(), value.len());
-        if size + SLOT > self.header.free() {
+        let slot = slot.min(header.count());
+        let is_full = header.count == header.cap;
+        if header.shape.is_slotted() {
+            if !is_full && size <= header.gap() {
+                return Ok(self.insert_slotted(slot, suffix, value));
+            }
+            if SLOT + size > header.free()
+                && !self.may_become_fixed(&(slot..slot), suffix.len(), value.len())
+            {
+                return Err(Edit::Full);
+            }
+        } else if usize::from(header.width) == value.len()
+            && (header.shape.holds(suffix) || relax(&mut header, self.words, suffix))
+        {
+            // A slotted page would hold fewer.
+            if is_full {
+                return Err(Edit::Full);
+            }
+            let [heads, cells] = self.open_slot(slot);
+            self.words.set_u64(heads.start, head_of(suffix));
+            self.words.write_bytes(cells.start, value);
+            header.count += 1;
+            header.store_counts(self.words);
+            return Ok(Dirty([0..WORD, heads, cells, 0..0]));
+        } else if self.size_slotted(header.count()) + SLOT + size > header.heap() {
             return Err(Edit::Full);
         }
-        let compacted = size + SLOT > self.header.gap();
+        self.rebuild(&Replace { slots: slot..slot, key, value })
+    }
+
+    /// Inserts into a slotted page that has room for it in its arrays and before its heap.
+    fn insert_slotted(&self, slot: usize, suffix: &[u8], value: &[u8]) -> Dirty {
         let mut header = self.header;
-        if compacted {
-            self.rebuild(None)?;
-            header = Header::load(self.words);
-        }
-        let offset = header.heap().checked_sub(size);
-        let Some(offset) = offset.filter(|at| header.slots_end() + SLOT <= *at) else {
-            return Err(Broken("compaction won less than its garbage").into());
-        };
-        shift_slots(self.words, slot, header.count(), 1);
-        let entry =
-            Entry { offset: offset as u16, suffix: suffix.len() as u16, value: value.len() as u16 };
-        put_entry(self.words, slot, entry, suffix, value);
-        header.heap = offset as u16;
+        let size = entry_size(suffix.len(), value.len());
+        let [heads, cells] = self.open_slot(slot);
+        header.heap -= size as u16;
         header.count += 1;
+        let entry =
+            Entry { offset: header.heap, suffix: suffix.len() as u16, value: value.len() as u16 };
+        self.words.write_bytes(entry.offset(), value);
+        self.words.write_bytes(entry.rest().0, suffix.get(HEAD..).unwrap_or(&[]));
+        self.words.set_u64(heads.start, head_of(suffix));
+        self.words.set_u64(cells.start, entry.bits());
         header.store_counts(self.words);
-        if compacted {
-            return Ok(Dirty::range(0..self.words.len()));
-        }
-        Ok(Dirty([0..WORD, slot_at(slot)..header.slots_end(), offset..offset + size]))
+        Dirty([0..WORD, heads, cells, entry.offset()..entry.offset() + size])
     }
 
     /// Removes `slot`.
     pub(crate) fn remove(&self, slot: usize) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let entry = self.checked_entry(slot)?;
-        shift_slots(self.words, slot + 1, header.count(), -1);
+        let count = header.count();
+        let heads = Header::head_at(slot)..Header::head_at(count);
+        let cells = header.cell_at(slot)..header.cell_at(count);
+        self.words.move_words(heads.start + HEAD..heads.end, heads.start);
+        self.words.move_words(cells.start + header.stride()..cells.end, cells.start);
         header.count -= 1;
-        release(&mut header, entry);
+        if header.shape.is_slotted() {
+            release(&mut header, entry);
+        }
         header.store_counts(self.words);
-        Ok(Dirty([0..WORD, slot_at(slot)..self.header.slots_end(), 0..0]))
+        Ok(Dirty([0..WORD, heads, cells, 0..0]))
     }
 
     /// Replaces the value in `slot`.
@@ -96,7 +125,13 @@ impl Page<'_> {
         }
         let size = entry_size(entry.suffix_len(), value.len());
         let mut header = self.header;
-        let offset = if size <= entry.size() {
+        let others = header.count() - 1;
+        let offset = if !header.shape.is_slotted() {
+            if self.size_slotted(others) + SLOT + size > header.heap() {
+                return Err(Edit::Full);
+            }
+            return self.rebuild_value(slot, value);
+        } else if size <= entry.size() {
             add_garbage(&mut header, entry.size() - size);
             entry.offset()
         } else if size <= header.gap() {
@@ -104,9 +139,10 @@ impl Page<'_> {
             // `release` may have grown the gap at its upper end; allocate below either way.
             header.heap -= size as u16;
             header.heap()
-        } else if size <= header.free() + entry.size() {
-            self.rebuild(Some(Replace { slot, value }))?;
-            return Ok(Dirty::range(0..self.words.len()));
+        } else if size <= header.free() + entry.size()
+            || self.may_become_fixed(&(slot..slot + 1), entry.suffix_len(), value.len())
+        {
+            return self.rebuild_value(slot, value);
         } else {
             return Err(Edit::Full);
         };
@@ -117,9 +153,10 @@ impl Page<'_> {
         self.words.write_bytes(offset, value);
         self.words.write_bytes(offset + value.len(), &rest);
         let entry = Entry { offset: offset as u16, value: value.len() as u16, ..entry };
-        self.words.set_u64(slot_at(slot) + WORD, entry.bits());
+        let cell = header.cell_at(slot);
+        self.words.set_u64(cell, entry.bits());
         header.store_counts(self.words);
-        Ok(Dirty([0..WORD, slot_at(slot)..slot_at(slot + 1), offset..offset + size]))
+        Ok(Dirty([0..WORD, cell..cell + WORD, offset..offset + size, 0..0]))
     }
 
     /// The bytes of the value in `slot`, certain to lie inside the page.
@@ -128,64 +165,65 @@ impl Page<'_> {
         Ok(entry.offset()..entry.offset() + entry.value_len())
     }
 
-    /// The entry of `slot`, if it lies inside the heap: writes must not leave the page.
+    /// The entry of `slot`, if it lies inside the heap, or is a cell: writes must not leave the page.
     pub(super) fn checked_entry(&self, slot: usize) -> Result<Entry, Broken> {
         let entry = self.entry(slot);
         let outside = entry.offset() < self.header.heap()
             || entry.offset() + entry.size() > self.words.len()
             || !entry.offset().is_multiple_of(WORD);
-        // An entry without bytes lies nowhere.
-        if slot >= self.header.count() || entry.size() > 0 && outside {
+        // An entry without bytes lies nowhere, and cells lie where the header says.
+        let outside = outside && entry.size() > 0 && self.header.shape.is_slotted();
+        if slot >= self.header.count() || outside {
             return Err(Broken("an entry outside the heap"));
         }
         Ok(entry)
     }
 
-    /// Writes the page anew without garbage.
-    fn rebuild(&self, replace: Option<Replace<'_>>) -> Result<(), Broken> {
+    /// Moves the slots from `slot` on up by one, for which there is room. Returns what of the heads and
+    /// of the cells is written then.
+    #[inline]
+    fn open_slot(&self, slot: usize) -> [Range<usize>; 2] {
+        let (header, count) = (&self.header, self.header.count());
+        let (head, cell) = (Header::head_at(slot), header.cell_at(slot));
+        let (heads_end, cells_end) = (Header::head_at(count), header.cell_at(count));
+        self.words.move_words(head..heads_end, head + HEAD);
+        self.words.move_words(cell..cells_end, cell + header.stride());
+        [head..heads_end + HEAD, cell..cells_end + header.stride()]
+    }
+
+    /// Bytes that the header and so many of a fixed page's entries would take in a slotted one.
+    fn size_slotted(&self, count: usize) -> usize {
+        HEADER + count * (SLOT + self.header.stride())
+    }
+
+    fn rebuild_value(&self, slot: usize, value: &[u8]) -> Result<Dirty, Edit> {
+        let key = self.key(slot);
+        self.rebuild(&Replace { slots: slot..slot + 1, key: &key, value })
+    }
+
+    /// Whether the page may become a fixed one when an entry of these lengths replaces those in `slots`
+    /// of a slotted page.
+    fn may_become_fixed(&self, slots: &Range<usize>, suffix: usize, value: usize) -> bool {
+        let others = (0..self.header.count()).filter(|slot| !slots.contains(slot));
+        let fits = |entry: Entry| entry.value_len() == value && entry.suffix_len() <= HEAD;
+        suffix <= HEAD && others.map(|slot| self.entry(slot)).all(fits)
+    }
+
+    /// Writes the page anew, without garbage and in the shape that is best now, if there is room.
+    fn rebuild(&self, replace: &Replace<'_>) -> Result<Dirty, Edit> {
         let image = Image::new(self.words.len());
         let (low, high) = (self.low(), self.high());
         let mut to = Builder::new(image.words(), self.header.tag, self.header.level, &low, &high)?;
-        let changed = replace.map(|replace| replace.slot);
-        let count = self.header.count();
-        self.copy_entries(0..changed.unwrap_or(count), &mut to)?;
-        if let Some(Replace { slot, value }) = replace {
-            if !to.push(&self.key(slot), value) {
-                return Err(Broken("entries take more room than the page counts"));
-            }
-            self.copy_entries(slot + 1..count, &mut to)?;
+        let has_room = to.take(self, 0..replace.slots.start)?
+            && to.push(replace.key, replace.value)
+            && to.take(self, replace.slots.end..self.header.count())?;
+        if !has_room {
+            return Err(Edit::Full);
         }
         to.finish(self.header.right);
         self.words.copy_from(image.words());
-        Ok(())
+        Ok(Dirty::range(0..self.words.len()))
     }
-
-    /// Appends the entries of `slots` to `to`, whose fences may be narrower than this page's.
-    pub(super) fn copy_entries(
-        &self,
-        slots: Range<usize>,
-        to: &mut Builder<'_>,
-    ) -> Result<(), Broken> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for slot in slots {
-            let entry = self.checked_entry(slot)?;
-            key.clear();
-            value.clear();
-            // The first slot of an inner page keeps its empty suffix under any prefix.
-            if slot > 0 || self.header.is_leaf() {
-                self.append_key(slot, &mut key);
-            }
-            self.words.append_to(entry.offset(), entry.value_len(), &mut value);
-            if !to.push(&key, &value) {
-                return Err(Broken("entries take more room than the page counts"));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn slot_at(slot: usize) -> usize {
-    HEADER + SLOT * slot
 }
 
 fn add_garbage(header: &mut Header, bytes: usize) {
@@ -200,10 +238,4 @@ fn release(header: &mut Header, entry: Entry) {
     } else {
         add_garbage(header, entry.size());
     }
-}
-
-/// Moves slots `from..to` by one, up or down.
-fn shift_slots(words: Words<'_>, from: usize, to: usize, by: isize) {
-    let to_slot = from.saturating_add_signed(by);
-    words.move_words(slot_at(from)..slot_at(to), slot_at(to_slot));
 }

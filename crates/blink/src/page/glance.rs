@@ -1,11 +1,23 @@
 //! The way of a hot descent through a page: as few loads and comparisons as lead on when all is well.
 
+use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use latchwork_verbs::{GlobalAddr, Words};
+use latchwork_verbs::{GlobalAddr, WORD, Words};
 
-use super::{Header, Page, Tag};
+use super::{CHILD, Entry, HEAD, HEADER, Header, Page, Shape, Tag, head_behind};
 use crate::Value;
+
+/// Of so many heads not all are fetched before a search begins. Without branches no step begins
+/// before the one before has its head, so on a page that is far away it would wait for each in turn:
+/// it asks for the rest when fewer are left.
+const LONG: usize = 128;
+
+/// Pages from this level on are so few that they are in the processor's cache anyway.
+const LEVEL_HOT: u8 = 2;
 
 /// A page of which nothing was checked but its tag.
 ///
@@ -14,53 +26,245 @@ use crate::Value;
 /// fit is answered with `None`: then the careful way ([`Page::open`], [`Page::place`]) has to be taken,
 /// which finds out what it was. Reads stay inside the page on any bytes, as everywhere here.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Glance<'a>(Page<'a>);
+pub(crate) struct Glance<'a> {
+    words: Words<'a>,
+    level: u8,
+    shape: Shape,
+    count: u16,
+    prefix: u16,
+}
 
 impl<'a> Glance<'a> {
-    /// Which bytes of a page of `len` bytes a lookup looks at, most likely: header and slots.
+    /// Which bytes of a page of `len` bytes a lookup looks at, most likely: header and heads.
     #[inline]
     pub(crate) fn likely(len: usize) -> Range<usize> {
         0..(len / 2).min(1024)
     }
 
+    /// Looks at a page; `None` if it is none of the tree's.
     #[inline]
     pub(crate) fn at(words: Words<'a>, tag: Tag) -> Option<Glance<'a>> {
-        let header = Header::load(words);
-        (header.tag == tag).then_some(Glance(Page { words, header }))
+        let (counts, mark) = (words.word(0), words.word(1));
+        let (level, shape, count) =
+            (counts as u8, Shape((counts >> 8) as u8), (counts >> 16) as u16);
+        (Tag(mark >> 16) == tag).then_some(Glance {
+            words,
+            level,
+            shape,
+            count,
+            prefix: mark as u16,
+        })
+    }
+
+    /// The same of a page whose header is known.
+    #[inline]
+    pub(super) fn of(page: &Page<'a>) -> Glance<'a> {
+        let Header { level, shape, count, prefix, .. } = page.header;
+        Glance { words: page.words, level, shape, count, prefix }
     }
 
     #[inline]
     pub(crate) fn level(&self) -> u8 {
-        self.0.header.level
+        self.level
     }
 
     /// Whether `key`, whose first 8 bytes are `head`, is below the high fence.
     #[inline]
     pub(crate) fn is_below_high(&self, key: &[u8], head: u64) -> bool {
-        let high = self.0.header.high;
-        high.len == 0 || self.0.compare_fence(high, key, head).is_gt()
+        let high = self.words.word(2);
+        head < high || (self.words.word(3) >> 16) as u16 == 0 || head == high && self.is_below(key)
+    }
+
+    /// As [`is_below_high`](Glance::is_below_high), when the heads do not tell.
+    #[cold]
+    fn is_below(&self, key: &[u8]) -> bool {
+        let high = Header::load(self.words).high;
+        self.words.compare(high.offset.into(), high.len.into(), key).is_gt()
     }
 
     /// Slot and address of the child that leads to `key`; the page is inner.
     #[inline]
     pub(crate) fn child_for(&self, key: &[u8]) -> Option<(usize, GlobalAddr)> {
-        let slot = match self.0.search(key) {
-            Ok(slot) => slot,
-            Err(slot) => slot.checked_sub(1)?,
+        let heads = self.heads();
+        let (slot, at) = if self.shape == Shape::DERIVED {
+            // Equal heads are those of a separator and the same with zero bytes behind it.
+            let head = head_behind(key, self.prefix.into());
+            let above =
+                head.checked_add(1).map_or(heads.len(), |next| self.count_below(heads, next));
+            let slot = above.checked_sub(1)?;
+            (slot, HEADER / WORD + self.cap() + slot)
+        } else {
+            self.child_of_other_shape(key)?
         };
-        let child = GlobalAddr::from_bits(self.0.words.u64(self.0.entry(slot).offset()));
+        let child = GlobalAddr::from_bits(self.words.word(at));
         (!child.is_null()).then_some((slot, child))
     }
 
-    /// The slot of `key`, or where it would be inserted; the page is a leaf.
+    #[inline(never)]
+    fn child_of_other_shape(&self, key: &[u8]) -> Option<(usize, usize)> {
+        let slot = match self.search(key) {
+            Ok(slot) => slot,
+            Err(slot) => slot.checked_sub(1)?,
+        };
+        let entry = self.entry(slot);
+        (entry.value_len() == CHILD).then_some((slot, entry.offset() / WORD))
+    }
+
+    /// The slot of `key`, or where it would be inserted. The key lies within the fences.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        self.0.search(key)
+        // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
+        let prefix = usize::from(self.prefix);
+        let (head, len) = (head_behind(key, prefix), key.len().saturating_sub(prefix));
+        let heads = self.heads();
+        let slot = self.count_below(heads, head);
+        if heads.get(slot).is_none_or(|here| here.load(Relaxed) != head) {
+            return Err(slot);
+        }
+        if self.shape.is_slotted() {
+            return self.search_tie(slot, head, key.get(prefix..).unwrap_or(&[]));
+        }
+        // What is behind the shorter one are zero bytes.
+        match self.shape.suffix_len(head).cmp(&len) {
+            Ordering::Equal => Ok(slot),
+            Ordering::Less => Err(slot + 1),
+            Ordering::Greater => Err(slot),
+        }
+    }
+
+    /// Bisects over whole suffixes from slot `low` on, the first whose head is `head`.
+    fn search_tie(&self, mut low: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
+        let mut high = self.heads().len();
+        // Usually the first comparison decides.
+        let mut middle = low;
+        while low < high {
+            match self.compare_suffix(middle, head, suffix) {
+                Ordering::Equal => return Ok(middle),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+            middle = low + (high - low) / 2;
+        }
+        Err(low)
+    }
+
+    /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
+    fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
+        self.head(slot).cmp(&head).then_with(|| {
+            // With equal heads the rests decide; if there is none on either side, a zero byte of the
+            // longer suffix equals the padding of the shorter one, which therefore comes first.
+            let entry = self.entry(slot);
+            let (rest, len) = entry.rest();
+            self.words
+                .compare(rest, len, suffix.get(HEAD..).unwrap_or(&[]))
+                .then(entry.suffix_len().cmp(&suffix.len()))
+        })
+    }
+
+    /// How many of `heads` are below `head`.
+    #[inline]
+    fn count_below(&self, heads: &[AtomicU64], head: u64) -> usize {
+        if heads.len() < LONG {
+            return count_below(heads, head);
+        }
+        let mut window = heads;
+        while window.len() >= LONG {
+            window = upper_or_lower(window, head);
+        }
+        let start = byte_offset(heads, window);
+        if self.level < LEVEL_HOT {
+            self.words.prefetch(HEADER + start..HEADER + start + size_of_val(window));
+        }
+        start / WORD + count_below(window, head)
+    }
+
+    /// The heads of all slots, as far as there are any.
+    #[inline]
+    pub(super) fn heads(&self) -> &'a [AtomicU64] {
+        let behind = self.words.as_atomics().get(HEADER / WORD..).unwrap_or(&[]);
+        &behind[..usize::from(self.count).min(behind.len())]
+    }
+
+    /// The head in `slot`.
+    #[inline]
+    pub(super) fn head(&self, slot: usize) -> u64 {
+        self.words.u64(Header::head_at(slot))
+    }
+
+    /// Where the entry of `slot` is.
+    #[inline]
+    pub(super) fn entry(&self, slot: usize) -> Entry {
+        let (cap, width) = (self.cap(), (self.words.word(3) >> 48) as u16);
+        if self.shape.is_slotted() {
+            return Entry::from_bits(self.words.word(HEADER / WORD + cap + slot));
+        }
+        let stride = super::align(width.into());
+        Entry {
+            offset: (Header::head_at(cap) + stride * slot) as u16,
+            suffix: self.shape.suffix_len(self.head(slot)) as u16,
+            value: width,
+        }
     }
 
     /// The value in `slot`.
     #[inline]
     pub(crate) fn value(&self, slot: usize) -> Value<'a> {
-        self.0.value(slot)
+        let entry = self.entry(slot);
+        Value::new(self.words, entry.offset(), entry.value_len())
     }
+
+    #[inline]
+    fn cap(&self) -> usize {
+        usize::from((self.words.word(3) >> 32) as u16)
+    }
+}
+
+/// How many of `heads`, fewer than [`LONG`], are below `head`.
+#[inline(never)]
+fn count_below(heads: &[AtomicU64], head: u64) -> usize {
+    match heads.len() {
+        64.. => count_below_of::<64>(heads, head),
+        32.. => count_below_of::<32>(heads, head),
+        16.. => count_below_of::<16>(heads, head),
+        _ => heads.iter().map(|here| usize::from(here.load(Relaxed) < head)).sum(),
+    }
+}
+
+/// As [`count_below`], of `N..2 * N` heads, where `N` is a power of two: bisects without a branch or a
+/// check of bounds, three or four instructions a step.
+#[inline]
+fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
+    let (Some(first), Some(last)) = (heads.first_chunk::<N>(), heads.last_chunk::<N>()) else {
+        return 0;
+    };
+    // With the first of the last `N` below, the answer is among these, else among the first `N`.
+    let is_last = last[0].load(Relaxed) < head;
+    let start = select_unpredictable(is_last, heads.len() - N, 0);
+    let window = select_unpredictable(is_last, last, first);
+    let (mut below, mut half) = (0, N / 2);
+    while half > 0 {
+        let middle = below + half;
+        // A conditional move instead of a branch: the outcome is a coin toss. The mask changes nothing.
+        let is_above = window[(middle - 1) & (N - 1)].load(Relaxed) < head;
+        below = select_unpredictable(is_above, middle, below);
+        half /= 2;
+    }
+    start + below + usize::from(window[below & (N - 1)].load(Relaxed) < head)
+}
+
+/// The half of `window`, of at least two heads, in which the first one not below `head` is, or before
+/// or behind which it is.
+#[inline]
+fn upper_or_lower(window: &[AtomicU64], head: u64) -> &[AtomicU64] {
+    let half = window.len() / 2;
+    let rest = window.len() - half;
+    // A conditional move instead of a branch: the outcome is a coin toss.
+    let is_above = window[half - 1].load(Relaxed) < head;
+    select_unpredictable(is_above, &window[half..], &window[..rest])
+}
+
+/// Where `part` starts in `whole`.
+#[inline]
+fn byte_offset(whole: &[AtomicU64], part: &[AtomicU64]) -> usize {
+    part.as_ptr().addr() - whole.as_ptr().addr()
 }

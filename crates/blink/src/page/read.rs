@@ -1,28 +1,19 @@
 //! Looking things up in a page; safe on any bytes.
 
 use std::cmp::Ordering;
-use std::hint::select_unpredictable;
-use std::sync::atomic::Ordering::Relaxed;
 
-use latchwork_verbs::{GlobalAddr, WORD, Words};
+use latchwork_verbs::{GlobalAddr, Words};
 
-use super::{Broken, CHILD, Entry, HEAD, HEADER, Header, SLOT, Span, Tag, head_of};
+use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_of};
 use crate::Value;
 
 /// A leaf of so many bytes is fetched whole before anything in it is looked at: most likely it is far
 /// away, and where in it a lookup goes, the processor cannot guess.
 const FETCHED_WHOLE: usize = 2048;
 
-/// Of a longer leaf, so many bytes at its start, which are header and slots, and at its end, which are
+/// Of a longer leaf, so many bytes at its start, which are header and heads, and at its end, which are
 /// its fences.
 const FETCHED_ENDS: (usize, usize) = (256, 64);
-
-/// The slots that a search asks for before it looks at the first. Without branches no step begins
-/// before the one before has its slot, so on a page that is far away it would wait for each in turn.
-const FETCHED_AT_ONCE: usize = 96;
-
-/// Pages from this level on are so few that they are in the processor's cache anyway.
-const LEVEL_HOT: u8 = 2;
 
 /// The key that a descent is after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +58,7 @@ impl<'a> Page<'a> {
     #[inline]
     pub(crate) fn open(words: Words<'a>, tag: Tag) -> Result<Page<'a>, Broken> {
         let header = Header::load(words);
-        header.verify(words.len(), tag)?;
+        header.verify(tag)?;
         Ok(Page { words, header })
     }
 
@@ -78,9 +69,12 @@ impl<'a> Page<'a> {
         let (left, right) = match seek {
             Seek::At(key) => {
                 let head = head_of(key);
+                // The fence is padded with zeros, as heads are.
+                let low_head = self.words.u64(low.offset.into()).swap_bytes();
+                let high_head = self.header.high_head;
                 (
-                    low.len > 0 && self.compare_fence(low, key, head).is_gt(),
-                    high.len > 0 && self.compare_fence(high, key, head).is_le(),
+                    low.len > 0 && self.compare_fence(low, low_head, key, head).is_gt(),
+                    high.len > 0 && self.compare_fence(high, high_head, key, head).is_le(),
                 )
             }
             Seek::Below(key) => (
@@ -129,74 +123,19 @@ impl<'a> Page<'a> {
     /// The slot of `key`, or the slot where it would be inserted. The key lies within the fences.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
-        let suffix = key.get(self.header.prefix()..).unwrap_or(&[]);
-        let head = head_of(suffix);
-        let low = self.count_below(head);
-        if low >= self.header.count() || self.head(low) != head {
-            return Err(low);
-        }
-        if suffix.len() <= HEAD && self.entry(low).suffix_len() == suffix.len() {
-            return Ok(low);
-        }
-        self.search_tie(low, head, suffix)
-    }
-
-    /// Bisects over whole suffixes from slot `low` on, the first whose head is `head`.
-    fn search_tie(&self, mut low: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
-        let mut high = self.header.count();
-        // Usually the first comparison decides.
-        let mut middle = low;
-        while low < high {
-            match self.compare_suffix(middle, head, suffix) {
-                Ordering::Equal => return Ok(middle),
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-            }
-            middle = low + (high - low) / 2;
-        }
-        Err(low)
-    }
-
-    /// How many heads are below `head`.
-    #[inline]
-    fn count_below(&self, head: u64) -> usize {
-        let words = self.words.as_atomics().get(HEADER / WORD..).unwrap_or(&[]);
-        let (slots, _) = words.as_chunks::<{ SLOT / WORD }>();
-        let slots = &slots[..self.header.count().min(slots.len())];
-        // The answer is one of `below..=below + len`.
-        let (mut below, mut len) = (0, slots.len());
-        let halve = |below: &mut usize, len: &mut usize| {
-            let half = *len / 2;
-            // A conditional move instead of a branch: the outcome is a coin toss.
-            let is_above = slots[*below + half - 1][0].load(Relaxed) < head;
-            *below = select_unpredictable(is_above, *below + half, *below);
-            *len -= half;
-        };
-        while len > FETCHED_AT_ONCE {
-            halve(&mut below, &mut len);
-        }
-        let is_fetched = self.header.is_leaf() && self.words.len() <= FETCHED_WHOLE;
-        if self.header.level < LEVEL_HOT && !is_fetched {
-            let first = HEADER + SLOT * below;
-            self.words.prefetch(first..first + SLOT * len);
-        }
-        while len > 1 {
-            halve(&mut below, &mut len);
-        }
-        below + usize::from(slots.get(below).is_some_and(|slot| slot[0].load(Relaxed) < head))
+        Glance::of(self).search(key)
     }
 
     /// The head in `slot`.
     #[inline]
     pub(crate) fn head(&self, slot: usize) -> u64 {
-        self.words.word((HEADER + SLOT * slot) / WORD)
+        Glance::of(self).head(slot)
     }
 
-    /// The second word of `slot`.
+    /// Where the entry of `slot` is.
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> Entry {
-        Entry::from_bits(self.words.word((HEADER + SLOT * slot) / WORD + 1))
+        Glance::of(self).entry(slot)
     }
 
     /// The value in `slot`.
@@ -245,14 +184,11 @@ impl<'a> Page<'a> {
         bytes
     }
 
-    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; these
-    /// usually decide. A fence starts at a multiple of 8.
+    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; `first` are
+    /// those of the fence, and usually decide.
     #[inline]
-    pub(super) fn compare_fence(&self, fence: Span, key: &[u8], head: u64) -> Ordering {
-        let unused = 64 - 8 * u32::from(fence.len.clamp(1, 8));
-        // What stands behind a shorter fence is not part of it.
-        let first = self.words.u64(usize::from(fence.offset)).swap_bytes() >> unused << unused;
-        if first != head && fence.offset.is_multiple_of(WORD as u16) {
+    fn compare_fence(&self, fence: Span, first: u64, key: &[u8], head: u64) -> Ordering {
+        if first != head {
             return first.cmp(&head);
         }
         self.compare_span(fence, key)
@@ -260,18 +196,5 @@ impl<'a> Page<'a> {
 
     fn compare_span(&self, span: Span, key: &[u8]) -> Ordering {
         self.words.compare(usize::from(span.offset), usize::from(span.len), key)
-    }
-
-    /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
-    fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
-        self.head(slot).cmp(&head).then_with(|| {
-            // With equal heads the rests decide; if there is none on either side, a zero byte of the
-            // longer suffix equals the padding of the shorter one, which therefore comes first.
-            let entry = self.entry(slot);
-            let (rest, len) = entry.rest();
-            self.words
-                .compare(rest, len, suffix.get(HEAD..).unwrap_or(&[]))
-                .then(entry.suffix_len().cmp(&suffix.len()))
-        })
     }
 }

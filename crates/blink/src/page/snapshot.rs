@@ -1,67 +1,161 @@
-//! A page copied out of shared memory as a whole, to be shown entry by entry once its read was
-//! validated: from then on nothing of it can change, and its bytes are plain ones.
+//! Entries copied out of shared memory, to be shown one by one once the read was validated: from then
+//! on nothing of them can change, and their bytes are plain ones.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
-use super::{Broken, Entry, HEAD, HEADER, Page, SLOT};
+use super::{Broken, Entry, HEAD, Header, Page, Shape};
 
-/// The copy. Empty until a page was taken.
-#[derive(Debug, Default)]
+/// A slotted page's heap is copied as a whole when at least one of so many entries is wanted.
+const WHOLE: usize = 8;
+
+/// Copies of consecutive entries of one page. Empty until some were taken.
+#[derive(Debug)]
 pub(crate) struct Snapshot {
+    /// The heads, the cells, and of a slotted page what `heap` says.
     bytes: Vec<u8>,
-    // Where the prefix of all keys lies.
-    low: usize,
-    prefix: usize,
-    // The key that is shown: the prefix, and room for a head.
+    count: usize,
+    shape: Shape,
+    width: usize,
+    stride: usize,
+    heap: Heap,
+    /// The key that is shown: the prefix, and room for a head.
     key: Vec<u8>,
+    prefix: usize,
+}
+
+/// What there is of a slotted page's heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heap {
+    /// All, from this byte of the page on.
+    From(usize),
+    /// The entries that are meant, one behind the other.
+    Entries,
+}
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        let (bytes, key) = (Vec::new(), Vec::new());
+        let (shape, heap) = (Shape::SLOTTED, Heap::Entries);
+        Snapshot { bytes, count: 0, shape, width: 0, stride: 0, heap, key, prefix: 0 }
+    }
 }
 
 impl Snapshot {
-    /// Copies `page`, which may be torn.
-    pub(crate) fn take(&mut self, page: &Page<'_>) {
+    /// Copies the entries in `slots` of a leaf, which may be torn.
+    pub(crate) fn take(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<(), Broken> {
+        let header = &page.header;
         self.bytes.clear();
-        page.words.append_to(0, page.words.len(), &mut self.bytes);
-        self.low = usize::from(page.header.low.offset);
-        self.prefix = page.header.prefix();
+        self.count = slots.len();
+        if slots.is_empty() {
+            return Ok(());
+        }
+        self.shape = header.shape;
+        (self.width, self.stride) = (header.width.into(), header.stride());
+        self.key.clear();
+        self.prefix = header.prefix();
+        page.words.append_to(header.low.offset.into(), self.prefix, &mut self.key);
+        self.key.resize(self.prefix + HEAD, 0);
+        let (head, cell) = (Header::head_at(slots.start), header.cell_at(slots.start));
+        page.words.append_to(head, HEAD * self.count, &mut self.bytes);
+        page.words.append_to(cell, self.stride * self.count, &mut self.bytes);
+        if !self.shape.is_slotted() {
+            return Ok(());
+        }
+        if self.count * WHOLE >= header.count() {
+            self.heap = Heap::From(header.heap());
+            page.words.append_to(header.heap(), page.words.len() - header.heap(), &mut self.bytes);
+            return Ok(());
+        }
+        self.heap = Heap::Entries;
+        for slot in slots {
+            let entry = page.entry(slot);
+            page.words.append_to(entry.offset(), entry.size(), &mut self.bytes);
+            // On a torn page every entry may seem to be as long as the page.
+            if self.bytes.len() > 2 * page.words.len() {
+                return Err(Broken("entries take more room than the page has"));
+            }
+        }
+        Ok(())
     }
 
-    /// Shows the entries in `slots`, in this order, of a leaf that was consistent. Returns how many it
-    /// showed, and whether the visitor wants more.
+    /// Shows the entries of a leaf that was consistent, the last one first with `down`. Returns how many
+    /// it showed, and whether the visitor wants more.
     #[inline]
     pub(crate) fn show(
+        &mut self,
+        down: bool,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(usize, ControlFlow<()>), Broken> {
+        match (self.shape.is_slotted(), down) {
+            (false, false) => self.show_fixed(0..self.count, visit),
+            (false, true) => self.show_fixed((0..self.count).rev(), visit),
+            (true, _) => self.show_slotted(down, visit),
+        }
+    }
+
+    #[inline]
+    fn show_fixed(
         &mut self,
         slots: impl Iterator<Item = usize>,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(usize, ControlFlow<()>), Broken> {
         let outside = Broken("an entry outside the page");
-        let Snapshot { bytes, low, prefix, key } = self;
-        let start = bytes.get(*low..*low + *prefix).ok_or(outside)?;
-        key.clear();
-        key.extend_from_slice(start);
-        let head_end = *prefix + HEAD;
-        key.resize(head_end, 0);
-        let (all, _) = bytes.get(HEADER..).unwrap_or(&[]).as_chunks::<SLOT>();
+        let Snapshot { bytes, count, shape, width, stride, key, prefix, .. } = self;
+        let (heads, cells) = bytes.split_at_checked(HEAD * *count).ok_or(outside)?;
+        let (heads, _) = heads.as_chunks::<HEAD>();
+        let constant = shape.constant_len();
         let mut shown = 0;
         for slot in slots {
-            let (head, entry) = all.get(slot).ok_or(outside)?.split_at(HEAD);
-            let word = |half: &[u8]| half.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
-            let entry = Entry::from_bits(word(entry));
-            let (offset, (rest_at, rest_len)) = (entry.offset(), entry.rest());
-            let value = bytes.get(offset..rest_at).ok_or(outside)?;
-            key[*prefix..head_end].copy_from_slice(&word(head).to_be_bytes());
-            let flow = if rest_len == 0 {
-                visit(&key[..*prefix + entry.suffix_len()], value)
-            } else {
-                key.extend_from_slice(bytes.get(rest_at..rest_at + rest_len).ok_or(outside)?);
-                let flow = visit(key, value);
-                key.truncate(head_end);
-                flow
-            };
+            let head = u64::from_le_bytes(*heads.get(slot).ok_or(outside)?);
+            let value = cells.get(*stride * slot..*stride * slot + *width).ok_or(outside)?;
+            key[*prefix..*prefix + HEAD].copy_from_slice(&head.to_be_bytes());
+            let suffix = constant.unwrap_or_else(|| Shape::DERIVED.suffix_len(head));
+            let flow = visit(key.get(..*prefix + suffix).ok_or(outside)?, value);
             shown += 1;
             if flow.is_break() {
                 return Ok((shown, flow));
             }
         }
         Ok((shown, ControlFlow::Continue(())))
+    }
+
+    fn show_slotted(
+        &mut self,
+        down: bool,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(usize, ControlFlow<()>), Broken> {
+        let outside = Broken("an entry outside the page");
+        let Snapshot { bytes, count, heap, key, prefix, .. } = self;
+        let (heads, rest) = bytes.split_at_checked(HEAD * *count).ok_or(outside)?;
+        let (cells, entries) = rest.split_at_checked(HEAD * *count).ok_or(outside)?;
+        let ((heads, _), (cells, _)) = (heads.as_chunks(), cells.as_chunks());
+        // Where the next entry starts, or ends, when they lie one behind the other.
+        let mut next = if down { entries.len() } else { 0 };
+        for shown in 0..*count {
+            let slot = if down { *count - 1 - shown } else { shown };
+            let head = u64::from_le_bytes(heads[slot]);
+            let entry = Entry::from_bits(u64::from_le_bytes(cells[slot]));
+            let at = match *heap {
+                Heap::From(first) => entry.offset().checked_sub(first),
+                Heap::Entries if down => next.checked_sub(entry.size()),
+                Heap::Entries => Some(next),
+            };
+            // An entry without bytes lies nowhere.
+            let at = if entry.size() > 0 { at.ok_or(outside)? } else { next };
+            next = if down { at } else { at + entry.size() };
+            let (value, rest) = entries
+                .get(at..at + entry.value_len() + entry.rest().1)
+                .and_then(|entry_bytes| entry_bytes.split_at_checked(entry.value_len()))
+                .ok_or(outside)?;
+            key.truncate(*prefix);
+            key.extend_from_slice(&head.to_be_bytes());
+            key.truncate(*prefix + entry.suffix_len());
+            key.extend_from_slice(rest);
+            let flow = visit(key, value);
+            if flow.is_break() {
+                return Ok((shown + 1, flow));
+            }
+        }
+        Ok((*count, ControlFlow::Continue(())))
     }
 }

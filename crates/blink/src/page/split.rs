@@ -2,7 +2,7 @@
 
 use latchwork_verbs::GlobalAddr;
 
-use super::{Broken, Builder, Image, Page, SLOT, align, common_prefix};
+use super::{Broken, Builder, Image, Page, align, common_prefix};
 
 /// Where a page is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,9 @@ pub(crate) fn plan_split(page: &Page<'_>, key: &[u8]) -> Result<Split, Broken> {
 /// Both always fit. The left page loses an entry whose key starts with the separator (or, in
 /// an append, was found to have room for it); the right page loses an entry whose key is at most one
 /// byte shorter than the separator; and the fence that is replaced holds at least the prefix that the
-/// entry had spared.
+/// entry had spared. Of a fixed page, no separator is longer than the prefix and 8 bytes, and each half
+/// loses an entry with a head of 8. Half of a fixed page is fixed, and what half of a slotted page
+/// takes when it becomes fixed is less.
 pub(crate) fn write_halves(
     page: &Page<'_>,
     split: &Split,
@@ -56,19 +58,15 @@ pub(crate) fn write_halves(
     let header = page.header;
     let (low, high) = (page.low(), page.high());
     let mut to = Builder::new(left.words(), header.tag, header.level, &low, &split.separator)?;
-    page.copy_entries(0..split.at, &mut to)?;
+    if !to.take(page, 0..split.at)? {
+        return Err(Broken("half a page does not fit a page"));
+    }
     to.finish(right_addr);
 
     let mut to = Builder::new(right.words(), header.tag, header.level, &split.separator, &high)?;
-    let mut from = split.at;
-    if !header.is_leaf() {
-        // Its key is the low fence now.
-        if !to.push_child(&[], page.child(from)?) {
-            return Err(Broken("half a page does not fit a page"));
-        }
-        from += 1;
+    if !to.take(page, split.at..header.count())? {
+        return Err(Broken("half a page does not fit a page"));
     }
-    page.copy_entries(from..header.count(), &mut to)?;
     to.finish(header.right);
     Ok(())
 }
@@ -80,11 +78,15 @@ pub(crate) fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
 
 /// The first slot of the upper half of the bytes; leaves an entry on both sides.
 fn middle(page: &Page<'_>) -> usize {
-    let count = page.header.count();
-    let total: usize = (0..count).map(|slot| page.entry(slot).size() + SLOT).sum();
+    let (header, count) = (&page.header, page.header.count());
+    if !header.shape.is_slotted() {
+        return count.div_ceil(2);
+    }
+    let size = |slot| page.entry(slot).size() + header.step();
+    let total: usize = (0..count).map(size).sum();
     let mut left = 0;
     for slot in 0..count {
-        left += page.entry(slot).size() + SLOT;
+        left += size(slot);
         if 2 * left >= total {
             return (slot + 1).clamp(1, count - 1);
         }

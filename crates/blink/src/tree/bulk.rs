@@ -7,18 +7,15 @@ use super::Tree;
 use super::descend::Stop;
 use super::spare::Spare;
 use crate::TreeError;
-use crate::page::{
-    Broken, Builder, CHILD, HEADER, Image, LEVEL_MAX, Page, SLOT, align, entry_size,
-    shortest_between,
-};
+use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
 
 /// How far to fill pages.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// In bytes.
     target: usize,
-    /// Bytes to keep for the high fence.
-    fence: usize,
+    /// The longest key.
+    key_max: usize,
     entries_max: usize,
 }
 
@@ -28,7 +25,7 @@ struct Level {
     level: u8,
     low: Vec<u8>,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
-    size: usize,
+    tally: Tally,
     here: Option<Spare>,
     written: Vec<(Vec<u8>, Spare)>,
 }
@@ -36,23 +33,25 @@ struct Level {
 impl Level {
     fn new(level: u8) -> Level {
         let (low, entries, written) = (Vec::new(), Vec::new(), Vec::new());
-        Level { level, low, entries, size: HEADER, here: None, written }
+        Level { level, low, entries, tally: Tally::new(0), here: None, written }
     }
 
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.size += SLOT + entry_size(key.len(), value.len());
+        self.tally.push(&key, value.len());
         self.entries.push((key, value));
     }
 
     /// Whether the page is to take another entry, and has room for any high fence behind it.
     fn has_room(&self, key: &[u8], value: &[u8], room: Room) -> bool {
-        let entry = SLOT + entry_size(key.len(), value.len());
+        let size = self.tally.size_with(key, value.len());
+        // A separator behind the last key of a leaf is at most one byte longer.
+        let fence = if self.level == 0 { key.len() + 1 } else { room.key_max };
         // As many of the largest always fit. Inner pages need several, or the levels would not
         // become shorter.
         let least = if self.level == 0 { 1 } else { 3 };
         self.entries.len() < least
             || self.entries.len() < room.entries_max
-                && self.size + entry + room.fence <= room.target
+                && size + align(fence.min(room.key_max)) <= room.target
     }
 }
 
@@ -136,8 +135,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn room(&self, target: usize, level: u8) -> Room {
-        let fence = align(self.limits.key_max);
-        Room { target, fence, entries_max: self.config.max_entries(level) }
+        let (key_max, entries_max) = (self.limits.key_max, self.config.max_entries(level));
+        Room { target, key_max, entries_max }
     }
 
     /// Writes the page that is full, and starts its right sibling at `separator`.
@@ -152,7 +151,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.memory.handle().coop().await;
         level.here = Some(next);
         level.entries.clear();
-        level.size = HEADER + align(separator.len());
+        level.tally = Tally::new(separator.len());
         level.written.push((std::mem::replace(&mut level.low, separator), here));
         Ok(())
     }

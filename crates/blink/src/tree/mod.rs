@@ -20,11 +20,10 @@ use std::rc::Rc;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-use crate::page::{Builder, Image, Tag};
+use crate::page::{Builder, Image, Snapshot, Tag};
 use crate::{Limits, TreeConfig, TreeError};
 use descend::Stop;
 use hot::Hints;
-use scan::Batch;
 
 /// One worker's handle on a B-link tree.
 ///
@@ -40,7 +39,7 @@ pub struct Tree<M: CoherentMemory> {
     // Lines that were allocated for a split which then was not needed; clones share them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
     // What the last scan copied pages into, for the next one.
-    batch: Rc<Cell<Option<Batch>>>,
+    batch: Rc<Cell<Option<Snapshot>>>,
 }
 
 impl<M: CoherentMemory> Clone for Tree<M> {

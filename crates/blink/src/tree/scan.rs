@@ -1,6 +1,6 @@
 //! Scans: one leaf at a time, up by right links, down by descending again.
 
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{Bound, ControlFlow};
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
@@ -8,77 +8,7 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
-use crate::page::{Broken, Page, Seek, Snapshot};
-
-/// A page is copied as a whole when at least one of so many entries is wanted.
-const WHOLE: usize = 8;
-
-/// Copies of consecutive entries of one page.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    // The whole page, and which of its slots are meant.
-    page: Snapshot,
-    slots: Range<usize>,
-    // Or single entries, and where each key and, right behind it, its value ends.
-    bytes: Vec<u8>,
-    ends: Vec<(usize, usize)>,
-}
-
-impl Batch {
-    /// Takes the entries in `slots`. With `down`, the last one is the first to be shown.
-    fn take(&mut self, page: &Page<'_>, slots: Range<usize>, down: bool) -> Result<(), Broken> {
-        self.bytes.clear();
-        self.ends.clear();
-        self.slots = 0..0;
-        if slots.len() * WHOLE >= page.header.count() {
-            self.page.take(page);
-            self.slots = slots;
-            Ok(())
-        } else if down {
-            slots.rev().try_for_each(|slot| self.push(page, slot))
-        } else {
-            slots.into_iter().try_for_each(|slot| self.push(page, slot))
-        }
-    }
-
-    fn push(&mut self, page: &Page<'_>, slot: usize) -> Result<(), Broken> {
-        page.append_key(slot, &mut self.bytes);
-        let key_end = self.bytes.len();
-        page.value(slot).append_to(&mut self.bytes);
-        self.ends.push((key_end, self.bytes.len()));
-        // On a torn page every entry may seem to be as long as the page.
-        if self.bytes.len() > page.words.len() + page.header.count() * page.header.prefix() {
-            return Err(Broken("entries take more room than the page has"));
-        }
-        Ok(())
-    }
-
-    /// Shows the entries, of a page that was consistent; returns how many, and whether the visitor
-    /// wants more.
-    fn visit(
-        &mut self,
-        down: bool,
-        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(usize, ControlFlow<()>), Broken> {
-        if !self.slots.is_empty() {
-            let slots = self.slots.clone();
-            return if down {
-                self.page.show(slots.rev(), visit)
-            } else {
-                self.page.show(slots, visit)
-            };
-        }
-        let mut start = 0;
-        for (visited, &(key_end, end)) in self.ends.iter().enumerate() {
-            let flow = visit(&self.bytes[start..key_end], &self.bytes[key_end..end]);
-            if flow.is_break() {
-                return Ok((visited + 1, flow));
-            }
-            start = end;
-        }
-        Ok((self.ends.len(), ControlFlow::Continue(())))
-    }
-}
+use crate::page::Seek;
 
 impl<M: CoherentMemory> Tree<M> {
     /// Shows entries in ascending order from `from` on: at most `limit`, and until `visit` breaks.
@@ -114,7 +44,7 @@ impl<M: CoherentMemory> Tree<M> {
                         };
                         let wanted = limit - seen;
                         let end = page.header.count().min(first.saturating_add(wanted));
-                        batch.take(page, first..end, false)?;
+                        batch.take(page, first..end)?;
                         let last = end.saturating_sub(first) == wanted;
                         // Nobody asks where the last page of the scan ends.
                         if last {
@@ -126,7 +56,7 @@ impl<M: CoherentMemory> Tree<M> {
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
-            let shown = batch.visit(false, &mut visit);
+            let shown = batch.show(false, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
             if flow.is_break() || next.0.is_null() {
@@ -179,14 +109,14 @@ impl<M: CoherentMemory> Tree<M> {
                         };
                         let end = end.min(page.header.count());
                         let first = end.saturating_sub(limit - seen);
-                        batch.take(page, first..end, true)?;
+                        batch.take(page, first..end)?;
                         Ok(page.low())
                     })
                 })
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
-            let shown = batch.visit(true, &mut visit);
+            let shown = batch.show(true, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
             low = next;

@@ -1,10 +1,13 @@
+mod garbage;
+mod shapes;
+mod splits;
+
 use std::collections::BTreeMap;
 
 use latchwork_verbs::GlobalAddr;
-use proptest::collection::{btree_map, vec};
+use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::split::shortest_between;
 use super::*;
 
 const PAYLOAD: usize = 480;
@@ -45,12 +48,46 @@ fn suffix() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Whether a page of their own could hold these entries.
+fn fit(low: &[u8], high: &[u8], entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> bool {
+    let image = Image::new(PAYLOAD);
+    let mut to = Builder::new(image.words(), tag(), 0, low, high).expect("fences fit");
+    entries.iter().all(|(key, value)| to.push(key, value))
+}
+
 fn key_between(low: &[u8], suffix: &[u8]) -> Vec<u8> {
     [low, suffix].concat()
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..=VALUE_MAX)]
+}
+
+/// Entries of one kind, with few of others among them: what pages of each shape are made of.
+fn entries_of_a_kind() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
+    let number = (0..5000u64).prop_map(|k| k.to_be_bytes().to_vec());
+    let short = vec(prop_oneof![Just(0u8), 1..=255u8], 1..=4);
+    let kind = prop_oneof![
+        4 => Just(0usize..1),
+        2 => Just(1..2),
+        1 => Just(0..2),
+    ];
+    let len = prop_oneof![Just(0usize), Just(3), Just(8), Just(20), Just(FIXED_VALUE_MAX)];
+    (kind, len, 0..3usize).prop_flat_map(move |(kind, len, odd)| {
+        let usual = kind.prop_flat_map({
+            let (number, short) = (number.clone(), short.clone());
+            move |kind| if kind == 0 { number.clone().boxed() } else { short.clone().boxed() }
+        });
+        let usual = (usual, vec(any::<u8>(), len..=len));
+        let others = vec((suffix(), value()), odd..=odd);
+        (vec(usual, 1..90), others, any::<prop::sample::Index>()).prop_map(
+            |(mut all, others, at)| {
+                let at = at.index(all.len());
+                all.splice(at..at, others);
+                all
+            },
+        )
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -66,13 +103,30 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Changes without order, or such as keep a page's shape until one does not.
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let put = |(key, value)| Op::Put(key, value);
+    let of_a_kind = (entries_of_a_kind(), vec(any::<prop::sample::Index>(), 0..20)).prop_map(
+        move |(all, removed)| {
+            let mut ops: Vec<_> = all.iter().cloned().map(put).collect();
+            for at in removed {
+                // Here and there one that is there, most likely.
+                let key = all[at.index(all.len())].0.clone();
+                ops.insert(at.index(ops.len()), Op::Remove(key));
+            }
+            ops
+        },
+    );
+    prop_oneof![vec(op(), 1..80), of_a_kind]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn a_page_is_a_sorted_map_until_it_is_full(
         low in prop_oneof![Just(vec![]), Just(b"pre".to_vec()), Just(b"prefix88".to_vec())],
-        ops in vec(op(), 1..80),
+        ops in ops(),
     ) {
         // The largest key under `low` as a prefix is below this.
         let high = if low.is_empty() { vec![] } else { [&low[..low.len() - 1], &[low[low.len() - 1] + 1]].concat() };
@@ -91,8 +145,9 @@ proptest! {
                     match done {
                         Ok(_) => { model.insert(key, value); }
                         Err(Edit::Full) => {
-                            let size = entry_size(key.len() - page.header.prefix(), value.len());
-                            prop_assert!(known || size + SLOT > page.header.free());
+                            let mut all = model.clone();
+                            all.insert(key, value);
+                            prop_assert!(!fit(&low, &high, &all));
                         }
                         Err(broken) => prop_assert!(false, "{broken:?}"),
                     }
@@ -115,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_stay_within_the_ranges_that_they_report(ops in vec(op(), 1..60)) {
+    fn changes_stay_within_the_ranges_that_they_report(ops in ops()) {
         let image = page(b"", b"");
         let before = Image::new(PAYLOAD);
         for op in ops {
@@ -136,117 +191,6 @@ proptest! {
                 let changed = before.words().u8(at) != image.words().u8(at);
                 prop_assert!(!changed || ranges.iter().any(|range| range.contains(&at)), "byte {}", at);
             }
-        }
-    }
-
-    #[test]
-    fn a_full_page_of_any_shape_splits_into_two_that_hold_its_entries(
-        entries in btree_map(suffix(), value(), 2..40),
-        key in suffix(),
-        last in any::<bool>(),
-    ) {
-        let high = if last { vec![] } else { vec![255; 20] };
-        let image = page(b"", &high);
-        for (key, value) in &entries {
-            let page = open(&image);
-            if let Err(slot) = page.search(key) && (last || *key < high) {
-                // What does not fit is left out.
-                let _ = page.insert(slot, key, value);
-            }
-        }
-        let all = contents(&image);
-        prop_assume!(all.len() >= 2);
-        let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        let split = plan_split(&open(&image), &key).expect("two entries can be split");
-        let done = write_halves(&open(&image), &split, addr(3), &left, &right);
-        prop_assert!(done.is_ok(), "{:?}", done);
-        let (low_half, high_half) = (contents(&left), contents(&right));
-        prop_assert!(!low_half.is_empty());
-        prop_assert!(low_half.keys().all(|key| *key < split.separator));
-        prop_assert!(high_half.keys().all(|key| *key >= split.separator));
-        prop_assert_eq!(low_half.into_iter().chain(high_half).collect::<BTreeMap<_, _>>(), all);
-        for half in [&left, &right] {
-            let checked = check(&open(half));
-            prop_assert!(checked.is_ok(), "{:?}", checked);
-        }
-        prop_assert_eq!(open(&left).header.right, addr(3));
-        prop_assert_eq!(open(&left).high(), open(&right).low());
-
-        // Splitting again gives the same words: what images are compared for.
-        let (again, right_again) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        write_halves(&open(&image), &split, addr(3), &again, &right_again).expect("as before");
-        prop_assert_eq!((again, right_again), (left, right));
-    }
-
-    #[test]
-    fn inner_pages_route_every_key_to_its_child_before_and_after_a_split(
-        separators in proptest::collection::btree_set(suffix(), 3..12),
-        probes in vec(suffix(), 1..30),
-    ) {
-        let image = Image::new(PAYLOAD);
-        let mut builder = Builder::new(image.words(), tag(), 1, b"", b"").expect("no fences");
-        let mut model = BTreeMap::new();
-        for (k, key) in std::iter::once(vec![]).chain(separators).enumerate() {
-            if builder.push_child(&key, addr(100 + k as u64)) {
-                model.insert(key, addr(100 + k as u64));
-            }
-        }
-        builder.finish(GlobalAddr::NULL);
-        prop_assert!(check(&open(&image)).is_ok());
-        let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        let split = plan_split(&open(&image), b"k").expect("three children");
-        write_halves(&open(&image), &split, addr(3), &left, &right).expect("halves fit");
-        for half in [&left, &right] {
-            let checked = check(&open(half));
-            prop_assert!(checked.is_ok(), "{:?}", checked);
-        }
-        for key in &probes {
-            let child = model.range(..=key.clone()).next_back().map(|(_, child)| *child);
-            let below = model.range(..key.clone()).next_back().map(|(_, child)| *child);
-            let half = if *key < split.separator { &left } else { &right };
-            let half_below = if *key <= split.separator { &left } else { &right };
-            for (page, seek, wanted) in [
-                (open(&image), Seek::At(key), child),
-                (open(half), Seek::At(key), child),
-                (open(&image), Seek::Below(key), below),
-                (open(half_below), Seek::Below(key), below),
-            ] {
-                prop_assert_eq!(page.place(seek), Ok(Place::Here));
-                prop_assert_eq!(page.child_for(seek).ok(), wanted);
-            }
-        }
-    }
-
-    #[test]
-    fn reading_garbage_neither_panics_nor_hangs(
-        garbage in vec(any::<u64>(), PAYLOAD / 8),
-        header in any::<bool>(),
-        key in suffix(),
-    ) {
-        let image = Image::new(PAYLOAD);
-        for (at, word) in garbage.iter().enumerate() {
-            image.words().set_word(at, *word);
-        }
-        let header = if header {
-            // A header in order, over slots and entries out of order.
-            let valid = page(b"pre", b"prf");
-            Header { count: 20, heap: 400, garbage: 0, level: 1, ..Header::load(valid.words()) }
-        } else {
-            Header::load(image.words())
-        };
-        let page = Page { words: image.words(), header };
-        let _ = page.header.verify(PAYLOAD, tag());
-        for seek in [Seek::At(&key), Seek::Below(&key), Seek::Last] {
-            let _ = page.place(seek);
-            let _ = page.child_for(seek);
-        }
-        for slot in 0..page.header.count().min(50) {
-            let mut bytes = page.key(slot);
-            page.value(slot).append_to(&mut bytes);
-            let _ = page.value(slot).u64(8);
-        }
-        if page.header.verify(PAYLOAD, page.header.tag).is_ok() {
-            let _ = check(&page);
         }
     }
 }
@@ -307,4 +251,23 @@ fn a_foreign_page_and_zeroed_memory_are_refused() {
     let image = page(b"", b"");
     assert!(Page::open(image.words(), Tag::of(addr(9))).is_err());
     assert!(Page::open(Image::new(PAYLOAD).words(), tag()).is_err());
+}
+
+#[test]
+fn every_head_is_found_among_any_number_of_them() {
+    for count in 0..400_u64 {
+        let image = Image::new(HEADER + 16 * 400);
+        let mut to = Builder::new(image.words(), tag(), 0, b"", b"").expect("no fences");
+        for k in 0..count {
+            assert!(to.push(&(2 * k + 1).to_be_bytes(), &[0; 8]));
+        }
+        to.finish(GlobalAddr::NULL);
+        let page = open(&image);
+        for key in 0..2 * count + 2 {
+            let slot = key as usize / 2;
+            let wanted = if key % 2 == 1 && key < 2 * count { Ok(slot) } else { Err(slot) };
+            assert_eq!(page.search(&key.to_be_bytes()), wanted, "{key} among {count}");
+        }
+        assert_eq!(page.search(&u64::MAX.to_be_bytes()), Err(count as usize));
+    }
 }
