@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, AtomicUsize, Ordering};
-use latchwork_verbs::{GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words};
+use latchwork_verbs::{
+    GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words, large_slice,
+};
 use thiserror::Error;
 
 use crate::frame::Frame;
@@ -109,7 +111,7 @@ impl Cache {
             let _ = free.push(frame);
         }
         Ok(Cache {
-            frames: (0..frames).map(|_| Frame::default()).collect(),
+            frames: large_slice(frames, Frame::default),
             arena,
             index: Index::new(frames),
             hints: HintBlocks::new(frames, line_size),

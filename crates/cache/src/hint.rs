@@ -10,6 +10,8 @@
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, Ordering};
 
+use latchwork_verbs::large_slice;
+
 use crate::FrameId;
 use crate::frame::Frame;
 
@@ -67,7 +69,7 @@ impl HintBlocks {
             // The queue has room for every block.
             let _ = free.push(block);
         }
-        let hints = (0..blocks * per_block).map(|_| Hint::default()).collect();
+        let hints = large_slice(blocks * per_block, Hint::default);
         HintBlocks { hints, per_block, free }
     }
 

@@ -18,7 +18,7 @@
 use std::hint::select_unpredictable;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, large_slice};
 
 use crate::FrameId;
 
@@ -85,10 +85,7 @@ impl Index {
 
     pub(crate) fn new(frames: usize) -> Self {
         let count = Self::bucket_count(frames);
-        Index {
-            buckets: (0..count).map(|_| Bucket::default()).collect(),
-            shift: 64 - count.trailing_zeros(),
-        }
+        Index { buckets: large_slice(count, Bucket::default), shift: 64 - count.trailing_zeros() }
     }
 
     #[inline]

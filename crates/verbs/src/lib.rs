@@ -61,6 +61,8 @@ pub mod contract;
 mod copy;
 mod endpoint;
 mod error;
+#[allow(unsafe_code)] // one system call
+mod huge;
 #[allow(unsafe_code)] // allocates
 mod region;
 mod request;
@@ -71,6 +73,7 @@ pub use address::{
 };
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
+pub use huge::large_slice;
 pub use region::{Region, RegionError};
 pub use request::{BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Kind, Message, Outcome, Request};
 pub use words::{WORD, Words};

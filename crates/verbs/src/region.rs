@@ -4,6 +4,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 #[cfg(not(loom))]
+use std::mem::MaybeUninit;
+#[cfg(not(loom))]
 use std::ptr::NonNull;
 #[cfg(not(loom))]
 use std::slice;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::atomic::AtomicU64;
+#[cfg(not(loom))]
+use crate::huge::prefer_huge_pages;
 use crate::words::{WORD, Words};
 
 /// Why a region could not be made.
@@ -35,7 +39,7 @@ pub enum RegionError {
 ///
 /// The pages are the operating system's lazily zeroed ones when the region is large (32 MiB and
 /// above in practice): a memory node of many gigabytes costs nothing until it is touched. On Linux
-/// such a region asks for huge pages.
+/// a large region asks for huge pages.
 pub struct Region {
     memory: Memory,
 }
@@ -108,7 +112,10 @@ impl Memory {
         assert!(skip < Region::ALIGN, "bytes can always be aligned");
         // SAFETY: `skip` is less than the page that was added to the allocation.
         let first = unsafe { base.add(skip) };
-        ask_for_huge_pages(first, bytes);
+        // SAFETY: as long a part of the allocation, which nobody uses yet.
+        prefer_huge_pages(unsafe {
+            slice::from_raw_parts(first.cast::<MaybeUninit<u8>>().as_ptr(), bytes)
+        });
         let first = first.cast::<AtomicU64>();
         Some(Memory { base, layout, first, words: bytes / WORD })
     }
@@ -128,27 +135,6 @@ impl Drop for Memory {
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
-
-/// Asks for huge pages: a cache is read all over, and with small pages most reads of it would miss
-/// the TLB as well. Only for large regions, which are mappings of their own; a hint, whose failure
-/// changes nothing.
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-fn ask_for_huge_pages(first: NonNull<u8>, bytes: usize) {
-    if bytes >= HUGE_FROM {
-        // The last page may be shared with other memory of the process: it is left alone.
-        let whole = bytes / Region::ALIGN * Region::ALIGN;
-        // SAFETY: the range is page aligned and inside our allocation, and the advice changes neither
-        // its contents nor what may be done with it.
-        let _ = unsafe { libc::madvise(first.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(all(any(not(target_os = "linux"), miri), not(loom)))]
-fn ask_for_huge_pages(_: NonNull<u8>, _: usize) {}
-
-/// The smallest region, in bytes, that is worth huge pages.
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-const HUGE_FROM: usize = 32 << 20;
 
 /// The model checker's atomics are no plain words: they are made one by one.
 #[cfg(loom)]

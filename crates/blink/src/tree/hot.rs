@@ -8,6 +8,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
+use super::descend::Descent;
 use crate::Value;
 use crate::page::{Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 
@@ -69,6 +70,15 @@ impl<M: CoherentMemory> Tree<M> {
         Some(at)
     }
 
+    /// The start of a careful descent to the leaf where `key` belongs: at that leaf, if the hot way leads
+    /// there.
+    pub(super) fn start(&self, key: &[u8]) -> Descent {
+        match self.hot_leaf(key, head_of(key)) {
+            Some(leaf) => Descent::new(leaf.addr, Some(0)),
+            None => Descent::new(self.root, None),
+        }
+    }
+
     /// What [`try_get`](Tree::try_get) finds.
     #[inline]
     pub(super) fn hot_get<R>(
@@ -110,8 +120,8 @@ impl<M: CoherentMemory> Tree<M> {
         change: &mut impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
         let leaf = self.hot_leaf(key, head_of(key))?;
+        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
         let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
-        Page::fetch_leaf(guard.words());
         let page = Page::open(guard.words(), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
             return None;

@@ -30,7 +30,7 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
         };
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut at = Descent::new(self.root, None);
+        let mut at = self.start(&key);
         let mut batch = self.batch.take().unwrap_or_default();
         let mut seen = 0;
         while seen < limit {
