@@ -88,7 +88,7 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Option<Option<R>> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head)?;
-        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
+        self.memory.prefetch(leaf.hint, 0..self.memory.payload_len());
         self.hot_visit(leaf, key, head, visit)
     }
 
@@ -120,7 +120,7 @@ impl<M: CoherentMemory> Tree<M> {
         change: &mut impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
         let leaf = self.hot_leaf(key, head_of(key))?;
-        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
+        self.memory.prefetch(leaf.hint, 0..self.memory.payload_len());
         let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
         let page = Page::open(guard.words(), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
