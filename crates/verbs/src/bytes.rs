@@ -56,6 +56,11 @@ impl Words<'_> {
     #[inline]
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
         let (first, within) = (offset / WORD, offset % WORD);
+        if let (0, Ok(word)) = (within, from.try_into()) {
+            // What is written most often.
+            self.set_word(first, u64::from_le_bytes(word));
+            return;
+        }
         let (head, rest) = from.split_at(head_len(within, from.len()));
         if !head.is_empty() {
             self.set_part(first, within, head);
@@ -76,9 +81,11 @@ impl Words<'_> {
     /// When a place is not aligned or not inside the view.
     #[inline]
     pub fn move_words(&self, from: Range<usize>, to: usize) {
-        let end = to + from.len();
-        let (source, target) = (self.slice(from.clone()), self.slice(to..end));
-        shift_words(source.as_atomics(), target.as_atomics(), to < from.start);
+        let aligned = (from.start | from.end | to).is_multiple_of(WORD);
+        assert!(aligned, "unaligned move of {from:?} to {to}");
+        let source = &self.as_atomics()[from.start / WORD..from.end / WORD];
+        let target = &self.as_atomics()[to / WORD..][..source.len()];
+        shift_words(source, target, to < from.start);
     }
 
     /// Compares `len` bytes at byte `offset` with `other`, as byte strings.

@@ -63,34 +63,59 @@ unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
     unreachable!("only where there is a string instruction")
 }
 
-/// Words of one step of [`shift_words`].
-const STEP: usize = 8;
-
 /// Copies all words of `from` to `to`, which is as long and may overlap it: the first ones first with
 /// `ascending`, which is for a move to the front, else the last ones first. Each word is loaded once and
 /// stored once, relaxed.
 ///
-/// The string instruction is no help here: downwards, and upwards onto itself, it goes byte by byte. A
-/// step is a load and a store per word and next to nothing else.
+/// The string instruction is no help here: downwards, and upwards onto itself, it goes word by word. In
+/// steps of eight there is a load and a store per word and next to nothing else.
 #[inline]
 pub(crate) fn shift_words(from: &[AtomicU64], to: &[AtomicU64], ascending: bool) {
-    let word = |(to, from): (&AtomicU64, &AtomicU64)| {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    };
-    // All of a step is loaded before any of it is stored: the places may overlap by less than a step.
-    let step = |(to, from): (&[AtomicU64; STEP], &[AtomicU64; STEP])| {
-        let loaded = from.each_ref().map(|word| word.load(Ordering::Relaxed));
-        to.iter().zip(loaded).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-    };
+    assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if ascending {
-        let ((from, from_rest), (to, to_rest)) = (from.as_chunks(), to.as_chunks());
-        to.iter().zip(from).for_each(step);
-        to_rest.iter().zip(from_rest).for_each(word);
+        let (from, to) = shift_steps_up::<8>(from, to);
+        let (from, to) = shift_steps_up::<4>(from, to);
+        let (from, to) = shift_steps_up::<2>(from, to);
+        shift_steps_up::<1>(from, to);
     } else {
-        let ((from_rest, from), (to_rest, to)) = (from.as_rchunks(), to.as_rchunks());
-        to.iter().zip(from).rev().for_each(step);
-        to_rest.iter().zip(from_rest).rev().for_each(word);
+        let (from, to) = shift_steps_down::<8>(from, to);
+        let (from, to) = shift_steps_down::<4>(from, to);
+        let (from, to) = shift_steps_down::<2>(from, to);
+        shift_steps_down::<1>(from, to);
     }
+}
+
+/// Steps of `N` words from the start; returns what is left.
+#[inline]
+fn shift_steps_up<'a, const N: usize>(
+    from: &'a [AtomicU64],
+    to: &'a [AtomicU64],
+) -> (&'a [AtomicU64], &'a [AtomicU64]) {
+    let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<N>(), to.as_chunks::<N>());
+    for step in 0..from.len().min(to.len()) {
+        shift_step(&from[step], &to[step]);
+    }
+    (from_rest, to_rest)
+}
+
+/// Steps of `N` words from the end; returns what is left.
+#[inline]
+fn shift_steps_down<'a, const N: usize>(
+    from: &'a [AtomicU64],
+    to: &'a [AtomicU64],
+) -> (&'a [AtomicU64], &'a [AtomicU64]) {
+    let ((from_rest, from), (to_rest, to)) = (from.as_rchunks::<N>(), to.as_rchunks::<N>());
+    for step in (0..from.len().min(to.len())).rev() {
+        shift_step(&from[step], &to[step]);
+    }
+    (from_rest, to_rest)
+}
+
+/// All of a step is loaded before any of it is stored: the places may overlap by less than a step.
+#[inline]
+fn shift_step<const N: usize>(from: &[AtomicU64; N], to: &[AtomicU64; N]) {
+    let loaded = from.each_ref().map(|word| word.load(Ordering::Relaxed));
+    to.iter().zip(loaded).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
 }
 
 /// Loads `from` into `to`, which is as long: bytes of the words in memory order. Each word is loaded

@@ -7,19 +7,21 @@ use latchwork_verbs::WORD;
 use super::build::relax;
 use super::{Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, SLOT, entry_size, head_of};
 
-/// Which bytes of the page a change wrote; empty ranges count for nothing.
+/// The bytes of the page from the first that a change wrote to the last: no more is asked of it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Dirty([Range<usize>; 4]);
+pub(crate) struct Dirty(Range<usize>);
 
 impl Dirty {
-    /// One range.
+    /// These bytes.
+    #[inline]
     pub(crate) fn range(range: Range<usize>) -> Dirty {
-        Dirty([range, 0..0, 0..0, 0..0])
+        Dirty(range)
     }
 
-    /// The ranges that are not empty.
+    /// The bytes as ranges that are not empty.
+    #[inline]
     pub(crate) fn ranges(self) -> impl Iterator<Item = Range<usize>> {
-        self.0.into_iter().filter(|range| !range.is_empty())
+        Some(self.0).into_iter().filter(|range| !range.is_empty())
     }
 }
 
@@ -75,7 +77,7 @@ impl Page<'_> {
             self.words.write_bytes(cells.start, value);
             header.count += 1;
             header.store_counts(self.words);
-            return Ok(Dirty([0..WORD, heads, cells, 0..0]));
+            return Ok(Dirty::range(0..cells.end));
         } else if self.size_slotted(header.count()) + SLOT + size > header.heap() {
             return Err(Edit::Full);
         }
@@ -96,7 +98,7 @@ impl Page<'_> {
         self.words.set_u64(heads.start, head_of(suffix));
         self.words.set_u64(cells.start, entry.bits());
         header.store_counts(self.words);
-        Dirty([0..WORD, heads, cells, entry.offset()..entry.offset() + size])
+        Dirty::range(0..entry.offset() + size)
     }
 
     /// Removes `slot`.
@@ -113,7 +115,7 @@ impl Page<'_> {
             release(&mut header, entry);
         }
         header.store_counts(self.words);
-        Ok(Dirty([0..WORD, heads, cells, 0..0]))
+        Ok(Dirty::range(0..cells.end))
     }
 
     /// Replaces the value in `slot`.
@@ -156,7 +158,7 @@ impl Page<'_> {
         let cell = header.cell_at(slot);
         self.words.set_u64(cell, entry.bits());
         header.store_counts(self.words);
-        Ok(Dirty([0..WORD, cell..cell + WORD, offset..offset + size, 0..0]))
+        Ok(Dirty::range(0..offset + size))
     }
 
     /// The bytes of the value in `slot`, certain to lie inside the page.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
-use super::{CHILD, Entry, HEAD, HEADER, Header, Page, Shape, Tag, head_behind};
+use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
 use crate::Value;
 
 /// Of so many heads not all are fetched before a search begins. Without branches no step begins
@@ -28,11 +28,14 @@ const LEVEL_HOT: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance<'a> {
     words: Words<'a>,
-    level: u8,
-    shape: Shape,
-    count: u16,
-    prefix: u16,
+    /// Word 0 of the header.
+    counts: u64,
+    /// Word 1.
+    mark: u64,
 }
+
+/// Words of the header.
+const HEADER_WORDS: usize = HEADER / WORD;
 
 impl<'a> Glance<'a> {
     /// Which bytes of a page of `len` bytes a lookup looks at, most likely: header and heads.
@@ -44,88 +47,88 @@ impl<'a> Glance<'a> {
     /// Looks at a page; `None` if it is none of the tree's.
     #[inline]
     pub(crate) fn at(words: Words<'a>, tag: Tag) -> Option<Glance<'a>> {
-        let (counts, mark) = (words.word(0), words.word(1));
-        let (level, shape, count) =
-            (counts as u8, Shape((counts >> 8) as u8), (counts >> 16) as u16);
-        (Tag(mark >> 16) == tag).then_some(Glance {
-            words,
-            level,
-            shape,
-            count,
-            prefix: mark as u16,
-        })
+        let glance = Glance::of(words)?;
+        (Tag(glance.mark >> 16) == tag).then_some(glance)
     }
 
-    /// The same of a page whose header is known.
+    /// Looks at a page whose header was checked; `None` if it has none.
     #[inline]
-    pub(super) fn of(page: &Page<'a>) -> Glance<'a> {
-        let Header { level, shape, count, prefix, .. } = page.header;
-        Glance { words: page.words, level, shape, count, prefix }
+    pub(super) fn of(words: Words<'a>) -> Option<Glance<'a>> {
+        let header: &[_; HEADER_WORDS] = words.as_atomics().first_chunk()?;
+        let [counts, mark] = [header[0].load(Relaxed), header[1].load(Relaxed)];
+        Some(Glance { words, counts, mark })
     }
 
     #[inline]
     pub(crate) fn level(&self) -> u8 {
-        self.level
+        self.counts as u8
+    }
+
+    #[inline]
+    fn shape(&self) -> Shape {
+        Shape((self.counts >> 8) as u8)
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        usize::from((self.counts >> 16) as u16)
+    }
+
+    #[inline]
+    fn prefix(&self) -> usize {
+        usize::from(self.mark as u16)
+    }
+
+    #[inline]
+    fn cap(&self) -> usize {
+        usize::from((self.words.word(3) >> 32) as u16)
     }
 
     /// Whether `key`, whose first 8 bytes are `head`, is below the high fence.
     #[inline]
     pub(crate) fn is_below_high(&self, key: &[u8], head: u64) -> bool {
         let high = self.words.word(2);
-        head < high || (self.words.word(3) >> 16) as u16 == 0 || head == high && self.is_below(key)
-    }
-
-    /// As [`is_below_high`](Glance::is_below_high), when the heads do not tell.
-    #[cold]
-    fn is_below(&self, key: &[u8]) -> bool {
-        let high = Header::load(self.words).high;
-        self.words.compare(high.offset.into(), high.len.into(), key).is_gt()
+        head < high
+            || (self.words.word(3) >> 16) as u16 == 0
+            || head == high && is_below_high(self.words, key)
     }
 
     /// Slot and address of the child that leads to `key`; the page is inner.
     #[inline]
     pub(crate) fn child_for(&self, key: &[u8]) -> Option<(usize, GlobalAddr)> {
-        let heads = self.heads();
-        let (slot, at) = if self.shape == Shape::DERIVED {
+        let (slot, at) = if self.shape() == Shape::DERIVED {
+            let heads = self.heads();
             // Equal heads are those of a separator and the same with zero bytes behind it.
-            let head = head_behind(key, self.prefix.into());
-            let above =
-                head.checked_add(1).map_or(heads.len(), |next| self.count_below(heads, next));
+            let head = head_behind(key, self.prefix());
+            let above = match head.checked_add(1) {
+                Some(next) => self.count_below(heads, next),
+                None => heads.len(),
+            };
             let slot = above.checked_sub(1)?;
-            (slot, HEADER / WORD + self.cap() + slot)
+            (slot, HEADER_WORDS + self.cap() + slot)
         } else {
-            self.child_of_other_shape(key)?
+            child_of_other_shape(self.words, key)?
         };
         let child = GlobalAddr::from_bits(self.words.word(at));
         (!child.is_null()).then_some((slot, child))
-    }
-
-    #[inline(never)]
-    fn child_of_other_shape(&self, key: &[u8]) -> Option<(usize, usize)> {
-        let slot = match self.search(key) {
-            Ok(slot) => slot,
-            Err(slot) => slot.checked_sub(1)?,
-        };
-        let entry = self.entry(slot);
-        (entry.value_len() == CHILD).then_some((slot, entry.offset() / WORD))
     }
 
     /// The slot of `key`, or where it would be inserted. The key lies within the fences.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
-        let prefix = usize::from(self.prefix);
-        let (head, len) = (head_behind(key, prefix), key.len().saturating_sub(prefix));
+        let prefix = self.prefix();
+        let head = head_behind(key, prefix);
         let heads = self.heads();
         let slot = self.count_below(heads, head);
         if heads.get(slot).is_none_or(|here| here.load(Relaxed) != head) {
             return Err(slot);
         }
-        if self.shape.is_slotted() {
-            return self.search_tie(slot, head, key.get(prefix..).unwrap_or(&[]));
+        if self.shape().is_slotted() {
+            return search_tie(self.words, slot, head, key.get(prefix..).unwrap_or(&[]));
         }
         // What is behind the shorter one are zero bytes.
-        match self.shape.suffix_len(head).cmp(&len) {
+        match self.shape().suffix_len(head).cmp(&key.len().saturating_sub(prefix)) {
             Ordering::Equal => Ok(slot),
             Ordering::Less => Err(slot + 1),
             Ordering::Greater => Err(slot),
@@ -172,7 +175,7 @@ impl<'a> Glance<'a> {
             window = upper_or_lower(window, head);
         }
         let start = byte_offset(heads, window);
-        if self.level < LEVEL_HOT {
+        if self.level() < LEVEL_HOT {
             self.words.prefetch(HEADER + start..HEADER + start + size_of_val(window));
         }
         start / WORD + count_below(window, head)
@@ -180,9 +183,9 @@ impl<'a> Glance<'a> {
 
     /// The heads of all slots, as far as there are any.
     #[inline]
-    pub(super) fn heads(&self) -> &'a [AtomicU64] {
-        let behind = self.words.as_atomics().get(HEADER / WORD..).unwrap_or(&[]);
-        &behind[..usize::from(self.count).min(behind.len())]
+    fn heads(&self) -> &'a [AtomicU64] {
+        let behind = self.words.as_atomics().get(HEADER_WORDS..).unwrap_or(&[]);
+        &behind[..self.count().min(behind.len())]
     }
 
     /// The head in `slot`.
@@ -195,13 +198,13 @@ impl<'a> Glance<'a> {
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Entry {
         let (cap, width) = (self.cap(), (self.words.word(3) >> 48) as u16);
-        if self.shape.is_slotted() {
-            return Entry::from_bits(self.words.word(HEADER / WORD + cap + slot));
+        if self.shape().is_slotted() {
+            return Entry::from_bits(self.words.word(HEADER_WORDS + cap + slot));
         }
         let stride = super::align(width.into());
         Entry {
             offset: (Header::head_at(cap) + stride * slot) as u16,
-            suffix: self.shape.suffix_len(self.head(slot)) as u16,
+            suffix: self.shape().suffix_len(self.head(slot)) as u16,
             value: width,
         }
     }
@@ -212,11 +215,32 @@ impl<'a> Glance<'a> {
         let entry = self.entry(slot);
         Value::new(self.words, entry.offset(), entry.value_len())
     }
+}
 
-    #[inline]
-    fn cap(&self) -> usize {
-        usize::from((self.words.word(3) >> 32) as u16)
-    }
+/// As [`Glance::is_below_high`], when the heads do not tell.
+// Not a method, as the other rare ways: a glance that is borrowed has to be in memory.
+#[cold]
+fn is_below_high(words: Words<'_>, key: &[u8]) -> bool {
+    let high = Header::load(words).high;
+    words.compare(high.offset.into(), high.len.into(), key).is_gt()
+}
+
+/// As [`Glance::child_for`], in a page that is not derived; the child as an index of words.
+#[inline(never)]
+fn child_of_other_shape(words: Words<'_>, key: &[u8]) -> Option<(usize, usize)> {
+    let glance = Glance::of(words)?;
+    let slot = match glance.search(key) {
+        Ok(slot) => slot,
+        Err(slot) => slot.checked_sub(1)?,
+    };
+    let entry = glance.entry(slot);
+    (entry.value_len() == CHILD).then_some((slot, entry.offset() / WORD))
+}
+
+/// As [`Glance::search`], in a slotted page where the head of `slot` is that of `suffix`.
+#[inline(never)]
+fn search_tie(words: Words<'_>, slot: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
+    Glance::of(words).ok_or(slot)?.search_tie(slot, head, suffix)
 }
 
 /// How many of `heads`, fewer than [`LONG`], are below `head`.

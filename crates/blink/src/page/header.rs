@@ -1,5 +1,7 @@
 //! The header of a page, and how it says where everything is.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use super::{Broken, HEAD, LEVEL_MAX, Tag, align, head_of};
@@ -93,7 +95,9 @@ pub(crate) struct Header {
 impl Header {
     #[inline]
     pub(crate) fn load(words: Words<'_>) -> Header {
-        let (a, b, c) = (words.word(0), words.word(1), words.word(3));
+        let header = words.as_atomics().first_chunk::<{ HEADER / WORD }>();
+        let [a, b, high_head, c, right] = header
+            .map_or([0; HEADER / WORD], |header| header.each_ref().map(|word| word.load(Relaxed)));
         let (low_len, high_len) = (c as u16, (c >> 16) as u16);
         // The fences are the last bytes of the page. Those of a damaged one may be longer than it is.
         let low_at = words.len().saturating_sub(align(low_len.into()));
@@ -106,12 +110,12 @@ impl Header {
             garbage: (a >> 48) as u16,
             prefix: b as u16,
             tag: Tag(b >> 16),
-            high_head: words.word(2),
+            high_head,
             low: Span { offset: low_at as u16, len: low_len },
             high: Span { offset: high_at as u16, len: high_len },
             cap: (c >> 32) as u16,
             width: (c >> 48) as u16,
-            right: GlobalAddr::from_bits(words.word(4)),
+            right: GlobalAddr::from_bits(right),
         }
     }
 
@@ -175,14 +179,15 @@ impl Header {
         } else {
             self.heap != fences || self.garbage != 0
         };
-        if self.level > LEVEL_MAX
-            || self.shape.0 > Shape::MAX
-            || self.count > self.cap
-            || self.cells_end() > self.heap()
-            || heap_is_odd
-            || !self.heap.is_multiple_of(WORD as u16)
-            || self.prefix > self.low.len.min(self.high.len)
-        {
+        // Without a branch for each: nearly always all are looked at.
+        let is_odd = (self.level > LEVEL_MAX)
+            | (self.shape.0 > Shape::MAX)
+            | (self.count > self.cap)
+            | (self.cells_end() > self.heap())
+            | heap_is_odd
+            | !self.heap.is_multiple_of(WORD as u16)
+            | (self.prefix > self.low.len.min(self.high.len));
+        if is_odd {
             return Err(Broken("the header contradicts itself"));
         }
         if self.level > 0 && self.count == 0 {

@@ -123,19 +123,20 @@ impl<'a> Page<'a> {
     /// The slot of `key`, or the slot where it would be inserted. The key lies within the fences.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        Glance::of(self).search(key)
+        Glance::of(self.words).map_or(Err(0), |page| page.search(key))
     }
 
     /// The head in `slot`.
     #[inline]
     pub(crate) fn head(&self, slot: usize) -> u64 {
-        Glance::of(self).head(slot)
+        self.words.u64(Header::head_at(slot))
     }
 
     /// Where the entry of `slot` is.
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> Entry {
-        Glance::of(self).entry(slot)
+        let none = Entry { offset: 0, suffix: 0, value: 0 };
+        Glance::of(self.words).map_or(none, |page| page.entry(slot))
     }
 
     /// The value in `slot`.
