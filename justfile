@@ -53,6 +53,10 @@ model-larger *ARGS:
 loom *ARGS:
     scripts/loom.sh "$@"
 
+# CPU cache lines that readers share and write, counted under valgrind: there must be none.
+shared-writes *ARGS:
+    scripts/shared-writes.sh "$@"
+
 # Criterion benchmarks of the layers; a name selects some: `just bench tree`.
 bench *ARGS:
     cargo bench -p latchwork-benches -- "$@"

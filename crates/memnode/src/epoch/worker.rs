@@ -252,8 +252,10 @@ impl EpochWorker {
     }
 
     fn next_job(&self, now: Time) -> Option<Job> {
-        let (epochs, port) = (self.epochs.clone(), self.port.clone());
+        // Cloned for a job only: a count of references that all workers share is no part of a sweep.
+        let parts = || (self.epochs.clone(), self.port.clone());
         if self.online.get() && self.epochs.tick_is_due(now) {
+            let (epochs, port) = parts();
             let future = Box::pin(async move { epochs.tick(&port, now).await });
             return Some(Job { future, goes_idle: false });
         }
@@ -263,6 +265,7 @@ impl EpochWorker {
                 self.idle_at.set(Some(now + self.epochs.settings().idle_after));
                 return None;
             }
+            let (epochs, port) = parts();
             let future = Box::pin(async move { epochs.set_idle(&port).await });
             return Some(Job { future, goes_idle: true });
         }

@@ -1,0 +1,271 @@
+//! The readers: what runs under valgrind.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use latchwork_benches::{key, lines};
+use latchwork_blink::{Tree, TreeConfig};
+use latchwork_cluster::{ClusterConfig, Embedded, Member};
+use latchwork_coherence::CoherentMemory;
+use latchwork_memnode::PoolSettings;
+use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
+use latchwork_selcc::{Settings, Worker};
+use latchwork_verbs::GlobalAddr;
+
+use crate::Spoil;
+
+/// Reads of each reader in each phase; more than a task may do before it has to yield.
+pub(crate) const READS: usize = 50;
+/// Entries of a scan.
+const SCANNED: usize = 30;
+/// Three levels of pages of 512 bytes.
+const KEYS: u64 = 800;
+const LINES: usize = 30;
+const NODES: usize = 2;
+const WORKERS: usize = 2;
+/// Longer than all phases: what happens once a millisecond is no part of a read, and valgrind is slow.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// In the place of how many readers are warm.
+const GAVE_UP: usize = usize::MAX;
+
+const OTHER_GAVE_UP: &str = "another reader gave up";
+
+/// Between two looks at whether one's turn has come to get warm.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A way to read.
+#[derive(Clone, Copy)]
+enum Path {
+    TryGet,
+    Get,
+    Scan,
+    TryRead,
+    Read,
+    Sweep,
+}
+
+/// Those come first that fetch what is not here.
+const PATHS: [Path; 6] =
+    [Path::Get, Path::TryGet, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
+
+impl Path {
+    fn name(self) -> &'static str {
+        match self {
+            Path::TryGet => "tree get, plain function",
+            Path::Get => "tree get",
+            Path::Scan => "tree scan",
+            Path::TryRead => "line read, plain function",
+            Path::Read => "line read",
+            Path::Sweep => "sweep of the executor",
+        }
+    }
+}
+
+/// Whose turn it is to run a phase, with all others blocked.
+struct Turns {
+    /// `None` when a reader gave up: nobody is to wait for it.
+    next: Mutex<Option<usize>>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn wait(&self, mine: usize) -> Result<(), String> {
+        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = |next: &mut Option<usize>| next.is_some_and(|next| next != mine);
+        let turn = self.changed.wait_timeout_while(next, NEVER, others);
+        let (next, _) = turn.unwrap_or_else(PoisonError::into_inner);
+        if *next == Some(mine) { Ok(()) } else { Err(OTHER_GAVE_UP.to_owned()) }
+    }
+
+    fn set(&self, next: Option<usize>) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        self.changed.notify_all();
+    }
+}
+
+/// What all readers use.
+struct Shared {
+    root: GlobalAddr,
+    lines: Vec<GlobalAddr>,
+    /// How many readers have read everything once.
+    warm: AtomicUsize,
+    turns: Turns,
+    spoil: Option<Spoil>,
+    // Close together, which is what one of the spoilt variants needs.
+    counters: [AtomicU64; NODES * WORKERS],
+}
+
+/// One reader.
+struct Reader<'a> {
+    shared: &'a Shared,
+    member: Member,
+    tree: Tree<Worker>,
+}
+
+pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
+    let config = ClusterConfig {
+        compute_nodes: NODES,
+        workers: WORKERS,
+        memory_bytes: 4 << 20,
+        cache_bytes: 1 << 20,
+        line_size: 512,
+        chunk_size: 256 << 10,
+        node: Settings { deadline: NEVER, ..Settings::default() },
+        pool: PoolSettings {
+            tick_interval: NEVER,
+            idle_after: NEVER,
+            deadline: NEVER,
+            ..PoolSettings::default()
+        },
+        ..ClusterConfig::default()
+    };
+    let cluster = Embedded::start(config).map_err(text)?;
+    let lines = lines(&cluster, LINES);
+    let root = latchwork_benches::on_first(&cluster, async |member| {
+        let tree = Tree::create(member.memory.clone(), TreeConfig::default()).await?;
+        for i in 0..KEYS {
+            tree.insert(&key(i), &i.to_be_bytes()).await?;
+        }
+        Ok::<_, latchwork_blink::TreeError>(tree.root())
+    });
+    let root = root.map_err(text)?;
+    let shared = &Shared {
+        root,
+        lines,
+        warm: AtomicUsize::new(0),
+        turns: Turns { next: Mutex::new(Some(0)), changed: Condvar::new() },
+        spoil,
+        counters: Default::default(),
+    };
+    let ends = cluster.run(async |member| {
+        let tree = Tree::open(member.memory.clone(), shared.root, TreeConfig::default()).await;
+        let tree = tree.map_err(text)?;
+        let end = Reader { shared, member, tree }.take_part().await;
+        if end.is_err() {
+            shared.warm.store(GAVE_UP, Ordering::Release);
+            shared.turns.set(None);
+        }
+        end
+    });
+    let ends = ends.map_err(text)?;
+    // The one that failed first tells more than those that it took along.
+    let mut errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| error == OTHER_GAVE_UP);
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
+impl Reader<'_> {
+    async fn take_part(&self) -> Result<(), String> {
+        let me = self.member.index;
+        // By turns, and serving the others meanwhile: lines come here from where they are.
+        self.until_warm(me).await?;
+        self.tree.count().await.map_err(text)?;
+        for &line in &self.shared.lines {
+            self.member.memory.read(line, |_| ()).await.map_err(text)?;
+        }
+        for path in PATHS {
+            self.read(path).await?;
+        }
+        self.shared.warm.store(me + 1, Ordering::Release);
+        self.until_warm(NODES * WORKERS).await?;
+        // A file of its own: the standard handle is locked, and that is a line which all store to.
+        let mut marks = OpenOptions::new().append(true).open("/dev/stderr").map_err(text)?;
+        for (number, path) in PATHS.iter().enumerate() {
+            let turn = number * NODES * WORKERS + me;
+            self.shared.turns.wait(turn)?;
+            // Once more, since those before may have had an effect that only the first read feels.
+            self.read(*path).await?;
+            mark(&mut marks, &format!("MARK begin {me} {}\n", path.name()))?;
+            self.read(*path).await?;
+            mark(&mut marks, "MARK end\n")?;
+            if number + 1 == PATHS.len() && me == 0 {
+                self.tell_where_code_is(&mut marks)?;
+            }
+            self.shared.turns.set(Some(turn + 1));
+        }
+        // Nobody ends, and lets go of what it holds, while others still read.
+        self.shared.turns.wait(PATHS.len() * NODES * WORKERS)
+    }
+
+    /// Until so many readers are warm.
+    async fn until_warm(&self, readers: usize) -> Result<(), String> {
+        let deadline = self.member.handle.now() + NEVER;
+        loop {
+            match self.shared.warm.load(Ordering::Acquire) {
+                warm if warm == readers => return Ok(()),
+                GAVE_UP => return Err(OTHER_GAVE_UP.to_owned()),
+                _ if self.member.handle.now() > deadline => {
+                    return Err("the readers do not get warm".to_owned());
+                }
+                _ => self.member.handle.sleep(POLL).await,
+            }
+        }
+    }
+
+    async fn read(&self, path: Path) -> Result<(), String> {
+        for i in 0..READS {
+            let key = key(i as u64 * 13 % KEYS);
+            let line = self.shared.lines[i % LINES];
+            let there = match path {
+                Path::TryGet => {
+                    matches!(self.tree.try_get(&key, |value| value.u64(0)), Ok(Some(_)))
+                }
+                Path::Get => {
+                    let found = self.tree.get_with(&key, |value| value.u64(0)).await;
+                    found.map_err(text)?.is_some()
+                }
+                Path::Scan => {
+                    let visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+                    let from = Bound::Included(key.as_slice());
+                    self.tree.scan_up(from, SCANNED, visit).await.map_err(text)? > 0
+                }
+                Path::TryRead => self.member.memory.try_read(line).is_ok_and(|seen| {
+                    let word = seen.words().u64(64);
+                    seen.validate() && word == 0
+                }),
+                Path::Read => {
+                    let word = self.member.memory.read(line, |words| words.u64(64)).await;
+                    word.map_err(text)? == 0
+                }
+                Path::Sweep => {
+                    self.member.handle.yield_now().await;
+                    true
+                }
+            };
+            if !there {
+                return Err(format!(
+                    "{}: read {i} found nothing, or not what is there",
+                    path.name()
+                ));
+            }
+            match self.shared.spoil {
+                Some(Spoil::Counter) => &self.shared.counters[0],
+                Some(Spoil::Neighbour) => &self.shared.counters[self.member.index],
+                None => continue,
+            }
+            .fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Where the program's own code lies in memory, so that addresses can be told by name.
+    fn tell_where_code_is(&self, marks: &mut File) -> Result<(), String> {
+        let me = std::env::current_exe().map_err(text)?;
+        let maps = std::fs::read_to_string("/proc/self/maps").map_err(text)?;
+        let first = maps.lines().find(|line| line.ends_with(me.to_string_lossy().as_ref()));
+        let base = first.and_then(|line| line.split('-').next());
+        base.map_or(Ok(()), |base| mark(marks, &format!("MARK code {base}\n")))
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn mark(marks: &mut File, line: &str) -> Result<(), String> {
+    marks.write_all(line.as_bytes()).map_err(text)
+}
