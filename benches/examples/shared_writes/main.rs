@@ -114,6 +114,9 @@ fn start(arguments: &Arguments) -> Result<Child, String> {
     if let Some(spoil) = arguments.spoil.and_then(|spoil| spoil.to_possible_value()) {
         command.arg("--spoil").arg(spoil.get_name());
     }
+    // Without caches of freed blocks in the threads: what a thread allocates comes from an arena of its
+    // own, not from a block that another one had and that lies next to what that one still has.
+    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "there is no valgrind here: install it".to_owned(),

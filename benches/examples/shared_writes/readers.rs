@@ -19,6 +19,8 @@ use crate::Spoil;
 
 /// Reads of each reader in each phase; more than a task may do before it has to yield.
 pub(crate) const READS: usize = 50;
+/// Keys that are looked up together.
+const MANY: usize = 16;
 /// Entries of a scan.
 const SCANNED: usize = 30;
 /// Three levels of pages of 512 bytes.
@@ -42,6 +44,7 @@ const POLL: Duration = Duration::from_millis(5);
 enum Path {
     TryGet,
     Get,
+    GetMany,
     Scan,
     TryRead,
     Read,
@@ -49,14 +52,15 @@ enum Path {
 }
 
 /// Those come first that fetch what is not here.
-const PATHS: [Path; 6] =
-    [Path::Get, Path::TryGet, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
+const PATHS: [Path; 7] =
+    [Path::Get, Path::TryGet, Path::GetMany, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
 
 impl Path {
     fn name(self) -> &'static str {
         match self {
             Path::TryGet => "tree get, plain function",
             Path::Get => "tree get",
+            Path::GetMany => "tree get of many, 16 keys",
             Path::Scan => "tree scan",
             Path::TryRead => "line read, plain function",
             Path::Read => "line read",
@@ -207,8 +211,10 @@ impl Reader<'_> {
     }
 
     async fn read(&self, path: Path) -> Result<(), String> {
+        let number = |i: usize| key(i as u64 * 13 % KEYS);
+        let mut found = Vec::new();
         for i in 0..READS {
-            let key = key(i as u64 * 13 % KEYS);
+            let key = number(i);
             let line = self.shared.lines[i % LINES];
             let there = match path {
                 Path::TryGet => {
@@ -217,6 +223,12 @@ impl Reader<'_> {
                 Path::Get => {
                     let found = self.tree.get_with(&key, |value| value.u64(0)).await;
                     found.map_err(text)?.is_some()
+                }
+                Path::GetMany => {
+                    let keys: [_; MANY] = std::array::from_fn(|n| number(i * MANY + n));
+                    let visit = |_, value: latchwork_blink::Value<'_>| value.u64(0);
+                    self.tree.get_many(&keys, visit, &mut found).await.map_err(text)?;
+                    found.len() == MANY && found.iter().all(Option::is_some)
                 }
                 Path::Scan => {
                     let visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
