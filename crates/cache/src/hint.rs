@@ -32,6 +32,11 @@ impl Hint {
         FrameId(self.0.load(Ordering::Relaxed).wrapping_sub(1))
     }
 
+    /// Takes over another's guess.
+    pub fn copy_from(&self, other: &Hint) {
+        self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Notes where the line was found. Readers come here when the guess was wrong, not on a plain hit.
     pub(crate) fn correct(&self, frame: FrameId) {
         self.0.store(frame.0 + 1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::Value;
-use crate::page::{Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
+use crate::page::{Dirty, Edit, Glance, LEVEL_MAX, Page, head_of};
 
 /// A page on the way, and where it probably is.
 #[derive(Clone, Copy)]
@@ -119,15 +119,26 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         change: &mut impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
-        let leaf = self.hot_leaf(key, head_of(key))?;
+        let head = head_of(key);
+        let leaf = self.hot_leaf(key, head)?;
         self.memory.prefetch(leaf.hint, 0..self.memory.payload_len());
         let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
-        let page = Page::open(guard.words(), self.tag).ok()?;
-        if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
+        if !Glance::at(guard.words(), self.tag)?.is_below_high(key, head) {
             return None;
         }
+        let page = Page::open(guard.words(), self.tag).ok().filter(|page| page.header.is_leaf())?;
         let (result, dirty) = change(&page).ok()?;
         dirty.ranges().for_each(|range| guard.mark_dirty(range));
         Some(result)
+    }
+
+    /// Makes room among the hints of the inner page at `addr`, which got a new child in `slot`: the
+    /// children behind it would not be found where their hints are.
+    pub(super) fn shift_hints(&self, addr: GlobalAddr, slot: usize) {
+        let Ok(read) = self.memory.try_read(addr) else { return };
+        let behind = self.memory.hints(&read).get(slot..).unwrap_or(&[]);
+        for pair in behind.windows(2).rev() {
+            pair[1].copy_from(&pair[0]);
+        }
     }
 }

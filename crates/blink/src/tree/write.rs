@@ -166,24 +166,30 @@ impl<M: CoherentMemory> Tree<M> {
         while let Some(post) = posts.last() {
             let mut cursor = self.cursor(&post.separator, post.level);
             let mut change = |page: &Page<'_>| self.insert_child(page, post);
-            if let Progress::Split(above) = self.advance(&mut cursor, &mut change).await? {
-                posts.extend(above);
-            } else {
-                posts.pop();
+            match self.advance(&mut cursor, &mut change).await? {
+                Progress::Split(above) => posts.extend(above),
+                Progress::Done(new) => {
+                    if let Some(slot) = new {
+                        self.shift_hints(cursor.at.addr, slot);
+                    }
+                    posts.pop();
+                }
+                Progress::Spares(_) => {}
             }
         }
         Ok(())
     }
 
-    fn insert_child(&self, page: &Page<'_>, post: &Post) -> Result<((), Dirty), Edit> {
+    /// Adds a child, unless it is there already; the result is the slot where it was added.
+    fn insert_child(&self, page: &Page<'_>, post: &Post) -> Result<(Option<usize>, Dirty), Edit> {
         let known = if page.low_is(&post.separator) { Ok(0) } else { page.search(&post.separator) };
         match known {
-            Ok(slot) if page.child(slot)? == post.child => Ok(((), Dirty::default())),
+            Ok(slot) if page.child(slot)? == post.child => Ok((None, Dirty::default())),
             Ok(_) => Err(Broken("one separator for two children").into()),
             Err(_) if page.header.count() >= self.config.max_entries(post.level) => Err(Edit::Full),
             Err(slot) => {
                 let child = post.child.bits().to_le_bytes();
-                page.insert(slot, &post.separator, &child).map(|dirty| ((), dirty))
+                page.insert(slot, &post.separator, &child).map(|dirty| (Some(slot), dirty))
             }
         }
     }
