@@ -174,6 +174,12 @@ impl<'a> Page<'a> {
         self.bytes(self.header.high)
     }
 
+    /// Appends the high fence to `to`.
+    pub(crate) fn append_high(&self, to: &mut Vec<u8>) {
+        let high = self.header.high;
+        self.words.append_to(usize::from(high.offset), usize::from(high.len), to);
+    }
+
     /// Whether the low fence is exactly `key`.
     pub(crate) fn low_is(&self, key: &[u8]) -> bool {
         self.compare_span(self.header.low, key).is_eq()

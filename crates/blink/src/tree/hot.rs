@@ -8,15 +8,16 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
-use super::descend::Descent;
 use crate::Value;
-use crate::page::{Dirty, Edit, Glance, LEVEL_MAX, Page, head_of};
+use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 
 /// A page on the way, and where it probably is.
 #[derive(Clone, Copy)]
 pub(super) struct Child<'m> {
     pub(super) addr: GlobalAddr,
     pub(super) hint: &'m Hint,
+    /// Where its siblings to the right probably are, as far as they have the same parent.
+    pub(super) siblings: &'m [Hint],
     pub(super) level: u8,
 }
 
@@ -35,7 +36,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Where every way begins.
     #[inline]
     pub(super) fn hot_root(&self) -> Child<'_> {
-        Child { addr: self.root, hint: &self.hints.root, level: ANY_LEVEL }
+        Child { addr: self.root, hint: &self.hints.root, siblings: &[], level: ANY_LEVEL }
     }
 
     /// From the page `at`, which is not a leaf, to its child for `key`, whose first 8 bytes are `head`.
@@ -53,8 +54,9 @@ impl<M: CoherentMemory> Tree<M> {
             return None;
         }
         let (slot, addr) = page.child_for(key)?;
-        let hint = self.memory.hints(&read).get(slot).unwrap_or(&self.hints.spare);
-        let child = Child { addr, hint, level: level.checked_sub(1)? };
+        let hints = self.memory.hints(&read).get(slot..).unwrap_or(&[]);
+        let (hint, siblings) = hints.split_first().unwrap_or((&self.hints.spare, &[]));
+        let child = Child { addr, hint, siblings, level: level.checked_sub(1)? };
         read.validate().then_some(child)
     }
 
@@ -70,13 +72,27 @@ impl<M: CoherentMemory> Tree<M> {
         Some(at)
     }
 
-    /// The start of a careful descent to the leaf where `key` belongs: at that leaf, if the hot way leads
-    /// there.
-    pub(super) fn start(&self, key: &[u8]) -> Descent {
-        match self.hot_leaf(key, head_of(key)) {
-            Some(leaf) => Descent::new(leaf.addr, Some(0)),
-            None => Descent::new(self.root, None),
+    /// The right sibling of a leaf, at `addr`.
+    #[inline]
+    pub(super) fn hot_sibling<'m>(&'m self, leaf: Child<'m>, addr: GlobalAddr) -> Child<'m> {
+        let (hint, siblings) = leaf.siblings.split_first().unwrap_or((&self.hints.spare, &[]));
+        Child { addr, hint, siblings, level: 0 }
+    }
+
+    /// Reads a leaf where `key` belongs.
+    #[inline]
+    pub(super) fn hot_page<R>(
+        &self,
+        leaf: Child<'_>,
+        key: &[u8],
+        read: impl FnOnce(&Page<'_>) -> Result<R, Broken>,
+    ) -> Option<R> {
+        let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
+        let page = Page::open(seen.words(), self.tag).ok()?;
+        if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
+            return None;
         }
+        read(&page).ok().filter(|_| seen.validate())
     }
 
     /// What [`try_get`](Tree::try_get) finds.

@@ -20,10 +20,11 @@ use std::rc::Rc;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-use crate::page::{Builder, Image, Snapshot, Tag};
+use crate::page::{Builder, Image, Tag};
 use crate::{Limits, TreeConfig, TreeError};
 use descend::Stop;
 use hot::Hints;
+use scan::Scratch;
 
 /// One worker's handle on a B-link tree.
 ///
@@ -38,15 +39,14 @@ pub struct Tree<M: CoherentMemory> {
     config: TreeConfig,
     // Lines that were allocated for a split which then was not needed; clones share them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
-    // What the last scan copied pages into, for the next one.
-    batch: Rc<Cell<Option<Snapshot>>>,
+    scratch: Rc<Cell<Option<Scratch>>>,
 }
 
 impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
         let (memory, spares) = (self.memory.clone(), self.spares.clone());
-        let (hints, batch) = (self.hints.clone(), self.batch.clone());
-        Tree { memory, hints, spares, batch, ..*self }
+        let (hints, scratch) = (self.hints.clone(), self.scratch.clone());
+        Tree { memory, hints, spares, scratch, ..*self }
     }
 }
 
@@ -92,8 +92,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
-        let (hints, spares, batch) = (Rc::default(), Rc::default(), Rc::default());
-        Tree { memory, root, tag: Tag::of(root), hints, limits, config, spares, batch }
+        let (hints, spares, scratch) = (Rc::default(), Rc::default(), Rc::default());
+        Tree { memory, root, tag: Tag::of(root), hints, limits, config, spares, scratch }
     }
 
     /// The address that the tree is known by.

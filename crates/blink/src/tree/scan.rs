@@ -8,7 +8,16 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
-use crate::page::Seek;
+use crate::page::{Page, Seek, Snapshot, head_of};
+
+/// What a scan leaves behind for the next one, so that it need not allocate.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    entries: Snapshot,
+    /// Where it is, and where the page ends that it took entries from.
+    key: Vec<u8>,
+    high: Vec<u8>,
+}
 
 impl<M: CoherentMemory> Tree<M> {
     /// Shows entries in ascending order from `from` on: at most `limit`, and until `visit` breaks.
@@ -25,50 +34,67 @@ impl<M: CoherentMemory> Tree<M> {
         limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TreeError> {
-        let mut key = match from {
-            Bound::Unbounded => Vec::new(),
-            Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
-        };
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let Scratch { entries, key, high } = &mut scratch;
+        key.clear();
+        if let Bound::Included(from) | Bound::Excluded(from) = from {
+            key.extend_from_slice(from);
+        }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut at = self.start(&key);
-        let mut batch = self.batch.take().unwrap_or_default();
+        let mut leaf = self.hot_leaf(key, head_of(key));
+        // A scan may go on where a hot descent ended: pages stay.
+        let mut at = match leaf {
+            Some(leaf) => Descent::new(leaf.addr, Some(0)),
+            None => Descent::new(self.root, None),
+        };
         let mut seen = 0;
         while seen < limit {
-            let operation = self.memory.enter().await?;
-            let next = self
-                .drive(|| {
-                    self.find(&mut at, Seek::At(&key), 0, |page| {
-                        let first = match page.search(&key) {
-                            Ok(slot) => slot + usize::from(excluded),
-                            Err(slot) => slot,
-                        };
-                        let wanted = limit - seen;
-                        let end = page.header.count().min(first.saturating_add(wanted));
-                        batch.take(page, first..end)?;
-                        let last = end.saturating_sub(first) == wanted;
-                        // Nobody asks where the last page of the scan ends.
-                        if last {
-                            return Ok((GlobalAddr::NULL, Vec::new()));
-                        }
-                        Ok((page.header.right, page.high()))
-                    })
-                })
-                .await?;
-            drop(operation);
+            let wanted = limit - seen;
+            let sibling = leaf.and_then(|leaf| leaf.siblings.first());
+            let mut take = |page: &Page<'_>| {
+                let first = match page.search(key) {
+                    Ok(slot) => slot + usize::from(excluded),
+                    Err(slot) => slot,
+                };
+                let end = page.header.count().min(first.saturating_add(wanted));
+                let is_last = end.saturating_sub(first) == wanted;
+                if let Some(sibling) = sibling.filter(|_| !is_last) {
+                    self.memory.prefetch(sibling, 0..self.memory.payload_len());
+                }
+                entries.take(page, first..end)?;
+                high.clear();
+                // Nobody asks where the last page of the scan ends.
+                if is_last {
+                    return Ok(GlobalAddr::NULL);
+                }
+                page.append_high(high);
+                Ok(page.header.right)
+            };
+            let right = match leaf.and_then(|leaf| self.hot_page(leaf, key, &mut take)) {
+                Some(right) => right,
+                None => {
+                    let operation = self.memory.enter().await?;
+                    let right =
+                        self.drive(|| self.find(&mut at, Seek::At(key), 0, &mut take)).await?;
+                    drop(operation);
+                    right
+                }
+            };
             self.memory.handle().coop().await;
-            let shown = batch.show(false, &mut visit);
+            let shown = entries.show(false, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
-            if flow.is_break() || next.0.is_null() {
+            if flow.is_break() || right.is_null() {
                 break;
             }
             // The next page starts where this one ended; if it has been split since, its first half
             // is still where the link leads.
-            at = Descent::new(next.0, Some(0));
-            key = next.1;
+            at = Descent::new(right, Some(0));
+            leaf = leaf.map(|leaf| self.hot_sibling(leaf, right));
+            std::mem::swap(key, high);
             excluded = false;
         }
-        self.batch.set(Some(batch));
+        self.scratch.set(Some(scratch));
         Ok(seen)
     }
 
@@ -92,7 +118,8 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded([]) => return Ok(0),
             Bound::Excluded(key) => Seek::Below(key),
         };
-        let mut batch = self.batch.take().unwrap_or_default();
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let entries = &mut scratch.entries;
         let mut seen = 0;
         while seen < limit {
             let operation = self.memory.enter().await?;
@@ -109,14 +136,14 @@ impl<M: CoherentMemory> Tree<M> {
                         };
                         let end = end.min(page.header.count());
                         let first = end.saturating_sub(limit - seen);
-                        batch.take(page, first..end)?;
+                        entries.take(page, first..end)?;
                         Ok(page.low())
                     })
                 })
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
-            let shown = batch.show(true, &mut visit);
+            let shown = entries.show(true, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
             low = next;
@@ -125,7 +152,7 @@ impl<M: CoherentMemory> Tree<M> {
             }
             seek = Seek::Below(&low);
         }
-        self.batch.set(Some(batch));
+        self.scratch.set(Some(scratch));
         Ok(seen)
     }
 
