@@ -68,6 +68,10 @@ impl<M: CoherentMemory> Tree<M> {
         // Each step goes down by a level.
         while at.level > 0 {
             at = self.hot_step(at, key, head)?;
+            // The pages above are so few that they are in the processor's cache anyway.
+            if at.level == 1 {
+                self.memory.prefetch(at.hint, Glance::likely(self.memory.payload_len()));
+            }
         }
         Some(at)
     }
@@ -104,7 +108,7 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Option<Option<R>> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head)?;
-        self.memory.prefetch(leaf.hint, 0..self.memory.payload_len());
+        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
         self.hot_visit(leaf, key, head, visit)
     }
 
