@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
-use latchwork_runtime::sync::{ArrayQueue, AtomicU32, AtomicUsize, Ordering};
+use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
 use latchwork_verbs::{
     GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words, large_slice,
 };
 use thiserror::Error;
 
 use crate::frame::Frame;
+use crate::free::FreeFrames;
 use crate::guard::{OptimisticRead, WriteGuard};
 use crate::hint::{Hint, HintBlocks};
 use crate::index::Index;
@@ -57,7 +58,7 @@ pub struct Cache {
     arena: Arc<Region>,
     index: Index,
     hints: HintBlocks,
-    free: ArrayQueue<u32>,
+    free: FreeFrames,
     line_size: usize,
     epoch: AtomicU32,
     replacement: Replacement,
@@ -105,17 +106,12 @@ impl Cache {
     pub fn with_frames(frames: usize, line_size: usize) -> Result<Self, CacheError> {
         let arena = Region::zeroed(frames * (line_size + STAGGER))
             .map_err(|_| CacheError::OutOfMemory { bytes: Self::footprint(frames, line_size) })?;
-        let free = ArrayQueue::new(frames);
-        for frame in 0..frames as u32 {
-            // The queue has room for every frame.
-            let _ = free.push(frame);
-        }
         Ok(Cache {
             frames: large_slice(frames, Frame::default),
             arena,
             index: Index::new(frames),
             hints: HintBlocks::new(frames, line_size),
-            free,
+            free: FreeFrames::all(frames),
             line_size,
             epoch: AtomicU32::new(1),
             replacement: Replacement::default(),
@@ -124,8 +120,7 @@ impl Cache {
 
     /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, hints, free list.
     pub fn footprint(frames: usize, line_size: usize) -> usize {
-        let free_list_entry = 2 * size_of::<usize>();
-        frames * (line_size + STAGGER + size_of::<Frame>() + free_list_entry)
+        frames * (line_size + STAGGER + size_of::<Frame>() + FreeFrames::ENTRY)
             + Index::footprint(frames)
             + HintBlocks::footprint(frames, line_size)
     }
@@ -198,8 +193,7 @@ impl Cache {
         self.index.remove(frame.addr(), id);
         self.hints.take(frame);
         frame.set_addr(GlobalAddr::NULL);
-        // As many entries as frames: there is room.
-        let _ = self.free.push(id.0);
+        self.free.push(id.0);
     }
 
     /// Starts an optimistic read; `None` unless the line is cached, readable and not being written.

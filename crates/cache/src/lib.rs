@@ -43,6 +43,7 @@
 mod cache;
 mod dirty;
 mod frame;
+mod free;
 mod guard;
 mod hint;
 mod index;

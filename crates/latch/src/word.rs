@@ -28,9 +28,17 @@ impl LatchWord {
     /// Owned by nobody.
     pub const FREE: LatchWord = LatchWord(0);
 
+    /// The bits of the exclusive field.
+    pub const EXCLUSIVE: u64 = !SHARED_MASK;
+
     /// The word whose bits are `bits`.
     pub const fn from_bits(bits: u64) -> Self {
         LatchWord(bits)
+    }
+
+    /// Whether the exclusive field has a reserved id, which no discipline writes.
+    pub const fn is_impossible(self) -> bool {
+        self.0 & Self::EXCLUSIVE != 0 && self.exclusive().is_none()
     }
 
     /// The bits.
@@ -141,7 +149,12 @@ mod tests {
             let s = LatchWord::shared_by(node(id));
             assert_eq!((s.exclusive(), s.shared()), (None, NodeSet::of(node(id))));
         }
-        assert_eq!(LatchWord::from_bits(63 << 58).exclusive(), None, "reserved ids name nobody");
+        for reserved in 59..=63 {
+            let word = LatchWord::from_bits(reserved << 58 | 5);
+            assert!(word.exclusive().is_none() && word.is_impossible(), "reserved ids name nobody");
+        }
+        assert!(!LatchWord::from_bits(5).is_impossible());
+        assert!(!LatchWord::exclusively(node(58)).plus(5).is_impossible());
     }
 
     #[test]

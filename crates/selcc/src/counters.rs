@@ -75,7 +75,7 @@ counters! {
     evictions,
     /// Bytes of lines that were written back.
     bytes_written_back,
-    /// READs posted.
+    /// READs posted, those included that a fabric leaves out because their line was refused.
     verbs_read,
     /// WRITEs posted, forwards included.
     verbs_write,
@@ -91,7 +91,7 @@ counters! {
     inspections,
     /// Messages, some with a line, that were sent again after their end was ambiguous.
     resent,
-    /// Bytes read from memory nodes.
+    /// Bytes that these READs are of.
     bytes_read,
     /// Bytes written to memory nodes and into other nodes' frames.
     bytes_written,

@@ -115,6 +115,9 @@ impl Inner {
         let mut batch = Batch::new();
         self.write_back(group.addr, id, group.dirty, &mut batch);
         let latch = self.node.geometry.latch_addr(group.addr).offset();
+        // What the atomic must find for the line to be read at all: the word that is swapped, or nobody
+        // in the exclusive field. Otherwise the line comes from whoever the word names.
+        let mut found = (LatchWord::EXCLUSIVE, 0);
         batch.push(match op.verb(self.node.id) {
             WordVerb::Add(add) => {
                 self.counters.verbs_faa.add(1);
@@ -122,6 +125,7 @@ impl Inner {
             }
             WordVerb::CompareSwap { expected, desired } => {
                 self.counters.verbs_cas.add(1);
+                found = (u64::MAX, expected.bits());
                 Verb::CompareSwap {
                     remote: latch,
                     expected: expected.bits(),
@@ -129,18 +133,25 @@ impl Inner {
                 }
             }
         });
-        self.submit_word(group, batch, Tag::Operation(key))
+        self.submit_word(group, batch, found, Tag::Operation(key))
     }
 
     /// Posts a batch that ends with an atomic on the line's word, with the READ behind it that the
-    /// operation has.
-    fn submit_word(&self, group: &Group, mut batch: Batch, tag: Tag) -> Result<(), VerbError> {
+    /// operation has, of use if the atomic finds the value of `found` under its mask.
+    fn submit_word(
+        &self,
+        group: &Group,
+        mut batch: Batch,
+        found: (u64, u64),
+        tag: Tag,
+    ) -> Result<(), VerbError> {
         let (op, id) = group.op.expect("a group that has its operation");
         if op.reads_line() {
             let local = self.node.cache.buffer(id, self.node.arena);
             self.counters.verbs_read.add(1);
             self.counters.bytes_read.add(u64::from(local.len));
-            batch.push(Verb::Read { remote: group.addr.offset(), local });
+            let (remote, (mask, value)) = (group.addr.offset(), found);
+            batch.push(Verb::ReadIf { remote, local, mask, value });
         }
         self.port.post(Target::Memory(group.addr.node()), batch.requests(), tag.bits())
     }
@@ -188,7 +199,8 @@ impl Inner {
                 let latch = self.node.geometry.latch_addr(group.addr).offset();
                 let mut batch = Batch::new();
                 batch.push(Verb::FetchAdd { remote: latch, add: 0 });
-                self.submit_word(group, batch, Tag::Inspection(key))
+                // The look may find this node as the holder already: read whatever it finds.
+                self.submit_word(group, batch, (0, 0), Tag::Inspection(key))
             } else {
                 Err(error)
             }
@@ -241,6 +253,13 @@ impl Inner {
             // Whether the word changed is unknown: nobody here may touch the line again.
             (Some(error), _) => {
                 record.fail(error);
+                self.give_frame_back(record);
+            }
+            // The discipline writes no such word. Its line was not read, and whom to ask it does not say.
+            (None, Some((op, _)))
+                if op.reads_line() && LatchWord::from_bits(group.old).is_impossible() =>
+            {
+                record.fail(VerbError::Ambiguous { target: Target::Memory(group.addr.node()) });
                 self.give_frame_back(record);
             }
             (None, Some((op, _))) => {

@@ -104,7 +104,8 @@ impl Progress {
         let to = routes.destination(target).map_err(Stop::Failed)?;
         for request in &requests[self.next..] {
             match *request {
-                Request::Read { remote, local } => {
+                Request::ReadIf { mask, value, .. } if self.found(mask) != value => {}
+                Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
                     barriers.before_read();
                     let from = Words::new(to.words(remote, local.len));
                     Words::new(routes.local(local)).copy_from(from);
@@ -142,6 +143,11 @@ impl Progress {
             self.next += 1;
         }
         Ok(())
+    }
+
+    /// What the last atomic found, as far as `mask` shows it; zero where there was none.
+    fn found(&self, mask: u64) -> u64 {
+        self.atomics.checked_sub(1).map_or(0, |last| self.outcome.old[last] & mask)
     }
 
     fn keep(&mut self, old: u64) {

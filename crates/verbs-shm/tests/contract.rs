@@ -88,3 +88,29 @@ impl Harness for Threads {
 }
 
 latchwork_verbs::contract_tests!([Threads::new()]);
+
+/// What [`latchwork_verbs::Request::ReadIf`] permits is what is done here: the buffer is left alone.
+#[test]
+fn a_read_whose_condition_does_not_hold_is_left_out() {
+    use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};
+
+    let threads = Threads::new();
+    let node = ComputeNodeId::new(1).unwrap();
+    let mut endpoint = threads.fabric.endpoint(node).unwrap();
+    let memory = threads.memory(MemoryNodeId(0));
+    memory.words().set_u64(8, 7);
+    let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 8 };
+    let mut read_if = |mask, value| {
+        threads.region(node).words().set_u64(0, 1);
+        let read = Request::ReadIf { remote: 8, local, mask, value };
+        let batch = [Request::FetchAdd { remote: 0, add: 0x11 }, read];
+        endpoint.post(Target::Memory(MemoryNodeId(0)), 0, &batch).unwrap();
+        endpoint.ring();
+        assert!(endpoint.poll(&mut |completion| assert!(completion.result.is_ok())));
+        threads.region(node).words().u64(0)
+    };
+    // The word is 0, 0x11, 0x22 before the addition.
+    assert_eq!(read_if(u64::MAX, 0), 7);
+    assert_eq!(read_if(0xf, 0), 1);
+    assert_eq!(read_if(0xf0, 0x20), 7);
+}

@@ -23,16 +23,18 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them.
+    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them, as a NIC executes them.
     pub(crate) fn new(target: Target, token: u64, requests: &[Request]) -> Self {
         let len = requests.len();
-        let requests = std::array::from_fn(|i| requests[i.min(len - 1)]);
+        let requests = std::array::from_fn(|i| requests[i.min(len - 1)].unconditional());
         Batch { target, token, requests, len }
     }
 
     fn renew(&mut self, target: Target, token: u64, requests: &[Request]) {
         (self.target, self.token, self.len) = (target, token, requests.len());
-        self.requests[..requests.len()].copy_from_slice(requests);
+        for (slot, request) in self.requests.iter_mut().zip(requests) {
+            *slot = request.unconditional();
+        }
     }
 
     pub(crate) fn requests(&self) -> &[Request] {
@@ -276,6 +278,7 @@ impl Flight {
                 Begin::Done
             }
             Request::Send(message) => Begin::Deliver(message),
+            Request::ReadIf { .. } => unreachable!("a batch of this fabric has no conditions"),
         }
     }
 

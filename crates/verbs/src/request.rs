@@ -21,6 +21,19 @@ pub enum Request {
         /// Destination; the fabric's until the batch completes.
         local: LocalBuffer,
     },
+    /// As [`Request::Read`], but of use to the poster only if the last atomic before it in the batch found
+    /// `value` in its word under `mask`. Where it did not, a fabric may leave the READ out: on one that
+    /// copies with the poster's own CPU it is work for nothing. A NIC, which cannot know, does it.
+    ReadIf {
+        /// First byte on the target.
+        remote: u64,
+        /// Destination; the fabric's until the batch completes.
+        local: LocalBuffer,
+        /// The bits of the word that count.
+        mask: u64,
+        /// What they have to be.
+        value: u64,
+    },
     /// Copies the local buffer to the target; others may see any of its words first.
     Write {
         /// First byte on the target.
@@ -59,7 +72,7 @@ impl Request {
     /// What kind of verb this is, as far as order is concerned.
     pub const fn kind(&self) -> Kind {
         match self {
-            Request::Read { .. } => Kind::Read,
+            Request::Read { .. } | Request::ReadIf { .. } => Kind::Read,
             Request::Write { .. } | Request::WriteWord { .. } => Kind::Write,
             Request::CompareSwap { .. } | Request::FetchAdd { .. } => Kind::Atomic,
             Request::Send(_) => Kind::Send,
@@ -69,9 +82,9 @@ impl Request {
     /// The bytes that the request touches on the target, as offset and length; none for a message.
     pub const fn remote(&self) -> Option<(u64, u64)> {
         match self {
-            Request::Read { remote, local } | Request::Write { remote, local } => {
-                Some((*remote, local.len as u64))
-            }
+            Request::Read { remote, local }
+            | Request::ReadIf { remote, local, .. }
+            | Request::Write { remote, local } => Some((*remote, local.len as u64)),
             Request::WriteWord { remote, .. }
             | Request::CompareSwap { remote, .. }
             | Request::FetchAdd { remote, .. } => Some((*remote, 8)),
@@ -82,8 +95,19 @@ impl Request {
     /// The local buffer, when the request has one.
     pub const fn local(&self) -> Option<LocalBuffer> {
         match self {
-            Request::Read { local, .. } | Request::Write { local, .. } => Some(*local),
+            Request::Read { local, .. }
+            | Request::ReadIf { local, .. }
+            | Request::Write { local, .. } => Some(*local),
             _ => None,
+        }
+    }
+
+    /// What a fabric executes that leaves nothing out: a READ without its condition.
+    #[must_use]
+    pub const fn unconditional(self) -> Request {
+        match self {
+            Request::ReadIf { remote, local, .. } => Request::Read { remote, local },
+            other => other,
         }
     }
 }

@@ -95,7 +95,7 @@ fn on_memory(
     let line = latch.or_else(|| line_around(geometry, addr));
     let place = if line.is_some() { String::new() } else { format!(" {addr}") };
     let within = line.map_or(0, |line| addr.offset().saturating_sub(line.offset()));
-    let text = match *request {
+    let text = match request.unconditional() {
         Request::FetchAdd { add, .. } => match operation(from, WordVerb::Add(add)) {
             Some(op) if latch.is_some() => op,
             _ => format!("FAA{place} +{add:#x}"),
@@ -124,6 +124,7 @@ fn on_memory(
             format!("WRITE{place} {within}..{}", within + u64::from(local.len))
         }
         Request::Send(_) => "SEND to memory".to_owned(),
+        Request::ReadIf { .. } => unreachable!("it has no condition any more"),
     };
     (line, text)
 }

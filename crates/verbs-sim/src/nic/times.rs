@@ -163,13 +163,13 @@ pub(super) fn outgoing_bytes(request: &Request) -> u64 {
         // The summand, or what is expected and desired.
         Request::FetchAdd { .. } => WORD as u64,
         Request::CompareSwap { .. } => 2 * WORD as u64,
-        Request::Read { .. } => 0,
+        Request::Read { .. } | Request::ReadIf { .. } => 0,
     }
 }
 
 pub(super) fn response_bytes(request: &Request) -> u64 {
     match request {
-        Request::Read { local, .. } => u64::from(local.len),
+        Request::Read { local, .. } | Request::ReadIf { local, .. } => u64::from(local.len),
         Request::FetchAdd { .. } | Request::CompareSwap { .. } => WORD as u64,
         _ => 0,
     }

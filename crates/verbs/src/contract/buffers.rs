@@ -55,6 +55,36 @@ pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
     harness.run(vec![script]);
 }
 
+/// A READ whose condition holds is a READ; one whose condition does not, is one or is nothing.
+pub fn a_read_whose_condition_holds_is_done(harness: &impl Harness) {
+    const LEN: usize = 1024;
+    const WORD: u64 = 4096;
+    const LOW: u64 = 0xff;
+    let rounds = harness.rounds().min(500);
+    let memory = harness.memory(MemoryNodeId(0));
+    let region = harness.region(node(1));
+    let script = Script::new(node(1), move |worker| async move {
+        let copy = region.words().slice(0..LEN);
+        for round in 0..rounds {
+            let value = 1 + round;
+            (0..LEN / 8).for_each(|i| memory.words().set_word(i, value));
+            (0..LEN / 8).for_each(|i| copy.set_word(i, 0));
+            let holds = !round.is_multiple_of(3);
+            // The word has this round's number in its low byte, and more above it.
+            memory.words().set_u64(WORD as usize, round << 8 | round & LOW);
+            let expected = if holds { round & LOW } else { !round & LOW };
+            let read =
+                Request::ReadIf { remote: 0, local: local(0, LEN), mask: LOW, value: expected };
+            worker.call(MEMORY, &[Request::FetchAdd { remote: WORD, add: 1 }, read]).await;
+            for i in 0..LEN / 8 {
+                let word = copy.word(i);
+                assert!(word == value || !holds && word == 0, "word {i}: {word}, {holds}");
+            }
+        }
+    });
+    harness.run(vec![script]);
+}
+
 /// Each batch completes exactly once, under its own token, with the values of its own atomics.
 pub fn a_batch_completes_once_with_its_own_token(harness: &impl Harness) {
     let rounds = harness.rounds().min(500);

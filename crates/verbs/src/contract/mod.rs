@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use atomics::{atomics_lose_nothing, cas_excludes_and_what_it_protects_is_consistent};
 pub use buffers::{
     a_batch_completes_once_with_its_own_token, a_completion_gives_the_buffers_back,
-    words_are_never_torn,
+    a_read_whose_condition_holds_is_done, words_are_never_torn,
 };
 pub use errors::{a_bad_batch_is_refused_and_does_nothing, a_disconnected_node_fails_its_batches};
 pub use order::{
@@ -85,6 +85,7 @@ macro_rules! contract_tests {
             cas_excludes_and_what_it_protects_is_consistent
             words_are_never_torn
             a_completion_gives_the_buffers_back
+            a_read_whose_condition_holds_is_done
             a_batch_completes_once_with_its_own_token
             a_bad_batch_is_refused_and_does_nothing
             a_disconnected_node_fails_its_batches

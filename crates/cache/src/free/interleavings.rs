@@ -1,0 +1,53 @@
+//! The free list under every interleaving; `scripts/loom.sh`.
+
+use latchwork_runtime::sync::{Arc, AtomicU64, Ordering};
+use loom::thread;
+
+use super::*;
+
+/// One thread takes two frames and puts the first one back, so that an old head returns over another
+/// frame, while the other takes one: with no count in the head this one would bring back a frame that is
+/// in use.
+#[test]
+fn no_frame_is_in_two_hands_while_an_old_top_returns() {
+    loom::model(|| {
+        let free = Arc::new(FreeFrames::all(3));
+        let other = thread::spawn({
+            let free = free.clone();
+            move || {
+                let (first, second) = (free.pop(), free.pop());
+                first.into_iter().for_each(|frame| free.push(frame));
+                second
+            }
+        });
+        let mine = free.pop();
+        let theirs = other.join().unwrap();
+        let rest = std::iter::from_fn(|| free.pop());
+        let mut all: Vec<_> = mine.into_iter().chain(theirs).chain(rest).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        assert_eq!(free.len(), 0);
+    });
+}
+
+/// Whoever takes a frame sees what was done to it, however deep it lay.
+#[test]
+fn what_was_done_to_a_frame_is_visible_to_who_takes_it() {
+    loom::model(|| {
+        let free = Arc::new(FreeFrames::all(2));
+        let (first, second) = (free.pop(), free.pop());
+        let word = Arc::new(AtomicU64::new(0));
+        let other = thread::spawn({
+            let (free, word) = (free.clone(), word.clone());
+            move || {
+                word.store(1, Ordering::Relaxed);
+                first.into_iter().for_each(|frame| free.push(frame));
+            }
+        });
+        second.into_iter().for_each(|frame| free.push(frame));
+        for frame in std::iter::from_fn(|| free.pop()) {
+            assert!(frame == 1 || word.load(Ordering::Relaxed) == 1);
+        }
+        other.join().unwrap();
+    });
+}
