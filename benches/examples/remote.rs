@@ -207,16 +207,28 @@ fn by_turns(cluster: &Embedded, line: GlobalAddr, second_writes: bool) -> [f64; 
 async fn write(member: &Member, line: GlobalAddr) {
     let change = member.memory.write(line, |guard| {
         let end = guard.words().len();
-        guard.words().set_u64(0, guard.words().u64(0) + 1);
+        guard.words().set_u64(0, guard.words().u64(0) + search(guard.words()));
         guard.words().set_u64(end - 8, guard.words().u64(0));
         guard.mark_dirty(0..end);
     });
     change.await.expect("obtained");
 }
 
+/// 1, but found as a search in a page finds its entry: each step depends on the one before.
+fn search(words: Words<'_>) -> u64 {
+    let (mut low, mut high) = (0, words.len());
+    for _ in 0..6 {
+        let middle = (low + high) / 16 * 8;
+        // All but the ends is zero.
+        if words.u64(middle) == 0 { low = middle } else { high = middle }
+    }
+    1 + (low - low.min(high)) as u64
+}
+
 async fn read(member: &Member, line: GlobalAddr) {
-    let ends = member.memory.read(line, |words| (words.u64(0), words.u64(words.len() - 8)));
-    let (first, last) = ends.await.expect("obtained");
+    let ends =
+        member.memory.read(line, |words| (words.u64(0), words.u64(words.len() - 8), search(words)));
+    let (first, last, _) = ends.await.expect("obtained");
     assert_eq!(first, last, "a stale or torn copy");
 }
 
@@ -292,7 +304,7 @@ fn popular(time: Duration, inflight: usize) {
     {
         let mut seed = 0;
         let before = cluster.counters();
-        let mut done = 0;
+        let (mut done, mut sweeps, mut parks) = (0, 0, 0);
         sample(what, time, || {
             seed += 1;
             let clock = Clock::start();
@@ -323,13 +335,19 @@ fn popular(time: Duration, inflight: usize) {
                 for handle in handles {
                     count += handle.await.expect("a task that ends");
                 }
-                count
+                (count, member.handle.activity())
             });
-            let count: u64 = counts.expect("workers that end in order").iter().sum();
+            let counts = counts.expect("workers that end in order");
+            let count: u64 = counts.iter().map(|&(count, _)| count).sum();
+            for (_, activity) in counts {
+                sweeps += activity.sweeps;
+                parks += activity.parks;
+            }
             done += count;
             clock.now().as_nanos() as f64 / count as f64
         });
-        for (name, count) in (cluster.counters() - before).entries() {
+        let counters = cluster.counters() - before;
+        for (name, count) in counters.entries().chain([("sweeps", sweeps), ("parks", parks)]) {
             if count > 0 {
                 println!("    each access: {name:<28} {:>9.3}", count as f64 / done as f64);
             }

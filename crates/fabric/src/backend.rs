@@ -134,6 +134,13 @@ impl latchwork_verbs::Endpoint for Endpoint {
         }
     }
 
+    fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
+        match self {
+            Endpoint::Shm(endpoint) => endpoint.expect_write(target, remote, len),
+            Endpoint::Sim(endpoint) => endpoint.expect_write(target, remote, len),
+        }
+    }
+
     fn ring(&mut self) {
         match self {
             Endpoint::Shm(endpoint) => endpoint.ring(),

@@ -137,6 +137,11 @@ impl Port {
         some
     }
 
+    /// Says that a WRITE to this place is likely to come; see [`latchwork_verbs::Endpoint::expect_write`].
+    pub fn expect_write(&self, target: Target, remote: u64, len: u32) {
+        self.inner.borrow_mut().endpoint.expect_write(target, remote, len);
+    }
+
     /// Submits what was posted. To be called at the end of every sweep.
     pub fn ring(&self) {
         self.inner.borrow_mut().endpoint.ring();

@@ -132,9 +132,11 @@ impl<D: Driver> Executor<D> {
             waker.wake();
             progress = true;
         }
-        // Not until it is empty: other threads may fill it as fast as it is drained.
-        for _ in 0..self.core.mailbox.len() {
-            self.ready.extend(self.core.mailbox.take());
+        if !self.core.mailbox.is_empty() {
+            // Not until it is empty: other threads may fill it as fast as it is drained.
+            for _ in 0..self.core.mailbox.len() {
+                self.ready.extend(self.core.mailbox.take());
+            }
         }
         OpenSweep { progress, polled: self.driver.busy_until().unwrap_or(now) }
     }

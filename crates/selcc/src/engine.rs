@@ -9,14 +9,18 @@ use latchwork_coherence::Mode;
 use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, Seq, Want};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Ordering;
-use latchwork_verbs::{GlobalAddr, Message as Wire, VerbError};
+use latchwork_verbs::{GlobalAddr, Message as Wire, Target, VerbError, prefetch_write};
 
 use crate::Settings;
 use crate::letters::Bytes;
+use crate::node::Node;
 use crate::record::{FrameCopy, Record, Records, hold_at_rest};
 use crate::timers::Alarm;
 use crate::wire::{Body, Letter};
 use crate::worker::Inner;
+
+/// Bytes of a line that are fetched when it is granted.
+const READY_MAX: usize = 4 << 10;
 
 impl Inner {
     /// The line's record; made from the frame when nothing is under way.
@@ -196,11 +200,36 @@ impl Inner {
                     return self.send_away(addr, &message);
                 }
                 record.incoming_dirty = dirty;
+                self.get_ready(record, &message);
                 self.drive(addr, record, Event::Received(message));
                 self.finish(&mut records, addr);
             }
             Body::Doubt(of) => self.answer_doubt(addr, wire.from, of),
             Body::Verdict { of, arrived } => self.verdict(addr, (wire.from, of), arrived),
+        }
+    }
+
+    /// Fetches what this message will most likely lead to: the asker's frame, into which the holder forwards
+    /// the line; the own frame, whose bytes the giver has just written. All at once, while the step goes on,
+    /// and not one CPU cache line after the other as they are used.
+    fn get_ready(&self, record: &Record, message: &Message) {
+        let cache = &self.node.cache;
+        match message {
+            Message::Request(request) if record.line.hold() == Hold::Exclusive => {
+                let target = Target::Compute(request.from, self.node.arena.0);
+                self.port.expect_write(target, request.buffer, cache.line_size() as u32);
+            }
+            Message::Grant { mode, .. } => {
+                let Some(id) = record.frame else { return };
+                let line = cache.line(id);
+                match mode {
+                    GrantMode::Shared => line.prefetch(0..line.len().min(READY_MAX)),
+                    GrantMode::Exclusive => {
+                        prefetch_write(line.slice(0..line.len().min(READY_MAX)).as_atomics());
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -252,7 +281,12 @@ impl Inner {
     }
 
     /// Tries the requests again that local code kept waiting.
+    #[inline]
     pub(crate) fn serve_blocked(&self) -> bool {
+        !self.node.blocked.is_empty() && self.serve_all_blocked()
+    }
+
+    fn serve_all_blocked(&self) -> bool {
         let mut served = false;
         for addr in self.node.blocked.take() {
             let mut records = self.node.records.shard(addr).lock();
@@ -268,17 +302,13 @@ impl Inner {
 
     // ---- eviction --------------------------------------------------------------------------------
 
-    /// How many frames are missing: none as long as it is not worth an eviction.
+    /// How many frames are missing: none as long as it is not worth an eviction. Asked on every sweep.
+    #[inline]
     fn shortage(&self) -> usize {
-        let node = &*self.node;
-        let settings = &node.settings;
-        let reserve =
-            (node.cache.capacity() / settings.evict_share).clamp(1, settings.evict_batch * 8);
-        let wanted = reserve + node.frame_waiters.len();
-        // Not as soon as one is missing: to choose among many costs less for each that is chosen.
-        let enough = wanted - (reserve / 2).min(settings.evict_batch);
-        let coming = node.cache.free_frames() + node.releasing.load(Ordering::Relaxed);
-        if coming < enough { wanted - coming } else { 0 }
+        let Node { cache, reserve, frame_waiters, releasing, .. } = &*self.node;
+        let waiting = frame_waiters.len();
+        let coming = cache.free_frames() + releasing.load(Ordering::Relaxed);
+        if coming < reserve.enough + waiting { reserve.wanted + waiting - coming } else { 0 }
     }
 
     /// Whether frames run short, so that lines should be given up.
@@ -288,11 +318,13 @@ impl Inner {
 
     /// Gives lines up, in a batch, when frames run short. Whoever polls does it, so a miss finds a
     /// free frame.
+    #[inline]
     pub(crate) fn evict_if_short(&self) -> bool {
         let shortage = self.shortage();
-        if shortage == 0 {
-            return false;
-        }
+        shortage > 0 && self.evict_some(shortage)
+    }
+
+    fn evict_some(&self, shortage: usize) -> bool {
         let cache = &self.node.cache;
         let mut victims = self.victims.take();
         cache.victims(shortage.min(self.node.settings.evict_batch), &mut victims);

@@ -47,6 +47,7 @@ pub struct Node {
     pub(crate) allocator: Arc<LineAllocator>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) settings: Settings,
+    pub(crate) reserve: Reserve,
     pub(crate) records: RecordTable,
     pub(crate) timers: Timers,
     pub(crate) blocked: Blocked,
@@ -61,11 +62,28 @@ pub struct Node {
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
+/// How many frames eviction keeps free.
+pub(crate) struct Reserve {
+    /// So many, when it is at it.
+    pub(crate) wanted: usize,
+    /// With so many it does not begin: not as soon as one is missing, since to choose among many costs
+    /// less for each that is chosen.
+    pub(crate) enough: usize,
+}
+
+impl Reserve {
+    fn new(frames: usize, settings: &Settings) -> Reserve {
+        let wanted = (frames / settings.evict_share).clamp(1, settings.evict_batch * 8);
+        Reserve { wanted, enough: wanted - (wanted / 2).min(settings.evict_batch) }
+    }
+}
+
 impl Node {
     /// Puts a node together.
     pub fn new(parts: NodeParts) -> Arc<Node> {
         Arc::new(Node {
             id: parts.id,
+            reserve: Reserve::new(parts.cache.capacity(), &parts.settings),
             cache: parts.cache,
             arena: parts.arena,
             geometry: parts.geometry,

@@ -3,12 +3,13 @@
 //! ```text
 //!  word 0:  kind 8 | asked 8 | seq 16 | mode or answer 8 | travelling 8
 //!  word 1:  address of the line
-//!  request: word 2  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 3  buffer
-//!  grant:   word 2  dirty bounds           words 3 + 2i, 4 + 2i  travelling request i
-//!  doubt, verdict: word 2  stamp of the grant that is in doubt
-//!  word 13: worker of the sender 16 | number 48
+//!  word 2:  worker of the sender 16 | number 48
+//!  request: word 3  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 4  buffer
+//!  grant:   word 3  dirty bounds           words 4 + 2i, 5 + 2i  travelling request i
+//!  doubt, verdict: word 3  stamp of the grant that is in doubt
 //! ```
 //!
+//! What is not used is zero: a fabric may spare itself zeros at the end.
 //! A grant's line was written into the asker's frame before, in the same batch.
 
 use latchwork_cache::DirtyBounds;
@@ -25,9 +26,16 @@ const DOUBT: u64 = 5;
 const VERDICT: u64 = 6;
 
 /// Where the stamp stands.
-const STAMP: usize = Wire::WORDS - 1;
+const STAMP: usize = 2;
 
-const _: () = assert!(3 + 2 * REMEMBERED_MAX <= STAMP, "all remembered requests can travel");
+/// Where that begins which not all kinds have.
+const REST: usize = 3;
+
+/// Where the requests begin that travel with a grant.
+const TRAVELLING: usize = 4;
+
+const _: () =
+    assert!(TRAVELLING + 2 * REMEMBERED_MAX <= Wire::WORDS, "all remembered requests can travel");
 
 /// What a message between nodes says, and about which line; `None` when it is none of this protocol.
 /// For tests and tools that watch a fabric.
@@ -71,26 +79,26 @@ impl Letter {
         let message = match &self.body {
             Body::Line(message) => message,
             Body::Doubt(of) => {
-                (body[0], body[2]) = (DOUBT, of.bits());
+                (body[0], body[REST]) = (DOUBT, of.bits());
                 return Wire { from, body };
             }
             Body::Verdict { of, arrived } => {
-                (body[0], body[2]) = (VERDICT | u64::from(*arrived) << 32, of.bits());
+                (body[0], body[REST]) = (VERDICT | u64::from(*arrived) << 32, of.bits());
                 return Wire { from, body };
             }
         };
         body[0] = match message {
             Message::Request(request) => {
-                (body[2], body[3]) = encode_request(request);
+                (body[REST], body[REST + 1]) = encode_request(request);
                 REQUEST
             }
             Message::Answer { asked, seq, answer } => {
                 ANSWER | head(*asked, *seq) | (*answer as u64) << 32
             }
             Message::Grant { asked, seq, mode, travelling } => {
-                body[2] = self.dirty.bits();
-                for (i, request) in travelling.iter().enumerate() {
-                    (body[3 + 2 * i], body[4 + 2 * i]) = encode_request(request);
+                body[REST] = self.dirty.bits();
+                for (pair, request) in body[TRAVELLING..].chunks_exact_mut(2).zip(travelling) {
+                    (pair[0], pair[1]) = encode_request(request);
                 }
                 GRANT | head(*asked, *seq) | (*mode as u64) << 32 | (travelling.len() as u64) << 40
             }
@@ -110,15 +118,15 @@ impl Letter {
         let mut dirty = DirtyBounds::EMPTY;
         let message = match head & 0xff {
             DOUBT => {
-                let body = Body::Doubt(Stamp::from_bits(wire.body[2])?);
+                let body = Body::Doubt(Stamp::from_bits(wire.body[REST])?);
                 return Some((Letter { addr, dirty, body }, stamp));
             }
             VERDICT => {
-                let (of, arrived) = (Stamp::from_bits(wire.body[2])?, head >> 32 & 1 != 0);
+                let (of, arrived) = (Stamp::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
                 let body = Body::Verdict { of, arrived };
                 return Some((Letter { addr, dirty, body }, stamp));
             }
-            REQUEST => Message::Request(decode_request(wire.body[2], wire.body[3])?),
+            REQUEST => Message::Request(decode_request(wire.body[REST], wire.body[REST + 1])?),
             ANSWER => {
                 let answer = match head >> 32 & 0xff {
                     0 => Answer::Dropped,
@@ -134,9 +142,9 @@ impl Letter {
                     1 => GrantMode::Exclusive,
                     _ => return None,
                 };
-                dirty = DirtyBounds::from_bits(wire.body[2]);
+                dirty = DirtyBounds::from_bits(wire.body[REST]);
                 let count = (head >> 40 & 0xff) as usize;
-                let pairs = wire.body[3..].chunks_exact(2).take(count.min(REMEMBERED_MAX));
+                let pairs = wire.body[TRAVELLING..].chunks_exact(2).take(count.min(REMEMBERED_MAX));
                 let travelling =
                     pairs.map(|p| decode_request(p[0], p[1])).collect::<Option<_>>()?;
                 Message::Grant { asked: asked?, seq, mode, travelling }

@@ -39,6 +39,10 @@ enum Role {
 /// How often a handler looks at requests that the workers should have seen to.
 const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
+/// How often a sweep rings its doorbell again for what follows from completions. An access that is refused
+/// takes two; beyond a few, the messages of others have waited long enough.
+const RINGS_MAX: usize = 4;
+
 // Between two looks at whether all is over; most of the time it is at the first.
 const LEAVE_STEP: Duration = Duration::from_micros(5);
 
@@ -66,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) actions: RefCell<Vec<Action>>,
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
     completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
+    /// Completions were polled at the end of a sweep, since the last one began.
+    polled_late: Cell<bool>,
 }
 
 impl Worker {
@@ -113,6 +119,7 @@ impl Worker {
             actions: RefCell::default(),
             victims: RefCell::default(),
             completions: RefCell::default(),
+            polled_late: Cell::new(false),
         });
         handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
         Worker { inner }
@@ -180,6 +187,9 @@ impl Inner {
     }
 
     fn poll_port(&self) -> bool {
+        if self.port.in_flight() == 0 {
+            return false;
+        }
         let mut completions = self.completions.take();
         // Also when only a future's batch completed: whoever drives that future without a waker has to
         // have another sweep before the worker parks.
@@ -191,7 +201,24 @@ impl Inner {
         any
     }
 
+    /// Submits what was posted. Where batches complete as they are submitted, what follows from them is
+    /// submitted in the same stroke: the question after a refused operation, the notice after a hand-over.
+    /// It waits for no sweep; on other fabrics there is nothing to poll yet.
+    fn ring(&self) {
+        self.port.ring();
+        for _ in 0..RINGS_MAX {
+            if !self.poll_port() {
+                return;
+            }
+            self.polled_late.set(true);
+            self.port.ring();
+        }
+    }
+
     fn release_what_is_over(&self) -> bool {
+        if self.releases.borrow().is_empty() {
+            return false;
+        }
         let mut any = false;
         let lines = self.releases.take();
         for addr in lines {
@@ -209,7 +236,8 @@ struct Pump {
 impl Poller for Pump {
     fn poll(&self, _now: Time) -> bool {
         let Some(inner) = self.inner.upgrade() else { return false };
-        let mut any = inner.poll_port();
+        let mut any = inner.polled_late.take();
+        any |= inner.poll_port();
         any |= inner.inbox.receive(&mut |message| inner.received(&message));
         any |= inner.ring_alarms();
         any |= inner.serve_blocked();
@@ -226,13 +254,16 @@ impl Poller for Pump {
             }
             // So that what makes room leaves with what took it.
             inner.evict_if_short();
-            inner.port.ring();
+            inner.ring();
         }
     }
 
     fn is_settled(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else { return true };
-        inner.node.blocked.is_empty() && inner.releases.borrow().is_empty() && !inner.is_short()
+        !inner.polled_late.get()
+            && inner.node.blocked.is_empty()
+            && inner.releases.borrow().is_empty()
+            && !inner.is_short()
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -251,7 +282,11 @@ impl Poller for Pump {
 
     fn may_park(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else { return true };
-        inner.port.may_park() && inner.releases.borrow().is_empty() && inner.subscription.park()
+        // Whoever drives a future of the port without a waker has to have one more sweep.
+        let seen = !inner.polled_late.get();
+        seen && inner.port.may_park()
+            && inner.releases.borrow().is_empty()
+            && inner.subscription.park()
     }
 
     fn unparked(&self) {

@@ -22,6 +22,10 @@ pub struct Endpoint {
     completed: VecDeque<Completion>,
 }
 
+/// Bytes that are fetched at most ahead of a WRITE: half of what the smallest first-level cache holds would
+/// be in the way of everything else.
+const EXPECTED_MAX: u32 = 4 << 10;
+
 struct Posted {
     target: Target,
     token: u64,
@@ -91,6 +95,15 @@ impl latchwork_verbs::Endpoint for Endpoint {
         self.posted.push(Posted { target, token, len: requests.len() });
         self.requests.extend_from_slice(requests);
         Ok(())
+    }
+
+    fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
+        // What comes from a peer may be anything: nothing is done about a place that is not there.
+        if self.routes.learn_target(target).is_ok()
+            && let Ok(to) = self.routes.destination(target)
+        {
+            to.expect_write(remote, len.min(EXPECTED_MAX));
+        }
     }
 
     fn ring(&mut self) {

@@ -1,7 +1,9 @@
 //! A bounded queue of messages, many senders and many receivers, made of atomic words only.
 
+use std::slice;
+
 use latchwork_runtime::sync::{AtomicU64, Ordering};
-use latchwork_verbs::{ComputeNodeId, Message};
+use latchwork_verbs::{ComputeNodeId, Message, Words};
 
 /// A bounded ring with a turn number per slot (the scheme of Vyukov's bounded MPMC queue).
 ///
@@ -23,13 +25,20 @@ pub(crate) struct Queue {
     tail: Padded,
 }
 
-const BODY: usize = 1 + Message::WORDS;
+/// Words of a message that stand in the slot's first cache line, with the turn. What is behind them
+/// crosses to the receiver only when there is something in it: most messages take one line.
+const FIRST: usize = 6;
+
+/// In a slot's head: there is more than fits the first line.
+const LONG: u64 = 1 << 8;
 
 /// Two cache lines, so that neighbours do not share one (nor a pair of prefetched ones).
-#[repr(align(128))]
+#[repr(C, align(128))]
 struct Slot {
     turn: AtomicU64,
-    words: [AtomicU64; BODY],
+    /// The sender's id, and whether the message is long.
+    head: AtomicU64,
+    words: [AtomicU64; Message::WORDS],
 }
 
 #[repr(align(128))]
@@ -38,12 +47,39 @@ struct Padded(AtomicU64);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
 
+impl Slot {
+    /// By the sender that owns the slot.
+    fn fill(&self, message: &Message) {
+        let (first, rest) = message.body.split_at(FIRST);
+        let long = rest.iter().any(|&word| word != 0);
+        let count = if long { Message::WORDS } else { first.len() };
+        let head = u64::from(message.from.get()) | if long { LONG } else { 0 };
+        self.head.store(head, Ordering::Relaxed);
+        for (word, &value) in self.words.iter().zip(&message.body[..count]) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// By the receiver that owns the slot.
+    fn message(&self) -> Message {
+        let head = self.head.load(Ordering::Relaxed);
+        let count = if head & LONG == 0 { FIRST } else { Message::WORDS };
+        let mut body = [0; Message::WORDS];
+        for (value, word) in body[..count].iter_mut().zip(&self.words) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        let from = ComputeNodeId::new(head as u8);
+        Message { from: from.expect("a sender's id"), body }
+    }
+}
+
 impl Queue {
     /// A queue with room for `capacity` messages, rounded up to a power of two, at least 2.
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(2).next_power_of_two();
         let slot = |i| Slot {
             turn: AtomicU64::new(i as u64),
+            head: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         Queue {
@@ -78,11 +114,11 @@ impl Queue {
             );
             match taken {
                 Ok(_) => {
-                    slot.words[0].store(message.from.get().into(), Ordering::Relaxed);
-                    for (word, value) in slot.words[1..].iter().zip(message.body) {
-                        word.store(value, Ordering::Relaxed);
-                    }
+                    slot.fill(message);
                     slot.turn.store(position + 1, Ordering::Release);
+                    // The next message goes there, and a receiver has written it last. To read and not to
+                    // write: receivers look at it all the time.
+                    Words::new(slice::from_ref(&self.slot(position + 1).turn)).prefetch(0..8);
                     return true;
                 }
                 Err(now) => position = now,
@@ -112,11 +148,9 @@ impl Queue {
             );
             match taken {
                 Ok(_) => {
-                    let from = slot.words[0].load(Ordering::Relaxed);
-                    let body = std::array::from_fn(|i| slot.words[1 + i].load(Ordering::Relaxed));
+                    let message = slot.message();
                     slot.turn.store(position + self.slots.len() as u64, Ordering::Release);
-                    let from = u8::try_from(from).ok().and_then(ComputeNodeId::new);
-                    return Some(Message { from: from.expect("a sender's id"), body });
+                    return Some(message);
                 }
                 Err(now) => position = now,
             }
@@ -161,6 +195,19 @@ mod tests {
                 assert_eq!(queue.pop(), Some(message(round + i)));
             }
             assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn a_short_message_behind_a_long_one_has_nothing_of_it() {
+        let queue = Queue::new(2);
+        for used in [Message::WORDS, FIRST, 0, FIRST + 1, 1, FIRST + 1] {
+            for _ in 0..2 {
+                let mut sent = Message { from: ComputeNodeId::new(58).unwrap(), body: [0; 14] };
+                sent.body[..used].fill(u64::MAX);
+                assert!(queue.push(&sent));
+                assert_eq!(queue.pop(), Some(sent), "{used} words");
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
     ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, VerbError, WORD,
+    prefetch_write,
 };
 
 use crate::fabric::{Node, Shared};
@@ -36,6 +37,14 @@ impl Destination<'_> {
     #[inline]
     pub(crate) fn words(&self, remote: u64, len: u32) -> &[AtomicU64] {
         words(self.memory.expect("checked when posted"), remote, len)
+    }
+
+    /// Asks for the CPU cache lines of a place that will be written, as far as there is such a place.
+    pub(crate) fn expect_write(&self, remote: u64, len: u32) {
+        let Some(memory) = self.memory else { return };
+        let first = usize::try_from(remote).unwrap_or(usize::MAX) / WORD;
+        let behind = memory.atomics().get(first..).unwrap_or(&[]);
+        prefetch_write(&behind[..behind.len().min(len as usize / WORD)]);
     }
 }
 

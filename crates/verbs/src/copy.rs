@@ -179,6 +179,26 @@ pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     let _ = words;
 }
 
+/// Asks for the cache lines of `words`, to write them. They are taken from whichever core has them, so
+/// this is for lines that this core is about to write for certain.
+#[inline]
+pub fn prefetch_write(words: &[AtomicU64]) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    for line in words.chunks(64 / WORD) {
+        // SAFETY: a prefetch reads nothing and cannot fail. The instruction is not in the oldest x86-64
+        // processors' feature lists, but all of them decode it, at worst as no operation.
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) line.as_ptr(),
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let _ = words;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

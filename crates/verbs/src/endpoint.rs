@@ -21,6 +21,12 @@ pub trait Endpoint {
     /// comes.
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError>;
 
+    /// Says that a WRITE of `len` bytes to this place will most likely be posted soon. A hint without
+    /// effect: where the poster's own CPU copies, it gets hold of the memory meanwhile.
+    fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
+        let _ = (target, remote, len);
+    }
+
     /// Submits what was posted. A worker rings once per sweep.
     fn ring(&mut self);
 

@@ -57,7 +57,7 @@ mod atomic;
 mod bytes;
 #[cfg(feature = "contract")]
 pub mod contract;
-#[allow(unsafe_code)] // one instruction
+#[allow(unsafe_code)] // single instructions
 mod copy;
 mod endpoint;
 mod error;
@@ -71,6 +71,7 @@ mod words;
 pub use address::{
     ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target,
 };
+pub use copy::prefetch_write;
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
 pub use huge::large_slice;

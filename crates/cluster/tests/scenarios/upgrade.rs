@@ -221,16 +221,17 @@ fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
 
 /// Bug: a copy is told from another by the counter of its frame alone. A line that is evicted, changed
 /// elsewhere and fetched again may come into another frame, whose counter happens to be the same, and
-/// the upgrade takes the new bytes for the ones that the reader saw: a lost update. Mechanism: B's frames
-/// are all as new. Fix: which copy it is says the frame, too.
+/// the upgrade takes the new bytes for the ones that the reader saw: a lost update. Mechanism: another line
+/// takes the frame meanwhile, and B's other frames are all as new. Fix: which copy it is says the frame, too.
 #[test]
 fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
-        let line = stage.line();
+        let (line, other) = (stage.line(), stage.line());
         let (old, seen) = stage.sees(B, line);
         let first = stage.node(B).cache().find(line);
         stage.evict_now(B, line);
+        assert_eq!((stage.read(B, other), stage.node(B).cache().find(other)), (0, first));
         assert_eq!((stage.write(A, line, 5), old), (0, 0));
         let (new, again) = stage.sees(B, line);
         assert_ne!(stage.node(B).cache().find(line), first, "another frame");
