@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// How keys are drawn: all alike, or by a zipfian with skew 0.99.
     #[arg(long, value_name = "NAME", default_value = "uniform,zipf", value_delimiter = ',')]
     pub(crate) distribution: Vec<Distribution>,
-    /// What is measured. [default: all]
+    /// What is measured. [default: all but tasks]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) workload: Vec<Workload>,
     /// What is compared; our tree on one node is always there. [default: all]
@@ -95,6 +95,8 @@ pub(crate) enum Workload {
     Scan,
     /// Point reads, 16 at a time, where a structure can do that.
     Interleaved,
+    /// The same as 16 tasks of an executor, each with one read under way: ours only, and only by name.
+    Tasks,
     /// Bytes per key.
     Memory,
 }
@@ -139,6 +141,7 @@ impl Workload {
             Workload::Update => "50/50",
             Workload::Scan => "scan 100",
             Workload::Interleaved => "16 reads",
+            Workload::Tasks => "16 tasks",
             Workload::Memory => "memory",
         }
     }
@@ -147,7 +150,11 @@ impl Workload {
 impl Args {
     /// The workloads that were asked for, each once.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
-        chosen(&self.workload)
+        let mut workloads = chosen(&self.workload);
+        if self.workload.is_empty() {
+            workloads.retain(|workload| *workload != Workload::Tasks);
+        }
+        workloads
     }
 
     /// The structures that were asked for, each once, our tree first.
@@ -253,7 +260,9 @@ mod tests {
         assert_eq!((args.threads.as_slice(), args.keys), ([1, 2].as_slice(), 10_000_000));
         let structures = [Structure::Latchwork, Structure::Ferntree, Structure::Papaya];
         assert_eq!(args.structures(), structures);
-        assert_eq!(args.workloads(), Workload::value_variants());
+        assert_eq!(args.workloads().len(), Workload::value_variants().len() - 1);
+        let args = parse(words("--workload tasks,read")).unwrap();
+        assert_eq!(args.workloads(), [Workload::Read, Workload::Tasks]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError};
+use latchwork_blink::{Tree, TreeConfig, TreeError, Value};
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::map::ScanCheck;
 use crate::subject::{Job, Subject, rate_of_spans};
 use crate::timer::{Timer, pin};
 
-/// Point reads that one worker has in flight when it interleaves them.
+/// Point reads that one worker has under way when it interleaves them.
 const INTERLEAVED: usize = 16;
 /// How long workers wait for each other before they start.
 const START_MAX: Duration = Duration::from_secs(600);
@@ -189,8 +189,30 @@ impl<V: Content> Ours<V> {
         Ok(())
     }
 
-    /// Until the tree has a call for several keys: as many tasks, each with one lookup under way.
-    async fn interleaved(
+    /// Lookups, 16 keys in a call.
+    async fn many(
+        &self,
+        tree: &Tree<Worker>,
+        draws: &Draws,
+        n: usize,
+        found: &mut Vec<Option<Seen>>,
+    ) -> Result<(), Failure> {
+        for keys in draws.points(n).0.chunks(INTERLEAVED) {
+            let mut bytes = [[0; 8]; INTERLEAVED];
+            for (bytes, key) in bytes.iter_mut().zip(keys) {
+                *bytes = key.to_be_bytes();
+            }
+            let visit = |_, value: Value<'_>| V::seen_in_page(value);
+            tree.get_many(&bytes[..keys.len()], visit, found).await?;
+            for (seen, &key) in found.iter().zip(keys) {
+                self.check(key, *seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As many tasks, each with one lookup under way.
+    async fn in_tasks(
         &self,
         member: &Member,
         tree: Tree<Worker>,
@@ -307,11 +329,12 @@ impl<V: Content> Subject for Ours<V> {
         let before = standing.cluster.counters().cache_misses;
         let rates = self.workers(standing, job.threads, async |thread, member, tree| {
             let draws = &job.draws[thread];
-            if job.workload == Workload::Interleaved {
-                return self.interleaved(&member, tree, job, draws.clone()).await;
+            if job.workload == Workload::Tasks {
+                return self.in_tasks(&member, tree, job, draws.clone()).await;
             }
             let mut timer = Timer::start(job.clock, job.time);
             let mut batch = job.start;
+            let mut found = Vec::with_capacity(INTERLEAVED);
             loop {
                 let done = match job.workload {
                     Workload::Scan => {
@@ -320,6 +343,10 @@ impl<V: Content> Subject for Ours<V> {
                     }
                     Workload::Update => {
                         self.updates(&tree, draws, batch).await?;
+                        BATCH
+                    }
+                    Workload::Interleaved => {
+                        self.many(&tree, draws, batch, &mut found).await?;
                         BATCH
                     }
                     _ => {
@@ -372,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_too_small_is_noticed() {
-        for workload in [Workload::Read, Workload::Scan, Workload::Interleaved] {
+        for workload in [Workload::Read, Workload::Scan, Workload::Interleaved, Workload::Tasks] {
             assert!(measured(&loaded(None), workload).is_ok_and(|rate| rate > 0.0));
         }
         let end = measured(&loaded(Some(100)), Workload::Read);
@@ -406,8 +433,10 @@ mod tests {
         assert!(matches!(wrong(Workload::Read), Some(Wrong::Value(_))));
         assert!(matches!(wrong(Workload::Scan), Some(Wrong::Scan(_))));
         assert!(matches!(wrong(Workload::Interleaved), Some(Wrong::Value(_))));
+        assert!(matches!(wrong(Workload::Tasks), Some(Wrong::Value(_))));
         change_all(None);
         assert!(matches!(wrong(Workload::Read), Some(Wrong::Missing(_))));
+        assert!(matches!(wrong(Workload::Interleaved), Some(Wrong::Missing(_))));
         assert!(matches!(wrong(Workload::Update), Some(Wrong::Missing(_))));
         assert!(matches!(wrong(Workload::Scan), Some(Wrong::Scan(_))));
     }

@@ -108,7 +108,7 @@ impl<M: Map> Subject for Rival<M> {
         match workload {
             Workload::Scan => M::ORDERED,
             // None of them has a call for several keys.
-            Workload::Interleaved => false,
+            Workload::Interleaved | Workload::Tasks => false,
             _ => true,
         }
     }

@@ -161,7 +161,7 @@ fn ratios(results: &Results, whats: &[What]) -> String {
             continue;
         };
         let theirs = match what.workload {
-            Workload::Interleaved => What { workload: Workload::Read, ..what },
+            Workload::Interleaved | Workload::Tasks => What { workload: Workload::Read, ..what },
             _ => what,
         };
         let times = |rival| match results.ratio(what, rival, theirs) {

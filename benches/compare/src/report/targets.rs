@@ -46,6 +46,7 @@ pub(crate) fn targets(results: &Results) -> Vec<Target> {
                 at_least(results, what, Structure::Ferntree, reads, 3.0, &mut targets);
             }
             Workload::Memory => targets.extend(memory(results, what)),
+            Workload::Tasks => {}
         }
     }
     targets
