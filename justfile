@@ -53,6 +53,12 @@ model-larger *ARGS:
 loom *ARGS:
     scripts/loom.sh "$@"
 
+# What an access costs, beside the machine's limits; fills docs/costs.md. `just costs --rounds 31`.
+costs *ARGS:
+    mkdir -p target/costs
+    scripts/instructions.sh target/costs/instructions.tsv
+    cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/costs.md "$@"
+
 # CPU cache lines that readers share and write, counted under valgrind: there must be none.
 shared-writes *ARGS:
     scripts/shared-writes.sh "$@"

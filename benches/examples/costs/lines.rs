@@ -1,0 +1,200 @@
+//! One node and its lines: hits, upgrades, misses with the eviction that makes room.
+
+use std::cell::{Cell, OnceCell};
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_benches::{Draws, cluster, lines, on_first};
+use latchwork_cluster::{ClusterConfig, Embedded, Member};
+use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
+use latchwork_verbs::GlobalAddr;
+
+use crate::{HOT_LINES, LINE, Measure, Sizes};
+
+pub(crate) const COPY_HOT: &str = "cached read, whole line, hot";
+pub(crate) const COPY_FAR: &str = "cached read, whole line, far";
+pub(crate) const MISS_FAR: &str = "miss, shared, evicting clean, far";
+
+pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
+    let mut all = Vec::new();
+    for (place, count) in [("hot", HOT_LINES), ("far", sizes.far_lines)] {
+        let held = Rc::new(OnceCell::new());
+        let mut add = |what: &str, access: fn(&Member, GlobalAddr) -> u64| {
+            let held = held.clone();
+            all.push(Measure::new(format!("cached {what}, {place}"), move |iters| {
+                held.get_or_init(|| Held::new(count)).time(iters, access)
+            }));
+        };
+        add("read, 8 bytes", touch_read);
+        add("read, whole line", copy_read);
+        add("write, 8 bytes", touch_write);
+        add("write, whole line", copy_write);
+    }
+    let near = Rc::new(OnceCell::new());
+    let upgraded = near.clone();
+    all.push(Measure::new("upgrade of a shared line, near", move |iters| {
+        upgraded.get_or_init(|| Ring::new(HOT_LINES, 8 * HOT_LINES)).upgrades(iters)
+    }));
+    let far = Rc::new(OnceCell::new());
+    let rings = [
+        ("near", near, HOT_LINES, 8 * HOT_LINES),
+        ("far", far, sizes.far_lines / 8, sizes.far_lines),
+    ];
+    for (place, ring, frames, count) in rings {
+        let mut add = |what: &str, mode: Mode, dirty: usize| {
+            let ring = ring.clone();
+            all.push(Measure::new(format!("miss, {what}, {place}"), move |iters| {
+                ring.get_or_init(|| Ring::new(frames, count)).misses(iters, mode, dirty)
+            }));
+        };
+        add("shared, evicting clean", Mode::Shared, 0);
+        add("exclusive, evicting clean", Mode::Exclusive, 0);
+        add("exclusive, evicting dirty", Mode::Exclusive, LINE - 32);
+    }
+    all
+}
+
+fn touch_read(member: &Member, line: GlobalAddr) -> u64 {
+    let seen = member.memory.try_read(line).expect("cached");
+    let word = seen.words().u64(64);
+    if seen.validate() { word } else { 0 }
+}
+
+fn copy_read(member: &Member, line: GlobalAddr) -> u64 {
+    let mut copy = [0; LINE];
+    let seen = member.memory.try_read(line).expect("cached");
+    let words = seen.words();
+    words.read_bytes(0, &mut copy[..words.len()]);
+    black_box(&copy);
+    u64::from(seen.validate())
+}
+
+fn touch_write(member: &Member, line: GlobalAddr) -> u64 {
+    let mut guard = member.memory.try_write(line).expect("owned exclusively");
+    let word = guard.words().u64(64);
+    guard.words().set_u64(64, word + 1);
+    guard.mark_dirty(64..72);
+    word
+}
+
+fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
+    let image = black_box([7; LINE]);
+    let mut guard = member.memory.try_write(line).expect("owned exclusively");
+    let end = guard.words().len();
+    guard.words().write_bytes(0, &image[..end]);
+    guard.mark_dirty(0..end);
+    end as u64
+}
+
+/// Lines that are all cached, owned exclusively.
+struct Held {
+    cluster: Embedded,
+    lines: Vec<GlobalAddr>,
+}
+
+impl Held {
+    fn new(count: usize) -> Held {
+        let cluster = cluster(ClusterConfig {
+            cache_bytes: (count + 64) * LINE * 5 / 4,
+            memory_bytes: ((count * LINE) as u64 * 9 / 8).max(32 << 20),
+            ..ClusterConfig::default()
+        });
+        let lines = lines(&cluster, count);
+        Held { cluster, lines }
+    }
+
+    fn time(&self, iters: u64, access: fn(&Member, GlobalAddr) -> u64) -> Duration {
+        on_first(&self.cluster, async |member| {
+            let mut draws = Draws::new(self.lines.len() as u64, iters);
+            let start = member.handle.now();
+            for _ in 0..iters {
+                black_box(access(&member, self.lines[draws.draw() as usize]));
+            }
+            member.handle.now() - start
+        })
+    }
+}
+
+/// Few frames, and so many lines that one is long gone when its turn comes again.
+struct Ring {
+    cluster: Embedded,
+    lines: Vec<GlobalAddr>,
+    next: Cell<usize>,
+}
+
+impl Ring {
+    fn new(frames: usize, count: usize) -> Ring {
+        let cluster = cluster(ClusterConfig {
+            cache_bytes: frames * LINE * 11 / 10,
+            memory_bytes: ((count * LINE) as u64 * 9 / 8).max(64 << 20),
+            ..ClusterConfig::default()
+        });
+        let mut lines = lines(&cluster, count);
+        // In an order that no prefetcher guesses.
+        let mut draws = Draws::new(1 << 32, 5);
+        for i in (1..count).rev() {
+            lines.swap(i, draws.draw() as usize % (i + 1));
+        }
+        Ring { cluster, lines, next: Cell::new(0) }
+    }
+
+    /// The next `iters` lines, as often around as it takes.
+    fn take(&self, iters: u64) -> Vec<GlobalAddr> {
+        let (start, len) = (self.next.get(), self.lines.len());
+        self.next.set((start + iters as usize) % len);
+        (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
+    }
+
+    /// Time per miss: the few lines that a random replacement spared are not counted.
+    fn misses(&self, iters: u64, mode: Mode, dirty: usize) -> Duration {
+        let before = self.cluster.counters();
+        let lines = &self.take(iters);
+        let time = on_first(&self.cluster, async |member| {
+            let start = member.handle.now();
+            for &addr in lines {
+                let ticket = member.memory.ensure(Need { addr, mode }).await.expect("obtained");
+                if mode == Mode::Exclusive {
+                    let mut guard = member.memory.try_write(addr).expect("reserved");
+                    guard.mark_dirty(0..dirty);
+                } else {
+                    black_box(touch_read(&member, addr));
+                }
+                drop(ticket);
+            }
+            member.handle.now() - start
+        });
+        let missed = (self.cluster.counters() - before).cache_misses;
+        time.mul_f64(iters as f64 / missed.max(1) as f64)
+    }
+
+    /// Time per upgrade of a line that was just read.
+    fn upgrades(&self, iters: u64) -> Duration {
+        let (mut left, mut time) = (iters, Duration::ZERO);
+        while left > 0 {
+            let lines = &self.take(left);
+            let (kept, spent) = on_first(&self.cluster, async |member| {
+                let memory = &member.memory;
+                let (mut kept, mut spent) = (0, Duration::ZERO);
+                for &addr in lines {
+                    let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
+                    let seen = memory.try_read(addr).expect("reserved").version();
+                    drop(ticket);
+                    if memory.try_write(addr).is_ok() {
+                        // Never evicted since the last time around.
+                        continue;
+                    }
+                    let start = member.handle.now();
+                    let (end, ticket) = memory.upgrade(seen).await.expect("upgraded");
+                    spent += member.handle.now() - start;
+                    drop(ticket);
+                    kept += u64::from(end == Upgrade::Kept);
+                }
+                (kept, spent)
+            });
+            left -= kept.min(left);
+            time += spent;
+        }
+        time
+    }
+}
