@@ -158,9 +158,16 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
         // SAFETY: `room` has `bytes` bytes, and nobody else has it.
         unsafe { move_string(from.as_ptr().cast(), room.as_mut_ptr().cast(), from.len()) }
     } else {
-        for (to, from) in room.iter_mut().zip(from) {
+        let load = |(to, from): (&mut [MaybeUninit<u8>; WORD], &AtomicU64)| {
             *to = from.load(Ordering::Relaxed).to_le_bytes().map(MaybeUninit::new);
+        };
+        // In steps of eight there is a load and a store per word and next to nothing else.
+        let (steps, rest) = from.as_chunks::<8>();
+        let (to_steps, to_rest) = room.as_chunks_mut::<8>();
+        for (to, from) in to_steps.iter_mut().zip(steps) {
+            to.iter_mut().zip(from).for_each(load);
         }
+        to_rest.iter_mut().zip(rest).for_each(load);
     }
     // SAFETY: there was room for `bytes` more, and all of them were written.
     unsafe { to.set_len(to.len() + bytes) }
@@ -170,10 +177,21 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
 #[inline]
 pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    for first in words.iter().step_by(64 / WORD) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        const LINE: usize = 64 / WORD;
         // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(first).cast()) }
+        let fetch = |word: &AtomicU64| unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+        };
+        // Four lines a step: there is nothing else to do in this loop.
+        let (steps, rest) = words.as_chunks::<{ 4 * LINE }>();
+        for step in steps {
+            for line in 0..4 {
+                fetch(&step[line * LINE]);
+            }
+        }
+        rest.iter().step_by(LINE).for_each(fetch);
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let _ = words;

@@ -5,7 +5,10 @@ use std::ops::Range;
 use latchwork_verbs::WORD;
 
 use super::build::relax;
-use super::{Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, SLOT, entry_size, head_of};
+use super::{
+    Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, SLOT, entry_size, head_behind,
+    head_of,
+};
 
 /// The bytes of the page from the first that a change wrote to the last: no more is asked of it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -53,9 +56,24 @@ impl Page<'_> {
     pub(crate) fn insert(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let suffix = key.get(header.prefix()..).unwrap_or(&[]);
-        let size = entry_size(suffix.len(), value.len());
         let slot = slot.min(header.count());
         let is_full = header.count == header.cap;
+        if !header.shape.is_slotted()
+            && usize::from(header.width) == value.len()
+            && (header.shape.holds(suffix) || relax(&mut header, self.words, suffix))
+        {
+            // A slotted page would hold fewer.
+            if is_full {
+                return Err(Edit::Full);
+            }
+            let [heads, cells] = self.open_slot(slot);
+            self.words.set_u64(heads.start, head_behind(key, header.prefix()));
+            self.words.write_bytes(cells.start, value);
+            header.count += 1;
+            header.store_counts(self.words);
+            return Ok(Dirty::range(0..cells.end));
+        }
+        let size = entry_size(suffix.len(), value.len());
         if header.shape.is_slotted() {
             if !is_full && size <= header.gap() {
                 return Ok(self.insert_slotted(slot, suffix, value));
@@ -65,19 +83,6 @@ impl Page<'_> {
             {
                 return Err(Edit::Full);
             }
-        } else if usize::from(header.width) == value.len()
-            && (header.shape.holds(suffix) || relax(&mut header, self.words, suffix))
-        {
-            // A slotted page would hold fewer.
-            if is_full {
-                return Err(Edit::Full);
-            }
-            let [heads, cells] = self.open_slot(slot);
-            self.words.set_u64(heads.start, head_of(suffix));
-            self.words.write_bytes(cells.start, value);
-            header.count += 1;
-            header.store_counts(self.words);
-            return Ok(Dirty::range(0..cells.end));
         } else if self.size_slotted(header.count()) + SLOT + size > header.heap() {
             return Err(Edit::Full);
         }
@@ -120,8 +125,15 @@ impl Page<'_> {
 
     /// Replaces the value in `slot`.
     pub(crate) fn set_value(&self, slot: usize, value: &[u8]) -> Result<Dirty, Edit> {
+        let header = &self.header;
+        let len = value.len();
+        if !header.shape.is_slotted() && usize::from(header.width) == len && slot < header.count() {
+            let at = header.cell_at(slot);
+            self.words.write_bytes(at, value);
+            return Ok(Dirty::range(at..at + len));
+        }
         let entry = self.checked_entry(slot)?;
-        if value.len() == entry.value_len() {
+        if len == entry.value_len() {
             self.words.write_bytes(entry.offset(), value);
             return Ok(Dirty::range(entry.offset()..entry.offset() + value.len()));
         }

@@ -168,17 +168,10 @@ impl<'a> Glance<'a> {
     #[inline]
     fn count_below(&self, heads: &[AtomicU64], head: u64) -> usize {
         if heads.len() < LONG {
-            return count_below(heads, head);
+            count_below(heads, head)
+        } else {
+            count_below_many(self.words, self.level(), heads, head)
         }
-        let mut window = heads;
-        while window.len() >= LONG {
-            window = upper_or_lower(window, head);
-        }
-        let start = byte_offset(heads, window);
-        if self.level() < LEVEL_HOT {
-            self.words.prefetch(HEADER + start..HEADER + start + size_of_val(window));
-        }
-        start / WORD + count_below(window, head)
     }
 
     /// The heads of all slots, as far as there are any.
@@ -252,6 +245,20 @@ fn count_below(heads: &[AtomicU64], head: u64) -> usize {
         16.. => count_below_of::<16>(heads, head),
         _ => heads.iter().map(|here| usize::from(here.load(Relaxed) < head)).sum(),
     }
+}
+
+/// As [`count_below`], of many heads of a page of this level.
+#[inline(never)]
+fn count_below_many(words: Words<'_>, level: u8, heads: &[AtomicU64], head: u64) -> usize {
+    let mut window = heads;
+    while window.len() >= LONG {
+        window = upper_or_lower(window, head);
+    }
+    let start = byte_offset(heads, window);
+    if level < LEVEL_HOT {
+        words.prefetch(HEADER + start..HEADER + start + size_of_val(window));
+    }
+    start / WORD + count_below(window, head)
 }
 
 /// As [`count_below`], of `N..2 * N` heads, where `N` is a power of two: bisects without a branch or a
