@@ -141,7 +141,7 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Option<R> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head)?;
-        self.memory.prefetch(leaf.hint, 0..self.memory.payload_len());
+        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
         let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
         if !Glance::at(guard.words(), self.tag)?.is_below_high(key, head) {
             return None;
