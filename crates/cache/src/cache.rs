@@ -203,11 +203,11 @@ impl Cache {
     }
 
     /// As [`try_read`](Cache::try_read), of a line that is probably where `hint` says.
-    #[inline]
+    #[inline(always)]
     pub fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<OptimisticRead<'_>> {
         match self.read_in(hint.guess(), addr) {
             Some(read) => Some(read),
-            None => self.read_in(self.find_anew(addr, hint)?, addr),
+            None => self.read_anew(addr, hint),
         }
     }
 
@@ -254,6 +254,12 @@ impl Cache {
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_anew(&self, addr: GlobalAddr, hint: &Hint) -> Option<OptimisticRead<'_>> {
+        self.read_in(self.find_anew(addr, hint)?, addr)
     }
 
     /// Looks the line up, since the guess was wrong or the line cannot be had.

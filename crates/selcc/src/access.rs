@@ -112,7 +112,7 @@ impl Inner {
     }
 
     /// Counts and charges a read that may have hit.
-    #[inline]
+    #[inline(always)]
     fn read<'c>(
         &self,
         found: Option<OptimisticRead<'c>>,
@@ -327,7 +327,7 @@ impl CoherentMemory for Worker {
         self.inner.read(self.inner.node.cache.try_read(addr), addr)
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
         self.inner.read(self.inner.node.cache.try_read_at(addr, hint), addr)
     }
