@@ -215,16 +215,15 @@ impl Cache {
     /// when another local writer is at work.
     #[inline]
     pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
-        self.write_in(self.find(addr)?, addr)
-    }
-
-    /// As [`try_write`](Cache::try_write), of a line that is probably where `hint` says.
-    #[inline]
-    pub fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<WriteGuard<'_>> {
-        match self.write_in(hint.guess(), addr) {
-            Some(guard) => Some(guard),
-            None => self.write_in(self.find_anew(addr, hint)?, addr),
+        let id = self.find(addr)?;
+        let frame = self.frame(id);
+        let held = frame.try_latch()?;
+        if frame.addr() != addr {
+            frame.unlatch(held);
+            return None;
         }
+        frame.touch(self.epoch.load(Ordering::Relaxed));
+        Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
     #[inline(always)]
@@ -238,22 +237,6 @@ impl Cache {
         }
         frame.touch(self.epoch.load(Ordering::Relaxed));
         Some(OptimisticRead::new((id, frame), self.line(id), addr, state))
-    }
-
-    #[inline]
-    fn write_in(&self, id: FrameId, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
-        let frame = self.frames.get(id.0 as usize)?;
-        // A guess may be any frame: nobody else's is to be latched, if only for a moment.
-        if frame.addr() != addr {
-            return None;
-        }
-        let held = frame.try_latch()?;
-        if frame.addr() != addr {
-            frame.unlatch(held);
-            return None;
-        }
-        frame.touch(self.epoch.load(Ordering::Relaxed));
-        Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
     #[cold]

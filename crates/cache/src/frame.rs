@@ -105,7 +105,18 @@ impl Frame {
     /// Takes the local latch for writing, when the node owns the line and nobody else writes.
     #[inline]
     pub(crate) fn try_latch(&self) -> Option<FrameState> {
-        let seen = self.state();
+        self.try_latch_from(self.state())
+    }
+
+    /// As [`try_latch`](Frame::try_latch), if the state is still `seen`: then the bytes are those that an
+    /// optimistic read saw which began with that state.
+    ///
+    /// Unlike the load in `is_still`, the exchange needs no acquire fence before it. It succeeds only right
+    /// behind `seen` in the order of the word's changes. A writer whose bytes were seen has either latched
+    /// before, and then the word is not `seen` any more, or latches after this writer is done, which it
+    /// learns by acquiring the word; then the read was before its bytes.
+    #[inline]
+    pub(crate) fn try_latch_from(&self, seen: FrameState) -> Option<FrameState> {
         if !seen.is_writable() || !self.exchange(seen, seen.latched()) {
             return None;
         }

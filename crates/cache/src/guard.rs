@@ -75,6 +75,15 @@ impl<'a> OptimisticRead<'a> {
         self.frame.is_still(self.state)
     }
 
+    /// Takes the local latch, if all that was read is one consistent copy and still the line's, and the
+    /// node owns the line exclusively. What was found in it holds for the guard.
+    #[inline]
+    #[must_use]
+    pub fn latch(self) -> Option<WriteGuard<'a>> {
+        let held = self.frame.try_latch_from(self.state)?;
+        Some(WriteGuard::new((self.id, self.frame), self.line, self.addr, held))
+    }
+
     /// Which copy this is.
     pub fn version(&self) -> ReadVersion {
         ReadVersion { addr: self.addr, frame: self.id, counter: self.state.counter() }

@@ -176,7 +176,6 @@ fn a_hint_is_corrected_when_it_is_wrong_and_misleads_nobody() {
     // No guess, a right one, and one that is right for another line.
     for k in [0, 0, 1] {
         assert_eq!(seen(line(k)), Some(line(k)));
-        assert_eq!(cache.try_write_at(line(k), &hint).expect("owned").addr(), line(k));
     }
     assert_eq!(seen(line(7)), None);
 
@@ -190,7 +189,6 @@ fn a_hint_is_corrected_when_it_is_wrong_and_misleads_nobody() {
     assert_eq!(seen(line(9)), None, "no right to read it yet");
     cache.frame(id).publish(Ownership::Shared);
     assert_eq!((seen(line(1)), seen(line(9))), (None, Some(line(9))));
-    assert!(cache.try_write_at(line(9), &hint).is_none(), "shared");
     cache.prefetch(&hint, 0..480);
     cache.prefetch(&Hint::default(), 0..480);
 }
@@ -207,4 +205,29 @@ fn hints_stay_with_a_line_until_it_leaves_its_frame() {
     assert!(cache.frame(id).try_invalidate());
     cache.detach(id);
     assert!(!hints(2).is_empty(), "the block is free again");
+}
+
+#[test]
+fn a_reader_becomes_the_writer_of_what_it_saw_or_of_nothing() {
+    let cache = full(2, Ownership::Exclusive);
+    let read = cache.try_read(line(0)).expect("owned");
+    let stale = cache.try_read(line(0)).expect("owned");
+    let version = read.version();
+    let mut guard = read.latch().expect("nobody wrote");
+    assert_eq!((guard.addr(), guard.version()), (line(0), version));
+    assert!(stale.latch().is_none(), "the latch is taken");
+    guard.words().set_u64(0, 7);
+    guard.mark_dirty(0..8);
+    drop(guard);
+    assert!(stale.latch().is_none(), "written since");
+    let read = cache.try_read(line(0)).expect("owned");
+    assert_eq!(read.words().u64(0), 7);
+
+    let frame = cache.frame(version.frame);
+    assert!(frame.try_demote());
+    let shared = cache.try_read(line(0)).expect("owned");
+    assert!(shared.latch().is_none(), "not owned exclusively");
+    frame.promote();
+    assert!(shared.latch().is_none(), "another state; whoever asked reads again");
+    assert!(read.latch().is_some(), "as it was");
 }

@@ -174,11 +174,36 @@ fn a_write_is_to_the_right_line_though_its_frame_changes_hands() {
 }
 
 #[test]
-fn a_write_by_a_hint_is_to_the_right_line_though_its_frame_changes_hands() {
+fn a_reader_that_takes_the_latch_of_a_frame_that_changes_hands_has_the_right_line() {
     change_hands_beside(|cache| {
-        let Some(mut guard) = cache.try_write_at(line(0), &Hint::at(FrameId(0))) else { return };
+        let read = cache.try_read_at(line(0), &Hint::at(FrameId(0)));
+        let Some(mut guard) = read.and_then(|read| read.latch()) else { return };
         fill(guard.words(), 9);
         guard.mark_dirty(0..16);
+    });
+}
+
+#[test]
+fn no_change_is_lost_between_what_two_readers_saw_and_what_they_write() {
+    loom::model(|| {
+        let cache = full(1, Ownership::Exclusive);
+        let add_one = |cache: &Cache| {
+            let Some(read) = cache.try_read(line(0)) else { return 0 };
+            let seen = (read.words().word(0), read.words().word(1));
+            let Some(mut guard) = read.latch() else { return 0 };
+            assert_eq!(seen.0, seen.1, "latched from a torn read");
+            fill(guard.words(), seen.0 + 1);
+            guard.mark_dirty(0..16);
+            1
+        };
+        let other = thread::spawn({
+            let cache = cache.clone();
+            move || add_one(&cache) + add_one(&cache)
+        });
+        let mine = add_one(&cache);
+        let all = mine + other.join().unwrap();
+        let now = cache.try_read(line(0)).and_then(validated);
+        assert_eq!(now, Some((all, all)));
     });
 }
 

@@ -70,11 +70,12 @@ pub trait CoherentMemory: Clone + 'static {
     /// As [`try_read`](CoherentMemory::try_read).
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need>;
 
-    /// As [`try_write`](CoherentMemory::try_write), of a line that is probably where `hint` says.
+    /// Takes the local latch of a line that is still as `seen` saw it, which therefore was consistent.
+    /// What a writer has to look up it can do before, while others read and write.
     ///
     /// # Errors
-    /// As [`try_write`](CoherentMemory::try_write).
-    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need>;
+    /// The need to pass to [`ensure`](CoherentMemory::ensure); also when the line has changed.
+    fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need>;
 
     /// Hints for the lines that the line of `read` leads to, in the order that its user numbers them in.
     /// They are this node's, and may be fewer than the line leads to.

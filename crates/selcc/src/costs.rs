@@ -64,6 +64,13 @@ impl Inner {
         free
     }
 
+    /// Charges for the latch of a line that was read just before, and holds the line for as long.
+    #[cold]
+    pub(crate) fn charge_latch(&self, costs: &CpuCosts, frame: FrameId) {
+        self.handle.charge(costs.latch_hold);
+        self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
+    }
+
     /// Charges for a write that hit, and holds the line for as long.
     #[cold]
     pub(crate) fn charge_write(&self, costs: &CpuCosts, frame: FrameId) {

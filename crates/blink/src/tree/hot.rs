@@ -132,22 +132,26 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Applies `change` to the leaf where `key` belongs; `None` if it was not applied.
     ///
-    /// No operation is begun, which might have to wait: see [`try_get`](Tree::try_get).
+    /// Everything is looked up before the latch is taken, which then has to wait for nothing and is held
+    /// for as long as the change takes. No operation is begun, which might have to wait: see
+    /// [`try_get`](Tree::try_get).
     #[inline]
     pub(super) fn hot_write<R>(
         &self,
         key: &[u8],
-        change: &mut impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
+        change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head)?;
         self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
-        let mut guard = self.memory.try_write_at(leaf.addr, leaf.hint).ok()?;
-        if !Glance::at(guard.words(), self.tag)?.is_below_high(key, head) {
+        let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
+        if !Glance::at(seen.words(), self.tag)?.is_below_high(key, head) {
             return None;
         }
-        let page = Page::open(guard.words(), self.tag).ok().filter(|page| page.header.is_leaf())?;
-        let (result, dirty) = change(&page).ok()?;
+        let page = Page::open(seen.words(), self.tag).ok().filter(|page| page.header.is_leaf())?;
+        let found = page.search(key);
+        let mut guard = self.memory.try_latch(seen).ok()?;
+        let (result, dirty) = change(&page, found).ok()?;
         dirty.ranges().for_each(|range| guard.mark_dirty(range));
         Some(result)
     }

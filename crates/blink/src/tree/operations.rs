@@ -104,7 +104,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
-            .write(key, |page| match page.search(key) {
+            .write(key, |page, found| match found {
                 Ok(_) => Ok((false, Dirty::default())),
                 Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
             })
@@ -119,7 +119,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let known = self
-            .write(key, |page| match page.search(key) {
+            .write(key, |page, found| match found {
                 Ok(slot) => Ok((true, page.set_value(slot, value)?)),
                 Err(_) => Ok((false, Dirty::default())),
             })
@@ -133,7 +133,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// As [`insert`](Tree::insert), without [`TreeError::Exists`].
     pub async fn upsert(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
         self.limits.check_value(value)?;
-        self.write(key, |page| match page.search(key) {
+        self.write(key, |page, found| match found {
             Ok(slot) => Ok((false, page.set_value(slot, value)?)),
             Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
         })
@@ -174,8 +174,8 @@ impl<M: CoherentMemory> Tree<M> {
         change: impl FnOnce(&mut ValueMut<'_>) -> R,
     ) -> Result<R, TreeError> {
         let mut change = Some(change);
-        self.write(key, |page| {
-            let Ok(slot) = page.search(key) else { return Ok((None, Dirty::default())) };
+        self.write(key, |page, found| {
+            let Ok(slot) = found else { return Ok((None, Dirty::default())) };
             let mut value = ValueMut::new(page.words, page.value_range(slot)?);
             // Taken at most once: what it returns ends the write.
             let result = change.take().map(|change| change(&mut value));
@@ -197,8 +197,8 @@ impl<M: CoherentMemory> Tree<M> {
         mut change: impl FnMut(Value<'_>, &mut Vec<u8>) -> R,
     ) -> Result<R, TreeError> {
         let mut value = Vec::new();
-        self.write(key, |page| {
-            let Ok(slot) = page.search(key) else {
+        self.write(key, |page, found| {
+            let Ok(slot) = found else {
                 return Ok((Err(TreeError::NotFound), Dirty::default()));
             };
             value.clear();
@@ -219,7 +219,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`get_with`](Tree::get_with).
     pub async fn remove(&self, key: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, |page| match page.search(key) {
+        self.write(key, |page, found| match found {
             Ok(slot) => Ok((true, page.remove(slot)?)),
             Err(_) => Ok((false, Dirty::default())),
         })

@@ -9,8 +9,10 @@ use super::split::Prepared;
 use crate::TreeError;
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
 
-/// A change of one page under its write guard: its result and what it wrote.
-pub(super) type Change<'c, R> = dyn FnMut(&Page<'_>) -> Result<(R, Dirty), Edit> + 'c;
+/// A change of one page under its write guard, where a search found its key or the place for it: its
+/// result and what it wrote.
+pub(super) type Change<'c, R> =
+    dyn FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit> + 'c;
 
 /// A change on its way to its page.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) async fn write<R>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(&Page<'_>) -> Result<(R, Dirty), Edit>,
+        mut change: impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
         let result = match self.hot_write(key, &mut change) {
@@ -140,7 +142,7 @@ impl<M: CoherentMemory> Tree<M> {
                 cursor.prepared = None;
                 continue;
             }
-            return match change(&page) {
+            return match change(&page, page.search(cursor.key)) {
                 Ok((result, dirty)) => {
                     dirty.ranges().for_each(|range| guard.mark_dirty(range));
                     Ok(Progress::Done(result))
@@ -165,7 +167,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut posts = vec![post];
         while let Some(post) = posts.last() {
             let mut cursor = self.cursor(&post.separator, post.level);
-            let mut change = |page: &Page<'_>| self.insert_child(page, post);
+            let mut change = |page: &Page<'_>, found| self.insert_child(page, found, post);
             match self.advance(&mut cursor, &mut change).await? {
                 Progress::Split(above) => posts.extend(above),
                 Progress::Done(new) => {
@@ -181,8 +183,13 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Adds a child, unless it is there already; the result is the slot where it was added.
-    fn insert_child(&self, page: &Page<'_>, post: &Post) -> Result<(Option<usize>, Dirty), Edit> {
-        let known = if page.low_is(&post.separator) { Ok(0) } else { page.search(&post.separator) };
+    fn insert_child(
+        &self,
+        page: &Page<'_>,
+        found: Result<usize, usize>,
+        post: &Post,
+    ) -> Result<(Option<usize>, Dirty), Edit> {
+        let known = if page.low_is(&post.separator) { Ok(0) } else { found };
         match known {
             Ok(slot) if page.child(slot)? == post.child => Ok((None, Dirty::default())),
             Ok(_) => Err(Broken("one separator for two children").into()),

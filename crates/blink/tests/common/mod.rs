@@ -201,10 +201,8 @@ impl CoherentMemory for LocalMemory {
         there.flatten().ok_or(need)
     }
 
-    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need> {
-        let need = Need { addr, mode: Mode::Exclusive };
-        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_write_at(addr, hint));
-        there.flatten().ok_or(need)
+    fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
+        seen.latch().ok_or(Need { addr: seen.addr(), mode: Mode::Exclusive })
     }
 
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
