@@ -135,5 +135,11 @@ proptest! {
         on_a_copy(&|page| drop(page.remove(slot)));
         on_a_copy(&|page| drop(page.set_value(slot, &value)));
         on_a_copy(&|page| drop(page.set_value(0, &value)));
+        // There is nothing behind the last slot.
+        on_a_copy(&|page| {
+            let value = vec![0; page.header.width.into()];
+            assert!(page.set_value(count, &value).is_err() && page.remove(count).is_err());
+            assert!(page.value_range(count).is_err());
+        });
     }
 }

@@ -76,7 +76,8 @@ proptest! {
             let checked = check(&open(half));
             prop_assert!(checked.is_ok(), "{:?}", checked);
         }
-        for key in &probes {
+        let probes = probes.iter().chain(model.keys().filter(|key| !key.is_empty()));
+        for key in probes {
             let child = model.range(..=key.clone()).next_back().map(|(_, child)| *child);
             let below = model.range(..key.clone()).next_back().map(|(_, child)| *child);
             let half = if *key < split.separator { &left } else { &right };
@@ -89,6 +90,16 @@ proptest! {
             ] {
                 prop_assert_eq!(page.place(seek), Ok(Place::Here));
                 prop_assert_eq!(page.child_for(seek).ok(), wanted);
+            }
+            for page in [&image, &left, &right].map(open) {
+                let glance = Glance::at(page.words, tag()).expect("a page");
+                let high = page.high();
+                let is_below = high.is_empty() || *key < high;
+                prop_assert_eq!(glance.is_below_high(key, head_of(key)), is_below);
+                if is_below && *key >= page.low() {
+                    let (slot, found) = glance.child_for(key).expect("a child");
+                    prop_assert_eq!((Some(found), page.child(slot).ok()), (child, child));
+                }
             }
         }
     }
