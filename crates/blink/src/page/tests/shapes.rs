@@ -168,9 +168,13 @@ proptest! {
     fn snapshots_show_what_they_took_in_both_directions(
         entries in entries_of_a_kind(),
         range in any::<(prop::sample::Index, prop::sample::Index)>(),
+        prefix in 0..18usize,
     ) {
-        let image = page(b"", b"");
-        for (key, value) in entries {
+        let low: Vec<u8> = (1..=prefix as u8).collect();
+        let high = if low.is_empty() { vec![] } else { [&low[..prefix - 1], &[prefix as u8 + 1]].concat() };
+        let image = page(&low, &high);
+        for (suffix, value) in entries {
+            let key = key_between(&low, &suffix);
             if let Err(slot) = open(&image).search(&key) {
                 // What does not fit is left out.
                 let _ = open(&image).insert(slot, &key, &value);
