@@ -65,6 +65,8 @@ struct Arguments {
 struct Sizes {
     far_lines: usize,
     far_keys: u64,
+    /// Each measurement is made once, and under a profiler: it does nothing besides.
+    once: bool,
 }
 
 /// Something that is measured.
@@ -107,7 +109,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), String> {
     let far_lines = (arguments.far_mib as usize * 1024 * 1024) / LINE;
-    let sizes = Sizes { far_lines, far_keys: arguments.far_keys };
+    let once = arguments.only.is_some();
+    let sizes = Sizes { far_lines, far_keys: arguments.far_keys, once };
     // What a measurement needs is made when it is first used.
     let measures: Vec<Measure> =
         [limits::all(sizes), lines::all(sizes), nodes::all(), trees::all(sizes)]

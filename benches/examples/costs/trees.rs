@@ -31,7 +31,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         let mut add = |what: &str, time: Operation| {
             let loaded = loaded.clone();
             all.push(Measure::new(format!("tree {what}, {place}"), move |iters| {
-                time(loaded.get_or_init(|| Loaded::new(keys, 2)), iters)
+                time(loaded.get_or_init(|| Loaded::new(keys, 2, sizes.once)), iters)
             }));
         };
         add("get", gets);
@@ -53,6 +53,8 @@ struct Loaded {
     keys: u64,
     /// Where the keys that are not in the tree start.
     fresh: Cell<u64>,
+    /// What is inserted stays.
+    grows: bool,
 }
 
 struct Opened {
@@ -62,7 +64,7 @@ struct Opened {
 }
 
 impl Loaded {
-    fn new(keys: u64, compute_nodes: usize) -> Loaded {
+    fn new(keys: u64, compute_nodes: usize, grows: bool) -> Loaded {
         // Pages are half full at the least, and there are to be more keys.
         let bytes = (keys as usize * 64).next_multiple_of(1 << 20) + (32 << 20);
         let cluster = cluster(ClusterConfig {
@@ -79,7 +81,7 @@ impl Loaded {
             }
             tree.root()
         });
-        Loaded { cluster, root, keys, fresh: Cell::new(keys) }
+        Loaded { cluster, root, keys, fresh: Cell::new(keys), grows }
     }
 
     /// The time of operations, with the others of the cluster there and idle.
@@ -146,7 +148,7 @@ fn updates(loaded: &Loaded, iters: u64) -> Duration {
 }
 
 fn inserts(loaded: &Loaded, iters: u64) -> Duration {
-    let fresh = loaded.fresh.get();
+    let (fresh, grows) = (loaded.fresh.get(), loaded.grows);
     loaded.fresh.set(fresh + iters);
     loaded.time(async |Opened { tree, member, .. }| {
         let start = member.handle.now();
@@ -155,7 +157,7 @@ fn inserts(loaded: &Loaded, iters: u64) -> Duration {
         }
         let time = member.handle.now() - start;
         // So that the tree has as many keys the next time.
-        for i in fresh..fresh + iters {
+        for i in (fresh..fresh + iters).filter(|_| !grows) {
             assert!(tree.remove(&key(i)).await.expect("a tree"), "just inserted");
         }
         time
@@ -189,7 +191,7 @@ pub(crate) struct Idle {
 
 /// What a second node that is alive and idle costs the first.
 pub(crate) fn idle_node(rounds: u32, time_ms: u64) -> Vec<Idle> {
-    let trees = [1, 2].map(|nodes| Loaded::new(IDLE_KEYS, nodes));
+    let trees = [1, 2].map(|nodes| Loaded::new(IDLE_KEYS, nodes, false));
     let operations: [(&'static str, Operation); 2] = [("tree get", gets), ("tree update", updates)];
     let measure = |(what, time): (&'static str, Operation)| {
         let warm = 1000;
