@@ -59,6 +59,8 @@ pub struct Node {
     pub(crate) numbers: NumberPool,
     /// Wakes the handler.
     pub(crate) handler: Mutex<Option<Notifier>>,
+    /// Workers, the handler not counted, that are not parked.
+    pub(crate) awake: AtomicUsize,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -98,6 +100,7 @@ impl Node {
             frame_waiters: FrameWaiters::default(),
             releasing: AtomicUsize::new(0),
             handler: Mutex::new(None),
+            awake: AtomicUsize::new(0),
             counters: Mutex::new(Vec::new()),
         })
     }

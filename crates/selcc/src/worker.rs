@@ -10,6 +10,7 @@ use latchwork_coherence::MemoryError;
 use latchwork_fabric::{Inbox, Port, Subscription};
 use latchwork_latch::Action;
 use latchwork_memnode::EpochWorker;
+use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{GlobalAddr, Inbox as _, Outcome, Subscription as _, VerbError};
 use slab::Slab;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) actions: RefCell<Vec<Action>>,
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
     completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
+    /// The worker is parked: not among the node's awake ones.
+    parked: Cell<bool>,
     /// Completions were polled at the end of a sweep, since the last one began.
     polled_late: Cell<bool>,
 }
@@ -119,8 +122,10 @@ impl Worker {
             actions: RefCell::default(),
             victims: RefCell::default(),
             completions: RefCell::default(),
+            parked: Cell::new(false),
             polled_late: Cell::new(false),
         });
+        inner.count_awake(1);
         handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
         Worker { inner }
     }
@@ -174,6 +179,9 @@ impl Drop for Inner {
         if let Some(numbers) = self.numbers.take() {
             self.node.numbers.give_back(numbers);
         }
+        if !self.parked.get() {
+            self.count_awake(-1);
+        }
         // Whatever this worker would have looked at again is the handler's now.
         if let Some(handler) = &*self.node.handler.lock() {
             handler.notify();
@@ -184,6 +192,26 @@ impl Drop for Inner {
 impl Inner {
     pub(crate) fn numbers(&self) -> &Numbers {
         self.numbers.as_ref().expect("there until the worker ends")
+    }
+
+    fn count_awake(&self, change: isize) {
+        if self.role == Role::Worker {
+            self.node.awake.fetch_add(change as usize, Ordering::Relaxed);
+        }
+    }
+
+    /// When the first alarm of the node has to be looked at by this worker.
+    ///
+    /// While workers are awake, alarms are theirs: they look on every sweep, and whoever parks takes the
+    /// first alarm along as its deadline; whoever leaves wakes the handler. A handler that woke for
+    /// each would take the core from just those workers, and with more alarms in sight it would never rest.
+    /// So it only covers for workers that are away for long, or that parked in the moment in which it set
+    /// an alarm itself. When all are parked, the alarm is its own.
+    fn next_alarm(&self) -> Option<Time> {
+        let alarm = self.node.timers.next()?;
+        let covers = self.role == Role::Handler && self.node.awake.load(Ordering::Relaxed) > 0;
+        let cover = if covers { self.handle.sweep_time() + COVER_INTERVAL } else { alarm };
+        Some(alarm.max(cover))
     }
 
     fn poll_port(&self) -> bool {
@@ -268,15 +296,13 @@ impl Poller for Pump {
 
     fn next_deadline(&self) -> Option<Time> {
         let inner = self.inner.upgrade()?;
-        let alarm = inner.node.timers.next();
+        let alarm = inner.next_alarm();
         // A handler only covers for the workers, which look again when they let go of a line.
         let interval = match inner.role {
             Role::Worker => inner.node.settings.serve_interval,
             Role::Handler => COVER_INTERVAL,
         };
         let serve = (!inner.node.blocked.is_empty()).then(|| inner.handle.sweep_time() + interval);
-        // No cover for alarms: whoever sets one may be the only one who knows of it, since the others
-        // parked before.
         [alarm, serve].into_iter().flatten().min()
     }
 
@@ -290,8 +316,10 @@ impl Poller for Pump {
     }
 
     fn unparked(&self) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.subscription.unparked();
+        let Some(inner) = self.inner.upgrade() else { return };
+        inner.subscription.unparked();
+        if inner.parked.take() {
+            inner.count_awake(1);
         }
     }
 }
