@@ -44,6 +44,9 @@ struct Arguments {
     /// Time for each figure.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Lines that misses are drawn from: 1 GiB of them by default, 64 MiB fit the cache.
+    #[arg(long, default_value_t = (1 << 30) / LINE)]
+    lines: usize,
     /// Operations in flight on each node, where lines are popular.
     #[arg(long, default_value_t = 8)]
     inflight: usize,
@@ -61,7 +64,7 @@ fn main() {
         turns(time);
     }
     if does(Part::Misses) {
-        misses(time);
+        misses(time, arguments.lines);
     }
     if does(Part::Popular) {
         popular(time, arguments.inflight);
@@ -257,14 +260,14 @@ fn turns(time: Duration) {
     }
 }
 
-fn misses(time: Duration) {
+fn misses(time: Duration, count: usize) {
     let config = ClusterConfig {
         cache_bytes: 64 << 20,
         memory_bytes: 1200 << 20,
         ..ClusterConfig::default()
     };
     let cluster = cluster(config);
-    let all = lines(&cluster, (1 << 30) / LINE);
+    let all = lines(&cluster, count);
     for (what, mode, dirty) in [
         ("miss, shared, evicting clean", Mode::Shared, 0),
         ("miss, exclusive, evicting clean", Mode::Exclusive, 0),

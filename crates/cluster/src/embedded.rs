@@ -159,7 +159,9 @@ impl Embedded {
         Fut: Future<Output = T>,
     {
         let driver = RealDriver::with_clock(self.clock);
-        let mut executor = Executor::new(driver, worker_config(&self.config, place.2));
+        let mut config = worker_config(&self.config, place.2);
+        config.sweep_tasks = self.config.sweep_tasks;
+        let mut executor = Executor::new(driver, config);
         let handle = executor.handle();
         let fabric = Fabric::from(self.fabric.clone());
         let node = &self.nodes.nodes[place.0];

@@ -15,6 +15,11 @@ pub struct ExecutorConfig {
     /// How many calls of [`crate::Handle::coop`] a task may make before one of them yields. At least
     /// 1. 32 by default.
     pub coop_budget: u32,
+    /// Tasks that one sweep polls at most, at least 1; the rest waits for the next ones. No limit by
+    /// default: one doorbell then serves all that the ready tasks post. Where a doorbell costs next to nothing,
+    /// a few are better: peers wait for what was posted first while the last tasks still run, and what they
+    /// ask meanwhile is not seen before the next sweep.
+    pub sweep_tasks: usize,
     /// Seed of [`crate::Handle::random`]. 0 by default; give every worker its own.
     pub seed: u64,
     /// Virtual CPU time of a sweep that made progress, on top of what its tasks charge. 100 ns by
@@ -29,6 +34,7 @@ impl Default for ExecutorConfig {
             spin_sweeps: 64,
             yield_sweeps: 64,
             coop_budget: 32,
+            sweep_tasks: usize::MAX,
             seed: 0,
             sweep_cost: Duration::from_nanos(100),
         }

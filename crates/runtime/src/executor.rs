@@ -41,7 +41,7 @@ pub struct Executor<D: Driver> {
     driver: Rc<D>,
     core: Rc<Core>,
     notifier: Notifier,
-    /// Tasks that were ready when the sweep began and have not been polled yet.
+    /// Tasks that were ready when a sweep began and have not been polled yet.
     ready: VecDeque<TaskId>,
     /// Set between the first half of a sweep (poll) and its end (flush).
     sweep: Option<OpenSweep>,
@@ -53,6 +53,8 @@ struct OpenSweep {
     progress: bool,
     /// The worker's clock when the pollers were through.
     polled: Time,
+    /// How many tasks may still be polled.
+    tasks_left: usize,
 }
 
 impl<D: Driver> Executor<D> {
@@ -74,8 +76,8 @@ impl<D: Driver> Executor<D> {
         &self.driver
     }
 
-    /// One pass: asks the pollers, fires due timers, polls each ready task once, lets the pollers ring
-    /// their doorbells.
+    /// One pass: asks the pollers, fires due timers, polls each ready task once
+    /// ([`ExecutorConfig::sweep_tasks`] of them at most), lets the pollers ring their doorbells.
     pub fn sweep(&mut self) -> Sweep {
         self.sweep_with(&mut || {})
     }
@@ -96,6 +98,10 @@ impl<D: Driver> Executor<D> {
                 self.sweep = Some(open);
                 return Sweep::Busy { until };
             }
+            if open.tasks_left == 0 {
+                break;
+            }
+            open.tasks_left -= 1;
             match self.ready.pop_front() {
                 None => break,
                 Some(TaskId::ROOT) => {
@@ -112,7 +118,7 @@ impl<D: Driver> Executor<D> {
         }
         let pollers = self.pollers();
         pollers.iter().for_each(|poller| poller.flush());
-        if open.progress || !self.core.mailbox.is_empty() {
+        if open.progress || !self.ready.is_empty() || !self.core.mailbox.is_empty() {
             self.driver.charge(self.core.config.sweep_cost);
             Sweep::Progress
         } else {
@@ -138,7 +144,8 @@ impl<D: Driver> Executor<D> {
                 self.ready.extend(self.core.mailbox.take());
             }
         }
-        OpenSweep { progress, polled: self.driver.busy_until().unwrap_or(now) }
+        let tasks_left = self.core.config.sweep_tasks.max(1);
+        OpenSweep { progress, polled: self.driver.busy_until().unwrap_or(now), tasks_left }
     }
 
     fn take_due(&self, now: Time) -> Option<Waker> {
@@ -153,7 +160,8 @@ impl<D: Driver> Executor<D> {
     /// time before which there is nothing to do without a notification.
     pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
         let pollers = self.pollers();
-        let settled = self.core.mailbox.is_empty() && pollers.iter().all(|p| p.is_settled());
+        let ready = !self.ready.is_empty() || !self.core.mailbox.is_empty();
+        let settled = !ready && pollers.iter().all(|p| p.is_settled());
         settled.then(|| self.core.next_deadline(&pollers))
     }
 
