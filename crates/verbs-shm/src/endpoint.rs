@@ -92,6 +92,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
         let remote_len = self.routes.learn_target(target)?;
         check_batch(target, requests, remote_len, |key| self.routes.learn_local(key))?;
+        requests.iter().for_each(|request| self.routes.fetch_ahead(target, request));
         self.posted.push(Posted { target, token, len: requests.len() });
         self.requests.extend_from_slice(requests);
         Ok(())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, VerbError, WORD,
-    prefetch_write,
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target, VerbError, WORD,
+    Words, prefetch_write,
 };
 
 use crate::fabric::{Node, Shared};
@@ -20,6 +20,9 @@ pub(crate) struct Routes {
     memory: Vec<Option<Arc<Region>>>,
     peers: Vec<Option<Peer>>,
 }
+
+/// Bytes at the start of a copy that are fetched ahead.
+const AHEAD_MAX: u32 = 1 << 10;
 
 struct Peer {
     node: Arc<Node>,
@@ -118,6 +121,29 @@ impl Routes {
                 let memory = peer.regions.get(usize::from(key)).and_then(Option::as_deref);
                 Ok(Destination { memory, mailbox: Some(&peer.node.mailbox) })
             }
+        }
+    }
+
+    /// Asks for the CPU cache lines that a checked request begins with, so that what a ring finds posted does
+    /// not come out of memory one after the other: an atomic on a word that is not there stalls everything
+    /// behind it. Of long copies only the start, behind which the processor fetches ahead by itself.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, target: Target, request: &Request) {
+        let Ok(to) = self.destination(target) else { return };
+        match *request {
+            Request::CompareSwap { remote, .. } | Request::FetchAdd { remote, .. } => {
+                prefetch_write(to.words(remote, 8));
+            }
+            // Not where it is copied to: when the READ is left out, another node will write there.
+            Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
+                let len = local.len.min(AHEAD_MAX);
+                Words::new(to.words(remote, len)).prefetch(0..len as usize);
+            }
+            Request::Write { remote, local } => {
+                let len = local.len.min(AHEAD_MAX);
+                prefetch_write(to.words(remote, len));
+            }
+            Request::WriteWord { .. } | Request::Send(_) => {}
         }
     }
 
