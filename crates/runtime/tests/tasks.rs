@@ -61,6 +61,26 @@ fn dropping_a_join_handle_detaches_the_task() {
 }
 
 #[test]
+fn a_sweep_polls_no_more_tasks_than_it_may_and_the_rest_comes_in_order() {
+    let (mut executor, handle) = executor(ExecutorConfig { sweep_tasks: 2, ..Default::default() });
+    let polled = Rc::new(RefCell::new(Vec::new()));
+    for n in 0..5 {
+        let (handle2, polled) = (handle.clone(), polled.clone());
+        handle.spawn(async move {
+            polled.borrow_mut().push(n);
+            handle2.yield_now().await;
+            polled.borrow_mut().push(n);
+        });
+    }
+    let mut counts = Vec::new();
+    while executor.sweep() == Sweep::Progress {
+        counts.push(polled.borrow().len());
+    }
+    assert_eq!(counts, [2, 4, 6, 8, 10]);
+    assert_eq!(*polled.borrow(), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn no_more_tasks_than_the_depth_are_in_flight_and_the_rest_start_in_order() {
     let depth = 3;
     let (mut executor, handle) = executor(ExecutorConfig { depth, ..Default::default() });

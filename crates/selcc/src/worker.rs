@@ -310,9 +310,13 @@ impl Poller for Pump {
         let Some(inner) = self.inner.upgrade() else { return true };
         // Whoever drives a future of the port without a waker has to have one more sweep.
         let seen = !inner.polled_late.get();
-        seen && inner.port.may_park()
-            && inner.releases.borrow().is_empty()
-            && inner.subscription.park()
+        let idle = seen && inner.port.may_park() && inner.releases.borrow().is_empty();
+        if !idle || !inner.subscription.park() {
+            return false;
+        }
+        inner.parked.set(true);
+        inner.count_awake(-1);
+        true
     }
 
     fn unparked(&self) {
@@ -323,3 +327,6 @@ impl Poller for Pump {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
