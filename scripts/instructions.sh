@@ -49,6 +49,8 @@ count_once() {
     read -r ir1 first1 last1 <<<"$(count "$name" "$few")"
     read -r ir2 first2 last2 <<<"$(count "$name" "$more")"
     awk -v name="$name" -v n=$((more - few)) -v ir=$((ir2 - ir1)) -v first=$((first2 - first1)) \
-        -v last=$((last2 - last1)) 'BEGIN {
-            printf "%s\t%.1f\t%.2f\t%.2f\n", name, ir / n, first / n, last / n }' | tee -a "$file"
+        -v last=$((last2 - last1)) '
+            function each(count) { return count > 0 ? count / n : 0 }
+            BEGIN { printf "%s\t%.1f\t%.2f\t%.2f\n", name, each(ir), each(first), each(last) }' |
+        tee -a "$file"
 done

@@ -72,7 +72,7 @@ pub(crate) fn tables(
     text += "\n| target | wanted | got | |\n| --- | ---: | ---: | --- |\n";
     for Target { what, most, got } in targets(samples, idle) {
         let end = if got <= most { "met" } else { "missed" };
-        let _ = writeln!(text, "| {what} | <= {most:.2} | {got:.2} | {end} |");
+        let _ = writeln!(text, "| {what} | <= {most:.2} | {got:.3} | {end} |");
     }
     text
 }
