@@ -5,6 +5,7 @@
 //!   benches/lines   one line, one node: hits, misses, upgrades     ┐
 //!   benches/nodes   one line, two nodes: who takes it from whom    ├ Embedded, shared memory
 //!   benches/trees   B-link tree, all cached                        ┘
+//!   examples/remote two nodes beside what memory itself takes      Embedded, shared memory
 //!   benches/worlds  worlds under load, and the example of that name  Simulated, virtual time
 //! ```
 //!
