@@ -141,6 +141,10 @@ pub(crate) struct Flags {
     /// Memory of each memory node in MiB. [default: twice what the workload should need]
     #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
     pub(crate) memory_mb: Option<u64>,
+    /// Take all memory at the start instead of at the first touch: for figures without the time that the
+    /// operating system needs to provide it.
+    #[arg(long, global = true, help_heading = "Cluster")]
+    pub(crate) prefault: bool,
     /// Size of a global cache line in bytes: a power of two from 512 to 65536.
     #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
     pub(crate) gcl_size: u32,

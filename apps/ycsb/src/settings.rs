@@ -107,6 +107,7 @@ impl Settings {
             workers: threads,
             inflight: flags.inflight,
             cache_bytes: (flags.cache_mb * MIB as f64) as usize,
+            prefault: flags.prefault,
             line_size: flags.gcl_size,
             seed: self.seed,
             ..ClusterConfig::default()
@@ -179,6 +180,7 @@ impl Settings {
             "inflight": cluster.inflight,
             "cache_mb": cluster.cache_bytes as f64 / MIB as f64,
             "memory_mb": cluster.memory_bytes / MIB,
+            "prefault": cluster.prefault,
             "gcl_size": cluster.line_size,
             "warmup_s": seconds(self.warmup),
             "seed": self.seed,

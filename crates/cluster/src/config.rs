@@ -27,6 +27,9 @@ pub struct ClusterConfig {
     pub memory_bytes: u64,
     /// Bytes of each compute node's cache, all that belongs to it included.
     pub cache_bytes: usize,
+    /// Take all memory when an embedded cluster starts, which then takes longer, instead of at the first
+    /// touch, which slows the first accesses down. Off by default. Means nothing to a simulated one.
+    pub prefault: bool,
     /// Bytes of a line.
     pub line_size: u32,
     /// Bytes of a chunk.
@@ -52,6 +55,7 @@ impl Default for ClusterConfig {
             sweep_tasks: 2,
             memory_bytes: 1 << 30,
             cache_bytes: 256 << 20,
+            prefault: false,
             line_size: Geometry::DEFAULT_LINE,
             chunk_size: Geometry::DEFAULT_CHUNK,
             seed: 1,

@@ -50,6 +50,10 @@ impl Embedded {
         let port = Port::new(&fabric, blueprint.first(), &handle)?;
         handle.add_poller(port.poller());
         let nodes = executor.block_on(blueprint.build(&port, &config))?;
+        if config.prefault {
+            shm.prefault();
+            nodes.nodes.iter().for_each(|node| node.cache().arena().prefault());
+        }
         let mut cluster = Embedded { config, clock, fabric: shm, nodes, handlers: Vec::new() };
         for index in 0..cluster.nodes.nodes.len() {
             let handler = cluster.start_handler(index)?;

@@ -87,6 +87,12 @@ impl Fabric {
         Ok(MemoryNodeId(id))
     }
 
+    /// Has the operating system give the memory of all memory nodes now (see [`Region::prefault`]).
+    pub fn prefault(&self) {
+        let memory = self.shared.memory.read().clone();
+        memory.iter().for_each(|region| region.prefault());
+    }
+
     /// Adds a compute node, with an inbox and without regions.
     ///
     /// # Errors

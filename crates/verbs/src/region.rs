@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use crate::huge::prefer_huge_pages;
 use crate::words::{WORD, Words};
@@ -55,6 +55,15 @@ impl Region {
         }
         let memory = Memory::zeroed(bytes).ok_or(RegionError::OutOfMemory { bytes })?;
         Ok(Arc::new(Region { memory }))
+    }
+
+    /// Has the operating system give all of the memory now, instead of page by page at the first touch,
+    /// which would slow down whoever comes first. Harmless while others use it.
+    pub fn prefault(&self) {
+        for page in self.atomics().chunks(Self::ALIGN / WORD) {
+            // Changes nothing, but is a write. (An addition of nothing would be made a load.)
+            let _ = page[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Length in bytes.
@@ -169,8 +178,26 @@ mod tests {
             assert_eq!(region.atomics().as_ptr().addr() % Region::ALIGN, 0);
             assert!((0..bytes / 8).all(|i| region.words().word(i) == 0));
             region.words().set_word(bytes / 8 - 1, 7);
+            region.prefault();
             assert_eq!(region.words().u64(bytes - 8), 7);
         }
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_region_that_was_prefaulted_is_in_memory_and_as_it_was() {
+        let resident = || -> usize {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let bytes = 256 << 20;
+        let region = Region::zeroed(bytes).unwrap();
+        region.words().set_word(0, 7);
+        let before = resident();
+        region.prefault();
+        // Other tests of the process come and go; they are far smaller.
+        assert!(resident() > before + bytes / 2, "{before} and then {}", resident());
+        assert_eq!((region.words().word(0), region.words().u64(bytes - 8)), (7, 0));
     }
 
     #[test]
