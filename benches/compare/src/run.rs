@@ -106,6 +106,7 @@ impl Run<'_> {
                 shuffle(&mut order, &mut self.random);
                 for i in order {
                     let subject = &mut subjects[i];
+                    warm(args.keys * bytes_per_key(subject.structure(), value_size as u64));
                     subject.prepare(args.keys)?;
                     let rate = subject.load(args.keys, threads, self.clock)?;
                     subject.clear();
@@ -242,6 +243,13 @@ fn bytes_per_key(structure: Structure, value_size: u64) -> u64 {
         Structure::LatchworkTwo => 3 * entry * 5 / 2,
         _ => 64 + 5 * entry / 2,
     }
+}
+
+/// Takes `bytes` from the operating system and gives them back. What runs in a virtual machine waits for its
+/// host when it touches memory that nobody has used for a while, several times as long as for anything else
+/// that a load does, and by chance.
+fn warm(bytes: u64) {
+    std::hint::black_box(vec![1_u8; bytes as usize]);
 }
 
 /// A status line: these measurements take minutes.
