@@ -123,6 +123,66 @@ fn validate_names_the_page_and_what_is_wrong_with_it() {
     });
 }
 
+/// Words of a page's header.
+const HEADER: usize = 5;
+
+#[test]
+fn who_is_misled_is_told_and_overwrites_nothing() {
+    run(Settings::CALM, async |_, memory| {
+        let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+        // A root and its leaves.
+        for k in 0..6_u64 {
+            tree.insert(&k.to_be_bytes(), &k.to_le_bytes()).await.unwrap();
+        }
+        assert_eq!(tree.validate().await.unwrap().pages_per_level, [2, 1]);
+        let root = tree.root();
+        let cap = memory.read(root, |words| words.word(3) >> 32 & 0xffff).await.unwrap();
+        let children = HEADER + cap as usize;
+        let child = async |slot: usize| {
+            let addr = memory.read(root, |words| words.word(children + slot)).await.unwrap();
+            GlobalAddr::from_bits(addr)
+        };
+        let set = async |page: GlobalAddr, word: usize, value: u64| {
+            let set = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+                let old = guard.words().word(word);
+                guard.words().set_word(word, value);
+                guard.mark_dirty(8 * word..8 * word + 8);
+                old
+            };
+            memory.write(page, set).await.unwrap()
+        };
+        let is_corrupt = |error: TreeError| matches!(error, TreeError::Corrupt { .. });
+        let (first, last) = (child(0).await, child(1).await);
+
+        // Each child in the place of the other.
+        set(root, children, last.bits()).await;
+        set(root, children + 1, first.bits()).await;
+        assert!(is_corrupt(tree.upsert(&0_u64.to_be_bytes(), b"wrong").await.unwrap_err()));
+        set(root, children, first.bits()).await;
+        set(root, children + 1, last.bits()).await;
+        tree.validate().await.unwrap();
+
+        // A leaf without room for what it has.
+        let sizes = memory.read(first, |words| words.word(3)).await.unwrap();
+        set(first, 3, sizes & !(0xffff << 32)).await;
+        assert!(is_corrupt(tree.get(&0_u64.to_be_bytes()).await.unwrap_err()));
+        set(first, 3, sizes).await;
+
+        // A last leaf that leads to the first.
+        set(last, 4, first.bits()).await;
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        let scan = tree.scan_up(Bound::Unbounded, usize::MAX, go_on).await;
+        assert!(is_corrupt(scan.unwrap_err()));
+        assert!(is_corrupt(tree.count().await.unwrap_err()));
+        set(last, 4, GlobalAddr::NULL.bits()).await;
+
+        tree.validate().await.unwrap();
+        for k in 0..6_u64 {
+            assert_eq!(tree.get(&k.to_be_bytes()).await.unwrap(), Some(k.to_le_bytes().to_vec()));
+        }
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

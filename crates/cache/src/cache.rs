@@ -179,6 +179,8 @@ impl Cache {
         let id = FrameId(self.free.pop()?);
         let frame = self.frame(id);
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
+        // A reader of the last line may have asked for some when that was gone.
+        self.hints.take(frame);
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
         frame.touch(self.epoch.load(Ordering::Relaxed));

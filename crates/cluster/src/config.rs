@@ -21,7 +21,9 @@ pub struct ClusterConfig {
     pub inflight: usize,
     /// Tasks that a worker of an embedded cluster polls in one sweep at most; 2 by default. On shared memory
     /// a doorbell costs next to nothing, and another node that waits for this one waits for the sweep's end.
-    /// Means nothing to a simulated one, whose sweeps poll all that is ready.
+    /// Means nothing to a simulated one, whose sweeps poll all that is ready. A line that was obtained is kept
+    /// for its task for [`lapse`](Settings::lapse): with so many long operations in flight that a round of all
+    /// tasks takes longer, a popular line may be gone again when its turn comes.
     pub sweep_tasks: usize,
     /// Bytes of each memory node.
     pub memory_bytes: u64,

@@ -70,9 +70,9 @@ impl Inner {
     pub(crate) fn finish(&self, records: &mut Records, addr: GlobalAddr) {
         let node = &*self.node;
         let Some(record) = records.get_mut(&addr) else { return };
-        let now = self.handle.sweep_time();
         if record.line.is_blocked() {
-            record.blocked_since.get_or_insert(now);
+            // The sweep may have begun long ago: what it does at its end takes completions, too.
+            record.blocked_since.get_or_insert_with(|| self.handle.now());
             if !record.listed {
                 record.listed = true;
                 node.blocked.add(addr);
@@ -89,7 +89,7 @@ impl Inner {
             node.frame_waiters.wake();
         }
         self.release_eagerly(addr, record);
-        if record.is_over(now) {
+        if record.is_over(self.handle.sweep_time()) {
             records.remove(&addr);
         }
     }

@@ -75,8 +75,9 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     fn new(frames: usize, settings: &Settings) -> Reserve {
-        let wanted = (frames / settings.evict_share).clamp(1, settings.evict_batch * 8);
-        Reserve { wanted, enough: wanted - (wanted / 2).min(settings.evict_batch) }
+        let (share, batch) = (settings.evict_share.max(1), settings.evict_batch.max(1));
+        let wanted = (frames / share).clamp(1, batch * 8);
+        Reserve { wanted, enough: wanted - (wanted / 2).min(batch) }
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     parked: Cell<bool>,
     /// Completions were polled at the end of a sweep, since the last one began.
     polled_late: Cell<bool>,
+    /// The alarm that the executor was last told of.
+    reported: Cell<Option<Time>>,
 }
 
 impl Worker {
@@ -124,6 +126,7 @@ impl Worker {
             completions: RefCell::default(),
             parked: Cell::new(false),
             polled_late: Cell::new(false),
+            reported: Cell::new(None),
         });
         inner.count_awake(1);
         handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
@@ -297,6 +300,7 @@ impl Poller for Pump {
     fn next_deadline(&self) -> Option<Time> {
         let inner = self.inner.upgrade()?;
         let alarm = inner.next_alarm();
+        inner.reported.set(alarm);
         // A handler only covers for the workers, which look again when they let go of a line.
         let interval = match inner.role {
             Role::Worker => inner.node.settings.serve_interval,
@@ -311,7 +315,13 @@ impl Poller for Pump {
         // Whoever drives a future of the port without a waker has to have one more sweep.
         let seen = !inner.polled_late.get();
         let idle = seen && inner.port.may_park() && inner.releases.borrow().is_empty();
-        if !idle || !inner.subscription.park() {
+        // A worker that has just ended may have left an alarm behind since the handler looked. Its word to
+        // the handler comes before that has announced that it parks, and this look, or after.
+        let missed = inner.role == Role::Handler
+            && inner
+                .next_alarm()
+                .is_some_and(|alarm| inner.reported.get().is_none_or(|at| alarm < at));
+        if !idle || missed || !inner.subscription.park() {
             return false;
         }
         inner.parked.set(true);

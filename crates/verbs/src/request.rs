@@ -23,7 +23,8 @@ pub enum Request {
     },
     /// As [`Request::Read`], but of use to the poster only if the last atomic before it in the batch found
     /// `value` in its word under `mask`. Where it did not, a fabric may leave the READ out: on one that
-    /// copies with the poster's own CPU it is work for nothing. A NIC, which cannot know, does it.
+    /// copies with the poster's own CPU it is work for nothing. A NIC, which cannot know, does it. So what
+    /// the buffer holds then is unspecified. Without an atomic before it in the batch, the word counts as 0.
     ReadIf {
         /// First byte on the target.
         remote: u64,

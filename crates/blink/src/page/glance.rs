@@ -84,6 +84,12 @@ impl<'a> Glance<'a> {
         usize::from((self.words.word(3) >> 32) as u16)
     }
 
+    /// Whether what a lookup in a leaf relies on fits together.
+    #[inline]
+    pub(crate) fn is_plausible(&self) -> bool {
+        self.count() <= self.cap() && self.shape().0 <= Shape::MAX
+    }
+
     /// Whether `key`, whose first 8 bytes are `head`, is below the high fence.
     #[inline]
     pub(crate) fn is_below_high(&self, key: &[u8], head: u64) -> bool {

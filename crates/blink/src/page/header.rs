@@ -26,7 +26,7 @@ impl Shape {
     /// A cell is a value, a head a whole suffix: without the zero bytes at its end.
     pub(crate) const DERIVED: Shape = Shape(1);
 
-    const MAX: u8 = 2 + HEAD as u8;
+    pub(super) const MAX: u8 = 2 + HEAD as u8;
 
     /// A cell is a value, a head a whole suffix: its first `suffix` bytes, at most 8.
     pub(crate) const fn constant(suffix: usize) -> Shape {
@@ -186,7 +186,9 @@ impl Header {
             | (self.cells_end() > self.heap())
             | heap_is_odd
             | !self.heap.is_multiple_of(WORD as u16)
-            | (self.prefix > self.low.len.min(self.high.len));
+            | (self.prefix > self.low.len.min(self.high.len))
+            // Who walks a level along its links would not come to an end.
+            | (self.high.len == 0 && !self.right.is_null());
         if is_odd {
             return Err(Broken("the header contradicts itself"));
         }

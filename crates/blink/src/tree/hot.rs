@@ -21,6 +21,9 @@ pub(super) struct Child<'m> {
     pub(super) level: u8,
 }
 
+/// Bytes that a processor fetches at once.
+const CACHE_LINE: usize = 64;
+
 /// Hints that no page holds.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
@@ -56,10 +59,11 @@ impl<M: CoherentMemory> Tree<M> {
         if level != at.level && at.level != ANY_LEVEL || !page.is_below_high(key, head) {
             return None;
         }
+        let below = level.checked_sub(1)?;
         let (slot, addr) = page.child_for(key)?;
         let hints = self.memory.hints(&read).get(slot..).unwrap_or(&[]);
         let (hint, siblings) = hints.split_first().unwrap_or((&self.hints.spare, &[]));
-        let child = Child { addr, hint, siblings, level: level.checked_sub(1)? };
+        let child = Child { addr, hint, siblings, level: below };
         read.validate().then_some(child)
     }
 
@@ -126,7 +130,7 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Option<Option<R>> {
         let read = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
         let page = Glance::at(read.words(), self.tag)?;
-        if page.level() != 0 || !page.is_below_high(key, head) {
+        if page.level() != 0 || !page.is_plausible() || !page.is_below_high(key, head) {
             return None;
         }
         let found = page.search(key).ok().map(|slot| visit(page.value(slot)));
@@ -144,14 +148,17 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
-        let head = head_of(key);
-        let leaf = self.hot_leaf(key, head)?;
-        self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
+        let leaf = self.hot_leaf(key, head_of(key))?;
+        let len = self.memory.payload_len();
+        self.memory.prefetch(leaf.hint, Glance::likely(len));
+        // A reader that was misled finds nothing or something else, a writer would do damage: so the low
+        // fence is looked at, too, which stands at the end.
+        self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
         let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
-        if !Glance::at(seen.words(), self.tag)?.is_below_high(key, head) {
+        let page = Page::open(seen.words(), self.tag).ok()?;
+        if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
             return None;
         }
-        let page = Page::open(seen.words(), self.tag).ok().filter(|page| page.header.is_leaf())?;
         let found = page.search(key);
         let mut guard = self.memory.try_latch(seen).ok()?;
         let (result, dirty) = change(&page, found).ok()?;
@@ -163,7 +170,10 @@ impl<M: CoherentMemory> Tree<M> {
     /// children behind it would not be found where their hints are.
     pub(super) fn shift_hints(&self, addr: GlobalAddr, slot: usize) {
         let Ok(read) = self.memory.try_read(addr) else { return };
-        let behind = self.memory.hints(&read).get(slot..).unwrap_or(&[]);
+        let Ok(page) = Page::open(read.words(), self.tag) else { return };
+        let hints = self.memory.hints(&read);
+        let hints = &hints[..hints.len().min(page.header.count())];
+        let behind = hints.get(slot..).unwrap_or(&[]);
         for pair in behind.windows(2).rev() {
             pair[1].copy_from(&pair[0]);
         }

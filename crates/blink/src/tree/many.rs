@@ -19,7 +19,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// its way from memory while the others have their turn. `visit` is given the key's position, too.
     ///
     /// # Errors
-    /// When one of the keys is empty or too long, and when memory fails.
+    /// When one of the keys is empty or too long, and when memory fails; `found` is empty then.
     pub async fn get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -47,7 +47,13 @@ impl<M: CoherentMemory> Tree<M> {
                 let lane = careful.trailing_zeros() as usize;
                 careful &= careful - 1;
                 let visit = |value: Value<'_>| visit(first + lane, value);
-                found[first + lane] = self.get_with(group[lane].as_ref(), visit).await?;
+                match self.get_with(group[lane].as_ref(), visit).await {
+                    Ok(result) => found[first + lane] = result,
+                    Err(error) => {
+                        found.clear();
+                        return Err(error);
+                    }
+                }
             }
             self.memory.handle().coop().await;
         }

@@ -187,7 +187,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Replaces a value by what `change` makes of it, atomically; its length may change. `change`
     /// sees the old value under the page's write guard and leaves the new one in the buffer, which is
-    /// empty. When the page must be split first it runs again, so it must have no effect but that.
+    /// empty. It may run several times, before the page is split and after, so it must have no effect but
+    /// that.
     ///
     /// # Errors
     /// As [`update`](Tree::update).

@@ -10,6 +10,9 @@ use super::descend::Descent;
 use crate::TreeError;
 use crate::page::{Page, Seek, Snapshot, head_of};
 
+/// Of the next leaf so many bytes are asked for in advance: more of them would push each other out.
+const FETCHED: usize = 4096;
+
 /// What a scan leaves behind for the next one, so that it need not allocate.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
@@ -59,7 +62,7 @@ impl<M: CoherentMemory> Tree<M> {
                 let end = page.header.count().min(first.saturating_add(wanted));
                 let is_last = end.saturating_sub(first) == wanted;
                 if let Some(sibling) = sibling.filter(|_| !is_last) {
-                    self.memory.prefetch(sibling, 0..self.memory.payload_len());
+                    self.memory.prefetch(sibling, 0..self.memory.payload_len().min(FETCHED));
                 }
                 entries.take(page, first..end)?;
                 high.clear();

@@ -59,15 +59,25 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(2));
         assert!(queue.push(&message(1)) && queue.push(&message(2)));
+        // A short one over a long one, of whose second half nothing may be left.
+        let mut short = message(0);
+        short.body[..FIRST].fill(3);
         let sender = thread::spawn({
-            let queue = queue.clone();
+            let (queue, short) = (queue.clone(), short);
             move || {
-                while !queue.push(&message(3)) {
+                while !queue.push(&short) {
                     yield_now();
                 }
             }
         });
-        assert_eq!([pop(&queue), pop(&queue), pop(&queue)], [1, 2, 3]);
+        assert_eq!([pop(&queue), pop(&queue)], [1, 2]);
+        let last = loop {
+            match queue.pop() {
+                Some(last) => break last,
+                None => yield_now(),
+            }
+        };
+        assert_eq!(last, short);
         sender.join().unwrap();
     });
 }

@@ -231,7 +231,7 @@ fn a_check_notices_what_is_not_in_order() {
         (&fixed, |page| change(page, |header| header.high_head = 1), "high fence"),
         (&fixed, |page| change(page, |header| header.shape = Shape::DERIVED), "empty key"),
         (&fixed, |page| exchange(page, Header::head_at(1), Header::head_at(2)), "is not found"),
-        (&fixed, |page| exchange(page, 32, Header::head_at(2)), "right sibling"),
+        (&fixed, |page| exchange(page, 32, Header::head_at(2)), "contradicts itself"),
         (&slotted, |page| change(page, |header| header.garbage += 8), "counted as garbage"),
         (&slotted, |page| change(page, |header| header.heap -= 8), "counted as garbage"),
         (&slotted, |page| overlap(page, 0, 1), "used twice"),
