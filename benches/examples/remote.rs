@@ -15,6 +15,7 @@ use std::hint::{black_box, spin_loop};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use latchwork_benches::access::LINE;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::{CoherentMemory, Mode, Need};
@@ -24,7 +25,6 @@ use latchwork_verbs::{GlobalAddr, Region, Words};
 use latchwork_workload::distribution::ScrambledZipfian;
 use latchwork_workload::random::Random;
 
-const LINE: usize = 2048;
 /// Accesses of each node in one sample.
 const ROUNDS: u64 = 2000;
 

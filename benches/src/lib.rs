@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod turns;
 pub mod worlds;
 
 use std::future::Future;

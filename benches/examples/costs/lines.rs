@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write};
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
@@ -53,38 +54,6 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         add("exclusive, evicting dirty", Mode::Exclusive, LINE - 32);
     }
     all
-}
-
-fn touch_read(member: &Member, line: GlobalAddr) -> u64 {
-    let seen = member.memory.try_read(line).expect("cached");
-    let word = seen.words().u64(64);
-    if seen.validate() { word } else { 0 }
-}
-
-fn copy_read(member: &Member, line: GlobalAddr) -> u64 {
-    let mut copy = [0; LINE];
-    let seen = member.memory.try_read(line).expect("cached");
-    let words = seen.words();
-    words.read_bytes(0, &mut copy[..words.len()]);
-    black_box(&copy);
-    u64::from(seen.validate())
-}
-
-fn touch_write(member: &Member, line: GlobalAddr) -> u64 {
-    let mut guard = member.memory.try_write(line).expect("owned exclusively");
-    let word = guard.words().u64(64);
-    guard.words().set_u64(64, word + 1);
-    guard.mark_dirty(64..72);
-    word
-}
-
-fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
-    let image = black_box([7; LINE]);
-    let mut guard = member.memory.try_write(line).expect("owned exclusively");
-    let end = guard.words().len();
-    guard.words().write_bytes(0, &image[..end]);
-    guard.mark_dirty(0..end);
-    end as u64
 }
 
 /// Lines that are all cached, owned exclusively.

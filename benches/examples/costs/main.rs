@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use latchwork_benches::Draws;
+use latchwork_benches::access::LINE;
 
 /// What an access costs, beside what the machine can do at best.
 #[derive(Parser)]
@@ -89,8 +90,6 @@ impl Measure {
     }
 }
 
-/// Bytes of a line.
-const LINE: usize = 2048;
 /// Lines that fit into a core's second cache, with what belongs to them, and not into its first.
 const HOT_LINES: usize = 256;
 /// Keys of a tree that does.
