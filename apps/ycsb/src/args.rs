@@ -135,6 +135,9 @@ pub(crate) struct Flags {
     /// Operations that each worker has in flight.
     #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub(crate) inflight: usize,
+    /// Operations that a worker turns to before it looks for what other nodes ask.
+    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub(crate) sweep_tasks: usize,
     /// Cache of each compute node in MiB, all that belongs to it included; fractions are fine.
     #[arg(long, global = true, value_name = "MIB", default_value = "256", value_parser = positive, help_heading = "Cluster")]
     pub(crate) cache_mb: f64,

@@ -1,7 +1,10 @@
 //! The hot way: what an operation does when every line that it meets is cached here and nobody is in its
 //! way, which is nearly always. Whatever is unusual ends it with `None`: a line that is elsewhere or being
-//! written, a split that the level above does not know of, a page that is damaged. Nothing has happened
-//! then, and the careful way, which can wait and tells what is wrong, begins anew from the root.
+//! written, a split that the level above does not know of, a page that is none of the tree's. Nothing has
+//! happened then, and the careful way, which can wait and tells what is wrong, begins anew from the root.
+//!
+//! Readers trust a page that carries the tree's tag, but for what they would trip over; writers check its
+//! header and its fences in full, so that they do no damage where somebody else has.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
