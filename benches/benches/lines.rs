@@ -6,10 +6,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use latchwork_benches::access::{LINE, copy_read, copy_write, touch_read, touch_write};
+use latchwork_benches::access::{
+    LINE, copy_read, copy_write, touch_read, touch_write, upgrade_each,
+};
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
+use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
 /// `iters` times `access` to lines of `lines`, which are all cached; drawn at random if there are
@@ -118,25 +120,7 @@ fn upgrades(ring: &Ring, iters: u64) -> Duration {
     while left > 0 {
         let lines: Vec<GlobalAddr> = ring.take(left).collect();
         let lines = &lines;
-        let (kept, spent) = on_first(&ring.cluster, async |member| {
-            let memory = &member.memory;
-            let (mut kept, mut spent) = (0, Duration::ZERO);
-            for &addr in lines {
-                let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
-                let seen = memory.try_read(addr).expect("reserved").version();
-                drop(ticket);
-                if memory.try_write(addr).is_ok() {
-                    // Never evicted since the last time around.
-                    continue;
-                }
-                let start = member.handle.now();
-                let (end, ticket) = memory.upgrade(seen).await.expect("upgraded");
-                spent += member.handle.now() - start;
-                drop(ticket);
-                kept += u64::from(end == Upgrade::Kept);
-            }
-            (kept, spent)
-        });
+        let (kept, spent) = upgrade_each(&ring.cluster, lines);
         left -= kept;
         time += spent;
     }

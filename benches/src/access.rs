@@ -1,10 +1,13 @@
-//! Single accesses to a cached line, each a plain function.
+//! Single accesses to a line: plain functions where it is cached, and upgrades.
 
 use std::hint::black_box;
+use std::time::Duration;
 
-use latchwork_cluster::Member;
-use latchwork_coherence::CoherentMemory;
+use latchwork_cluster::{Embedded, Member};
+use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
 use latchwork_verbs::GlobalAddr;
+
+use crate::on_first;
 
 /// Bytes of a line.
 pub const LINE: usize = 2048;
@@ -55,4 +58,31 @@ pub fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
     guard.words().write_bytes(0, &image[..end]);
     guard.mark_dirty(0..end);
     end as u64
+}
+
+/// Reads each of `lines` and upgrades what was read: how many upgrades were kept, and the time that all
+/// of them took. A line that is still owned exclusively is passed over.
+///
+/// # Panics
+/// When an access fails.
+pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration) {
+    on_first(cluster, async |member| {
+        let memory = &member.memory;
+        let (mut kept, mut spent) = (0, Duration::ZERO);
+        for &addr in lines {
+            let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
+            let seen = memory.try_read(addr).expect("reserved").version();
+            drop(ticket);
+            if memory.try_write(addr).is_ok() {
+                // Never evicted since the last time around.
+                continue;
+            }
+            let start = member.handle.now();
+            let (end, ticket) = memory.upgrade(seen).await.expect("upgraded");
+            spent += member.handle.now() - start;
+            drop(ticket);
+            kept += u64::from(end == Upgrade::Kept);
+        }
+        (kept, spent)
+    })
 }

@@ -5,10 +5,10 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write};
+use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write, upgrade_each};
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
+use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
 use crate::{HOT_LINES, LINE, Measure, Sizes};
@@ -142,25 +142,7 @@ impl Ring {
         let (mut left, mut time) = (iters, Duration::ZERO);
         while left > 0 {
             let lines = &self.take(left);
-            let (kept, spent) = on_first(&self.cluster, async |member| {
-                let memory = &member.memory;
-                let (mut kept, mut spent) = (0, Duration::ZERO);
-                for &addr in lines {
-                    let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
-                    let seen = memory.try_read(addr).expect("reserved").version();
-                    drop(ticket);
-                    if memory.try_write(addr).is_ok() {
-                        // Never evicted since the last time around.
-                        continue;
-                    }
-                    let start = member.handle.now();
-                    let (end, ticket) = memory.upgrade(seen).await.expect("upgraded");
-                    spent += member.handle.now() - start;
-                    drop(ticket);
-                    kept += u64::from(end == Upgrade::Kept);
-                }
-                (kept, spent)
-            });
+            let (kept, spent) = upgrade_each(&self.cluster, lines);
             left -= kept.min(left);
             time += spent;
         }
