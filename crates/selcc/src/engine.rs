@@ -48,7 +48,7 @@ impl Inner {
             lapsed,
             held: held.is_some(),
         };
-        record.line.step(&node.settings.policy.rules, event, &mut copy, &mut actions);
+        record.line.step(&node.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
         let mut group = None;
         for action in actions.drain(..) {

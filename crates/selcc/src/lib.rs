@@ -52,6 +52,6 @@ pub use costs::CpuCosts;
 pub use counters::Counters;
 pub use describe::describe;
 pub use node::{Node, NodeParts};
-pub use settings::{Policy, Settings};
+pub use settings::{Policy, Setting, SettingError, Settings};
 pub use wire::read_message;
 pub use worker::Worker;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use latchwork_cache::Cache;
+use latchwork_latch::Rules;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering, fence};
@@ -47,6 +48,8 @@ pub struct Node {
     pub(crate) allocator: Arc<LineAllocator>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) settings: Settings,
+    /// What the settings say of the lines' machines.
+    pub(crate) rules: Rules,
     pub(crate) reserve: Reserve,
     pub(crate) records: RecordTable,
     pub(crate) timers: Timers,
@@ -94,6 +97,7 @@ impl Node {
             epochs: parts.epochs,
             seen: Seen::new(parts.settings.gaps_max),
             numbers: NumberPool::default(),
+            rules: parts.settings.rules(),
             settings: parts.settings,
             records: RecordTable::new(),
             timers: Timers::new(),

@@ -1,10 +1,15 @@
 //! Settings of a compute node, and the policies that tell the protocols apart.
 
+mod table;
+mod value;
+
 use std::time::Duration;
 
 use latchwork_latch::Rules;
 
 use crate::CpuCosts;
+
+pub use table::{Setting, SettingError};
 
 /// What tells one protocol of this engine from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +29,8 @@ impl Policy {
         Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
 }
 
-/// Settings of a compute node. All may be changed at run time, before the node starts.
+/// Settings of a compute node. All may be changed at run time, before the node starts; [`Settings::TABLE`]
+/// has them by name.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The protocol.
@@ -85,6 +91,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The rules of the latch: those of the protocol, with what settings say of them.
+    pub fn rules(&self) -> Rules {
+        self.policy.rules
+    }
+
     /// `base` doubled `times` times, up to `max`.
     pub(crate) fn doubled(base: Duration, times: u8, max: Duration) -> Duration {
         base.saturating_mul(1u32.checked_shl(u32::from(times)).unwrap_or(u32::MAX)).min(max)

@@ -1,0 +1,182 @@
+//! The settings by name, so that programs make their flags, scenarios their keys, and experiments their
+//! loops of one list.
+
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::Settings;
+use super::value::Value;
+
+/// A setting by name.
+pub struct Setting {
+    /// Its name, as in `--pause 2us`.
+    pub name: &'static str,
+    /// One line on what it does, with its source.
+    pub help: &'static str,
+    /// What would do as a value, to follow "use".
+    pub expected: fn() -> String,
+    /// Values besides the default under which all that holds must hold, too: a switch's other position,
+    /// a number's extremes. Empty where only time would pass differently.
+    pub tries: &'static [&'static str],
+    get: fn(&Settings) -> String,
+    set: fn(&mut Settings, &str) -> bool,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Setting").field(&self.name).finish()
+    }
+}
+
+/// Why a setting cannot be set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SettingError {
+    /// There is none of this name.
+    #[error("there is no setting {name}: {known} are possible")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// It cannot be that.
+    #[error("{name} cannot be {given:?}: use {expected}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The value asked for.
+        given: String,
+        /// What would do.
+        expected: String,
+    },
+}
+
+/// `name: field of Type [least], help, tries`.
+macro_rules! setting {
+    ($name:literal: $field:ident of $type:ty $([$least:literal])?, $help:literal, [$($try:literal),*]) => {{
+        const LEAST: u64 = 0 $(+ $least)?;
+        Setting {
+            name: $name,
+            help: $help,
+            expected: || <$type as Value>::expected(LEAST),
+            tries: &[$($try),*],
+            get: |settings| settings.$field.show(),
+            set: |settings, text| {
+                let value = <$type as Value>::parse(text, LEAST);
+                let is_one = value.is_some();
+                value.into_iter().for_each(|value| settings.$field = value);
+                is_one
+            },
+        }
+    }};
+}
+
+impl Settings {
+    /// All settings that a user may change, by name.
+    pub const TABLE: &'static [Setting] = &[
+        setting!("deadline": deadline of Duration [1],
+            "How long an access waits for a line before it fails", []),
+        setting!("lapse": lapse of Duration,
+            "How long local code may keep a line from a node that asked for it, before reservations lapse", ["0"]),
+        setting!("pause": pause of Duration [1],
+            "Pause after a refusal; doubles with every further one (SELCC 5.1.2)", []),
+        setting!("pause-max": pause_max of Duration [1],
+            "The longest pause", []),
+        setting!("hold-off": hold_off of Duration,
+            "How long readers hold off that gave a line up for a refused writer, doubled with its priority (SELCC 5.3.2)", ["0"]),
+        setting!("hold-off-max": hold_off_max of Duration,
+            "The longest time that readers hold off", []),
+        setting!("serve-interval": serve_interval of Duration [1],
+            "How often requests that local code keeps waiting are tried again by a worker with nothing else to do", []),
+        setting!("evict-share": evict_share of usize [1],
+            "Eviction starts when fewer frames than one in this many are free (SELCC 5.2.1)", []),
+        setting!("evict-batch": evict_batch of usize [1],
+            "Lines that one sweep evicts at most (SELCC 5.2.1)", ["1"]),
+        setting!("gaps-max": gaps_max of usize [1],
+            "Messages of one worker that may be overtaken and still count", []),
+    ];
+
+    /// The setting of this name.
+    pub fn named(name: &str) -> Option<&'static Setting> {
+        Self::TABLE.iter().find(|setting| setting.name == name)
+    }
+
+    /// Sets the setting of this name to what `text` says.
+    ///
+    /// # Errors
+    /// One line, when there is no such setting, or it cannot be that.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
+        let Some(setting) = Self::named(name) else {
+            let known: Vec<_> = Self::TABLE.iter().map(|setting| setting.name).collect();
+            return Err(SettingError::Unknown { name: name.to_owned(), known: known.join(", ") });
+        };
+        if (setting.set)(self, text) {
+            return Ok(());
+        }
+        let (given, expected) = (text.to_owned(), (setting.expected)());
+        Err(SettingError::Value { name: setting.name, given, expected })
+    }
+}
+
+impl Setting {
+    /// What it is in `settings`, as text that [`Settings::set`] takes.
+    pub fn value(&self, settings: &Settings) -> String {
+        (self.get)(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What users have no business with, or what is set as a whole.
+    const NOT_BY_NAME: [&str; 3] = ["policy", "costs", "drops_repeats"];
+
+    #[test]
+    fn every_field_has_a_name() {
+        let shown = format!("{:#?}", Settings::default());
+        let field = |line: &str| {
+            line.strip_prefix("    ")?.split_once(':').map(|(name, _)| name.to_owned())
+        };
+        let mut fields: Vec<_> =
+            shown.lines().filter_map(field).filter(|name| !name.starts_with(' ')).collect();
+        fields.retain(|name| !NOT_BY_NAME.contains(&name.as_str()));
+        let names: Vec<_> =
+            Settings::TABLE.iter().map(|setting| setting.name.replace('-', "_")).collect();
+        assert_eq!(names, fields, "the table has the fields of Settings, in their order");
+    }
+
+    #[test]
+    fn values_come_back_and_change_one_field_each() {
+        let default = Settings::default();
+        for setting in Settings::TABLE {
+            let mut same = default.clone();
+            same.set(setting.name, &setting.value(&default)).expect("its own default");
+            assert_eq!(format!("{same:?}"), format!("{default:?}"), "{}", setting.name);
+            for text in setting.tries {
+                let mut other = default.clone();
+                other.set(setting.name, text).expect("a value to try");
+                assert_ne!(setting.value(&other), setting.value(&default), "{}", setting.name);
+                other.set(setting.name, &setting.value(&default)).expect("its default");
+                assert_eq!(format!("{other:?}"), format!("{default:?}"), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_one_line_with_what_would_do() {
+        let mut settings = Settings::default();
+        let line = settings.set("pauses", "2us").unwrap_err().to_string();
+        assert!(line.contains("pauses") && line.contains("pause-max"), "{line}");
+        for (name, text, would_do) in
+            [("pause", "2", "20us"), ("evict-batch", "0", "from 1"), ("deadline", "0", "from 1ns")]
+        {
+            let line = settings.set(name, text).unwrap_err().to_string();
+            assert!(line.contains(name) && !line.contains('\n'), "{line}");
+            assert!(line.contains(would_do), "{line}");
+        }
+        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+    }
+}

@@ -1,0 +1,128 @@
+//! Values of settings as text.
+
+use std::time::Duration;
+
+/// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
+pub(super) trait Value: Sized {
+    /// What `text` says.
+    fn parse(text: &str, least: u64) -> Option<Self>;
+    /// The shortest text that says this.
+    fn show(&self) -> String;
+    /// What would do, to follow "use".
+    fn expected(least: u64) -> String;
+}
+
+const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+impl Value for Duration {
+    fn parse(text: &str, least: u64) -> Option<Self> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let (number, unit) = text.split_at(digits.len());
+        let number: u64 = number.parse().ok()?;
+        let nanos = match UNITS.iter().find(|(name, _)| *name == unit) {
+            Some((_, nanos)) => number.checked_mul(*nanos)?,
+            None if unit.is_empty() && number == 0 => 0,
+            None => return None,
+        };
+        (nanos >= least).then(|| Duration::from_nanos(nanos))
+    }
+
+    fn show(&self) -> String {
+        let nanos = self.as_nanos();
+        let fits = |unit: &&(&str, u64)| nanos.is_multiple_of(u128::from(unit.1));
+        let (name, unit) = UNITS.iter().find(fits).expect("nanoseconds always fit");
+        if nanos == 0 { "0".to_owned() } else { format!("{}{name}", nanos / u128::from(*unit)) }
+    }
+
+    fn expected(least: u64) -> String {
+        let least = Duration::from_nanos(least);
+        let bound =
+            if least.is_zero() { String::new() } else { format!(", from {}", least.show()) };
+        format!("a duration such as 500ns, 20us, 1ms or 10s{bound}")
+    }
+}
+
+impl Value for bool {
+    fn parse(text: &str, _least: u64) -> Option<Self> {
+        match text {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        if *self { "on" } else { "off" }.to_owned()
+    }
+
+    fn expected(_least: u64) -> String {
+        "on or off".to_owned()
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($number:ty),*) => {
+        $(impl Value for $number {
+            fn parse(text: &str, least: u64) -> Option<Self> {
+                text.parse().ok().filter(|number| *number as u64 >= least)
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+
+            fn expected(least: u64) -> String {
+                format!("a whole number from {least} to {}", <$number>::MAX)
+            }
+        })*
+    };
+}
+
+whole_numbers!(u8, u32, usize);
+
+/// A bound that there need not be.
+impl<T: Value> Value for Option<T> {
+    fn parse(text: &str, least: u64) -> Option<Self> {
+        if text == "inf" { Some(None) } else { T::parse(text, least).map(Some) }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(|| "inf".to_owned(), Value::show)
+    }
+
+    fn expected(least: u64) -> String {
+        format!("{}, or inf", T::expected(least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown_in_the_largest_unit_that_fits() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("500ns", 500),
+            ("2us", 2_000),
+            ("1500us", 1_500_000),
+            ("10s", 10_000_000_000),
+        ] {
+            let duration = Duration::parse(text, 0).expect(text);
+            assert_eq!((duration.as_nanos(), duration.show().as_str()), (nanos, text));
+        }
+        for wrong in ["", "10", "us", "-1us", "1.5us", "1 us", "2h", "99999999999999999999s"] {
+            assert_eq!(Duration::parse(wrong, 0), None, "{wrong}");
+        }
+        assert_eq!(Duration::parse("999ns", 1_000), None);
+        assert!(Duration::expected(1_000).ends_with("from 1us"));
+    }
+
+    #[test]
+    fn a_bound_may_be_missing() {
+        assert_eq!(Option::<u32>::parse("inf", 0), Some(None));
+        assert_eq!(Option::<u32>::parse("0", 1), None);
+        assert_eq!(Some(256u32).show(), "256");
+        assert_eq!(None::<u32>.show(), "inf");
+    }
+}
