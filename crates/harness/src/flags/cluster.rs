@@ -1,0 +1,257 @@
+//! [`ClusterFlags`]: the shape of the cluster.
+
+use clap::Args;
+use latchwork_cluster::{ClusterConfig, ClusterError, ConfigError, Protocol};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use super::{FlagError, SettingFlags};
+use crate::parse::{line_size, positive, whole};
+
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// Flags of the cluster and of the protocol.
+///
+/// Programs change defaults with `#[command(mut_arg("gcl_size", |arg| arg.default_value("2048")))]`.
+#[derive(Clone, Debug, Args)]
+pub struct ClusterFlags {
+    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line back
+    /// after every access.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "selcc",
+        help_heading = "Cluster"
+    )]
+    pub protocol: Protocol,
+    /// Compute nodes, 1 to 58.
+    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=58usize), help_heading = "Cluster")]
+    pub compute_nodes: usize,
+    /// Memory nodes.
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub memory_nodes: usize,
+    /// Workers of each compute node, a thread each. [default: as many as give each core one]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub threads: Option<usize>,
+    /// Operations that each worker has in flight.
+    #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub inflight: usize,
+    /// Operations that a worker turns to before it looks for what other nodes ask. Simulated workers
+    /// turn to all that are ready.
+    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub sweep_tasks: usize,
+    /// Cache of each compute node in MiB, all that belongs to it included; fractions are fine.
+    #[arg(long, global = true, value_name = "MIB", default_value = "256", value_parser = positive, help_heading = "Cluster")]
+    pub cache_mb: f64,
+    /// Memory of each memory node in MiB. [default: twice what the workload should need]
+    #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
+    pub memory_mb: Option<u64>,
+    /// Take all memory at the start instead of at the first touch: for figures without the time that the
+    /// operating system needs to provide it.
+    #[arg(long, global = true, help_heading = "Cluster")]
+    pub prefault: bool,
+    /// Size of a global cache line in bytes: a power of two from 512 to 65536.
+    #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
+    pub gcl_size: u32,
+    /// Seed of all that is random.
+    #[arg(long, global = true, value_name = "N", default_value = "42", help_heading = "Workload")]
+    pub seed: u64,
+    /// The protocol's settings.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+impl ClusterFlags {
+    /// As many workers for each node as give each core one.
+    pub fn threads_of_machine(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (cores / self.compute_nodes).max(1)
+    }
+
+    /// The configuration, with so many workers on each node. `memory_bytes` says how many bytes each memory
+    /// node should have where no flag does.
+    ///
+    /// # Errors
+    /// The first thing that is impossible.
+    pub fn config(
+        &self,
+        workers: usize,
+        memory_bytes: impl FnOnce(&ClusterConfig) -> u64,
+    ) -> Result<ClusterConfig, FlagError> {
+        let mut config = ClusterConfig {
+            compute_nodes: self.compute_nodes,
+            memory_nodes: self.memory_nodes,
+            workers,
+            inflight: self.inflight,
+            sweep_tasks: self.sweep_tasks,
+            cache_bytes: (self.cache_mb * MIB as f64) as usize,
+            prefault: self.prefault,
+            line_size: self.gcl_size,
+            seed: self.seed,
+            ..ClusterConfig::default()
+        };
+        config.node.policy = self.protocol.policy();
+        self.settings.apply(&mut config.node)?;
+        config.memory_bytes = match self.memory_mb {
+            Some(mib) => mib * MIB,
+            None => memory_bytes(&config),
+        };
+        config.check().map_err(|error| self.config_error(&error))?;
+        let least = 2 * config.chunk_size;
+        if config.memory_bytes < least {
+            return Err(FlagError(format!(
+                "--memory-mb {}: the memory pool needs at least --memory-mb {}",
+                config.memory_bytes / MIB,
+                least / MIB
+            )));
+        }
+        Ok(config)
+    }
+
+    fn config_error(&self, error: &ConfigError) -> FlagError {
+        FlagError(match error {
+            ConfigError::ComputeNodes { .. } => format!("--compute-nodes: {error}"),
+            ConfigError::MemoryNodes { .. } => format!("--memory-nodes: {error}"),
+            ConfigError::Workers => format!("--threads: {error}"),
+            ConfigError::Inflight => format!("--inflight: {error}"),
+            ConfigError::Cache { least, .. } => {
+                let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
+                format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", self.cache_mb)
+            }
+            ConfigError::Protocol { .. } => format!("--protocol: {error}"),
+            ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
+        })
+    }
+
+    /// Why a cluster of this configuration failed, with the flag that would help.
+    pub fn cluster_error(config: &ClusterConfig, error: &ClusterError) -> String {
+        let memory_mb = config.memory_bytes / MIB;
+        match error {
+            ClusterError::Cache(_) => {
+                format!(
+                    "{error}; use a smaller --cache-mb than {}",
+                    config.cache_bytes as u64 / MIB
+                )
+            }
+            ClusterError::Setup(_) => {
+                format!("{error}; use a smaller --memory-mb than {memory_mb}")
+            }
+            ClusterError::Thread(_) => format!("{error}; use fewer --threads or --compute-nodes"),
+            error => error.to_string(),
+        }
+    }
+
+    /// The configuration as a result document tells it, settings of the protocol included.
+    pub fn describe(config: &ClusterConfig) -> BTreeMap<String, Value> {
+        let cluster = json!({
+            "protocol": config.node.policy.name,
+            "compute_nodes": config.compute_nodes,
+            "memory_nodes": config.memory_nodes,
+            "threads": config.workers,
+            "inflight": config.inflight,
+            "sweep_tasks": config.sweep_tasks,
+            "cache_mb": config.cache_bytes as f64 / MIB as f64,
+            "memory_mb": config.memory_bytes / MIB,
+            "prefault": config.prefault,
+            "gcl_size": config.line_size,
+            "seed": config.seed,
+            "settings": SettingFlags::describe(&config.node),
+        });
+        match cluster {
+            Value::Object(map) => map.into_iter().collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::one_line;
+    use crate::{FabricChoice, FabricFlags};
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true, allow_negative_numbers = true)]
+    #[command(mut_arg("inflight", |arg| arg.default_value("1")))]
+    struct Cli {
+        #[command(flatten)]
+        cluster: ClusterFlags,
+        #[command(flatten)]
+        fabric: FabricFlags,
+    }
+
+    fn parse(arguments: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("test").chain(arguments.split_whitespace()))
+    }
+
+    fn config(arguments: &str) -> Result<ClusterConfig, FlagError> {
+        parse(arguments).expect("flags").cluster.config(1, |_| 64 * MIB)
+    }
+
+    #[test]
+    fn the_flags_are_consistent_and_defaults_can_be_changed() {
+        Cli::command().debug_assert();
+        let config = config("").expect("defaults");
+        assert_eq!((config.inflight, config.line_size), (1, 8192));
+        assert_eq!(config.memory_bytes, 64 * MIB);
+    }
+
+    #[test]
+    fn a_wrong_flag_is_one_line_with_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--compute-nodes 0", "--compute-nodes", "from 1 to 58"),
+            ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
+            ("--memory-nodes 0", "--memory-nodes", "from 1 to 1024"),
+            ("--threads 0", "--threads", "from 1 to 1024"),
+            ("--inflight none", "--inflight", "from 1 to 1024"),
+            ("--gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
+            ("--cache-mb -1", "--cache-mb", "above 0"),
+            ("--memory-mb 0", "--memory-mb", "from 1"),
+            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--fabric tcp", "--fabric", "shm, sim"),
+            ("--nic token-ring", "--nic", "connectx3"),
+            ("--thread 3", "--thread", "--threads"),
+            ("--pause 2", "--pause", "use"),
+        ] {
+            let line = one_line(&parse(arguments).expect_err("a wrong command line"));
+            assert!(!line.contains('\n'), "{line}");
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+
+    #[test]
+    fn what_is_impossible_together_names_the_flag_and_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
+            ("--memory-mb 1", "--memory-mb 1", "at least --memory-mb"),
+        ] {
+            let line = config(arguments).expect_err("impossible").to_string();
+            assert!(!line.contains('\n'), "{line}");
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+        let line = parse("--nic connectx5").expect("flags").fabric.choice().expect_err("no NICs");
+        assert!(line.to_string().contains("--fabric sim"), "{line}");
+    }
+
+    #[test]
+    fn a_simulated_network_has_the_papers_nic_unless_another_is_asked_for() {
+        let choice = |arguments: &str| parse(arguments).expect("flags").fabric.choice();
+        assert!(matches!(choice(""), Ok(FabricChoice::Shm)));
+        assert_eq!(choice("--fabric sim").expect("a choice").nic(), Some("connectx3"));
+        let other = choice("--fabric sim --nic ethernet10g").expect("a choice");
+        assert_eq!((other.name(), other.nic()), ("sim", Some("ethernet10g")));
+    }
+
+    #[test]
+    fn the_description_has_every_setting() {
+        let described = ClusterFlags::describe(&config("--evict-batch 7 --protocol sel").unwrap());
+        assert_eq!(described["protocol"], "sel");
+        assert_eq!(described["settings"]["evict-batch"], "7");
+        for key in ["compute_nodes", "gcl_size", "seed", "cache_mb", "memory_mb"] {
+            assert!(described.contains_key(key), "{key}");
+        }
+    }
+}

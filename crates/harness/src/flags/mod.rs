@@ -1,0 +1,39 @@
+//! Flags that programs share.
+
+mod cluster;
+mod fabric;
+mod settings;
+
+pub use cluster::{ClusterFlags, MIB};
+pub use fabric::{FabricChoice, FabricFlags, FabricKind};
+pub use settings::SettingFlags;
+
+use clap::Args;
+use latchwork_workload::result::Destination;
+
+/// What is wrong with flags that are fine one by one: one line that names the flag and says what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FlagError(pub String);
+
+/// Where results go.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputFlags {
+    /// Write one result document in JSON; - is standard output.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<String>,
+}
+
+impl OutputFlags {
+    /// Where the document goes, if one was asked for.
+    ///
+    /// # Errors
+    /// When it could not be written there, so that a long run does not end in a typing error.
+    pub fn destination(&self) -> Result<Option<Destination>, FlagError> {
+        let destination = self.json.as_deref().map(Destination::parse);
+        if let Some(destination) = &destination {
+            destination.check().map_err(|error| FlagError(format!("--json {error}")))?;
+        }
+        Ok(destination)
+    }
+}

@@ -1,0 +1,128 @@
+//! [`SettingFlags`]: a flag for each setting of the protocol.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use latchwork_selcc::Settings;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const HEADING: &str = "Protocol";
+
+/// Flags of the protocol: one for each entry of [`Settings::TABLE`], of the same name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingFlags {
+    given: Vec<(&'static str, String)>,
+}
+
+impl SettingFlags {
+    /// Changes what was asked for. Flags that were not given change nothing.
+    ///
+    /// # Errors
+    /// None that [`clap`] would not have found.
+    pub fn apply(&self, settings: &mut Settings) -> Result<(), super::FlagError> {
+        self.given.iter().try_for_each(|(name, text)| {
+            settings.set(name, text).map_err(|error| super::FlagError(format!("--{error}")))
+        })
+    }
+
+    /// The flags that were given, with their values.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.given.iter().map(|(name, text)| (*name, text.as_str()))
+    }
+
+    /// All settings by name, as a result document tells them.
+    pub fn describe(settings: &Settings) -> BTreeMap<String, Value> {
+        let named = |setting: &latchwork_selcc::Setting| {
+            (setting.name.to_owned(), Value::from(setting.value(settings)))
+        };
+        Settings::TABLE.iter().map(named).collect()
+    }
+}
+
+impl Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        let default = Settings::default();
+        Settings::TABLE.iter().fold(command, |command, setting| {
+            let parse = move |text: &str| match Settings::default().set(setting.name, text) {
+                Ok(()) => Ok(text.to_owned()),
+                Err(_) => Err(format!("use {}", (setting.expected)())),
+            };
+            let help = format!("{} [default: {}]", setting.help, setting.value(&default));
+            let arg = Arg::new(setting.name)
+                .long(setting.name)
+                .value_name("VALUE")
+                .value_parser(parse)
+                .help(help)
+                .help_heading(HEADING)
+                .global(true);
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = SettingFlags::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in Settings::TABLE {
+            let given = matches
+                .try_get_one::<String>(setting.name)
+                .map_err(|error| clap::Error::raw(ErrorKind::UnknownArgument, error))?;
+            if let Some(text) = given {
+                self.given.retain(|(name, _)| *name != setting.name);
+                self.given.push((setting.name, text.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        settings: SettingFlags,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once(&"test").chain(arguments))
+    }
+
+    #[test]
+    fn every_setting_is_a_flag_that_takes_effect() {
+        for setting in Settings::TABLE {
+            let default = Settings::default();
+            for text in setting.tries {
+                let flag = format!("--{}", setting.name);
+                let cli = parse(&[&flag, text]).expect("a value to try");
+                assert_eq!(cli.settings.given().collect::<Vec<_>>(), [(setting.name, *text)]);
+                let mut settings = default.clone();
+                cli.settings.apply(&mut settings).expect("checked before");
+                assert_ne!(setting.value(&settings), setting.value(&default), "{flag}");
+                let described = SettingFlags::describe(&settings);
+                assert_eq!(described[setting.name], setting.value(&settings));
+            }
+        }
+        assert!(parse(&[]).expect("no flags").settings.given.is_empty());
+    }
+
+    #[test]
+    fn a_wrong_value_is_one_line_with_what_would_do() {
+        let error = parse(&["--evict-batch", "0"]).expect_err("a wrong value");
+        let line = crate::parse::one_line(&error);
+        assert!(line.contains("--evict-batch") && line.contains("use "), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+}

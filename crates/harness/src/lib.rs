@@ -1,0 +1,50 @@
+//! What programs that measure share, so that each is only about what it measures.
+//!
+//! ```text
+//!   ClusterFlags, FabricFlags, SettingFlags, OutputFlags     the command line, checked before anything starts
+//!        │
+//!   ClusterConfig, FabricChoice
+//!        │
+//!   Cluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
+//! ```
+//!
+//! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the protocol
+//! are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every program.
+//!
+//! # What holds
+//!
+//! - What is wrong with a command line is one line that says what would do ([`parse::one_line`], [`FlagError`]).
+//! - One body runs on either fabric: on shared memory it is called on many threads, in a simulated world on
+//!   one, so it must be `Sync`, and what it returns `Send`; the future itself stays where it is.
+//! - In a simulated world time is virtual, and the same flags give the same result, bit by bit.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_harness::{Cluster, FabricChoice};
+//! use latchwork_cluster::ClusterConfig;
+//! use latchwork_verbs_sim::NicProfile;
+//!
+//! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
+//! let nic = NicProfile::named("connectx3").expect("a profile that comes along");
+//! for fabric in [FabricChoice::Shm, FabricChoice::Sim(Box::new(nic))] {
+//!     let cluster = Cluster::start(config.clone(), &fabric)?;
+//!     let nodes = cluster.run(|member| async move { member.node })?;
+//!     assert_eq!(nodes, [0, 1]);
+//! }
+//! # Ok::<(), latchwork_cluster::ClusterError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod cluster;
+mod flags;
+pub mod parse;
+
+pub use cluster::Cluster;
+pub use flags::{
+    ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, MIB, OutputFlags, SettingFlags,
+};
+
+/// The commit that this was built from, or `unknown`.
+pub const GIT: &str = env!("LATCHWORK_GIT");

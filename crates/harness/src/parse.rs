@@ -1,0 +1,108 @@
+//! Parsers of values on a command line, and what is wrong with one in one line.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A whole number in `range`.
+pub fn whole<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!("use a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+/// A finite number above 0.
+///
+/// # Errors
+/// What would do.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("use a number above 0".to_owned()),
+    }
+}
+
+/// A percentage, 0 to 100.
+///
+/// # Errors
+/// What would do.
+pub fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),
+        _ => Err("use a percentage from 0 to 100".to_owned()),
+    }
+}
+
+/// A number of seconds above 0, up to a million.
+///
+/// # Errors
+/// What would do.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "use a number of seconds above 0, up to a million".to_owned();
+    let seconds = positive(text).ok().filter(|seconds| *seconds <= 1e6).ok_or_else(wrong)?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// As [`seconds`], or 0.
+///
+/// # Errors
+/// What would do.
+pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
+/// Bytes of a global cache line.
+///
+/// # Errors
+/// What would do.
+pub fn line_size(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
+        _ => Err("use a power of two from 512 to 65536".to_owned()),
+    }
+}
+
+/// What is wrong with a command line, in one line: clap's first line and its hints.
+pub fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("the command line cannot be understood");
+    let hints: Vec<&str> = lines
+        .filter_map(|line| {
+            let missing = line.starts_with("--") || line.starts_with("[possible values");
+            line.strip_prefix("tip: ").or(missing.then_some(line))
+        })
+        .collect();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let separator = if hints.is_empty() { "" } else { "; " };
+    format!("{first}{separator}{}", hints.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_value_says_what_would_do() {
+        assert_eq!(whole(1..=5)("5"), Ok(5));
+        assert!(whole(1..=5)("6").unwrap_err().contains("from 1 to 5"));
+        assert_eq!(percent("50"), Ok(50.0));
+        for text in ["-1", "101", "x", "NaN"] {
+            assert!(percent(text).unwrap_err().contains("0 to 100"), "{text}");
+        }
+        for text in ["0", "inf", "NaN", "", "-2"] {
+            assert!(positive(text).is_err() && seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(seconds_or_none("0"), Ok(Duration::ZERO));
+        assert!(seconds("2e6").is_err());
+        assert_eq!(line_size("2048"), Ok(2048));
+        assert!(line_size("2000").is_err() && line_size("256").is_err());
+    }
+}
