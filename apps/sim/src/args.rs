@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
+use latchwork_selcc::Settings;
 use latchwork_verbs_sim::NicProfile;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -81,6 +82,13 @@ pub(crate) struct WorldArgs {
     /// Which checks there are: all, after every event; end, when all is over; or none.
     #[arg(long, value_name = "WHICH", value_parser = checks, help_heading = "World")]
     pub(crate) checks: Option<Checks>,
+    /// A setting of the protocol, such as evict-batch=1; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, help_heading = "World")]
+    pub(crate) settings: Vec<(String, String)>,
+    /// Leave the protocol's settings as they are by default, but for --set. Without this they vary from
+    /// seed to seed: each setting alone, and each with each other.
+    #[arg(long, help_heading = "World")]
+    pub(crate) default_settings: bool,
     /// READs and WRITEs copy only the first bytes of what they transfer, for measuring the simulator;
     /// needs --checks none.
     #[arg(long, help_heading = "World")]
@@ -263,6 +271,14 @@ fn checks(text: &str) -> Result<Checks, String> {
     }
 }
 
+fn setting(text: &str) -> Result<(String, String), String> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err("use NAME=VALUE, such as evict-batch=1".to_owned());
+    };
+    Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 fn network(text: &str) -> Result<Network, String> {
     let network = Network::from(text.to_owned());
     // A profile is read here, so that what is wrong with it is told before anything starts.
@@ -302,6 +318,8 @@ mod tests {
             ("run --checks some", "--checks", "all, end or none"),
             ("run --plant weeds", "--plant", "no-settling"),
             ("run --workload g", "--workload", "lines"),
+            ("run --set pauses=1us", "--set", "pause-max"),
+            ("run --set evict-batch", "--set", "NAME=VALUE"),
             ("run --seed x", "--seed", ""),
             ("run --sead 3", "--sead", "--seed"),
             ("hunt --minutes 0", "--minutes", "above 0"),

@@ -5,6 +5,7 @@ use crate::error::AppError;
 use crate::outcome::{self, short};
 use crate::shrink::{jobs_default, shrink_and_write, told};
 use crate::{panics, progress, world};
+use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_runtime::Clock;
 use latchwork_workload::result::CheckOutcome;
@@ -95,8 +96,24 @@ fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
     );
     let kinds = totals.by_workload.iter().map(|(name, count)| format!("{name} {count}"));
     let _ = writeln!(text, "workloads   {}", kinds.collect::<Vec<_>>().join(", "));
+    let _ = writeln!(text, "settings    {}", settings(totals));
     text += &outcome::counts(totals, real);
     text
+}
+
+/// How many worlds had the protocol's settings changed, and how many of all ways there are were met.
+fn settings(totals: &Totals) -> String {
+    let mut words = Vec::new();
+    for (changed, what) in [(0, "as they are"), (1, "one changed"), (2, "two")] {
+        let met = totals.by_settings.iter().filter(|(overrides, _)| overrides.len() == changed);
+        let (ways, worlds) = met.fold((0, 0), |(ways, all), (_, worlds)| (ways + 1, all + worlds));
+        let there_are = variants().iter().filter(|variant| variant.len() == changed).count();
+        words.push(match changed {
+            0 => format!("{what} {worlds}"),
+            _ => format!("{what} {worlds} ({ways} of {there_are} ways)"),
+        });
+    }
+    words.join(", ")
 }
 
 fn describe(

@@ -3,7 +3,8 @@
 use crate::args::WorldArgs;
 use crate::error::AppError;
 use crate::faults;
-use latchwork_hunt::{Choice, Plant, Scenario, Workload};
+use latchwork_hunt::scenario::in_words;
+use latchwork_hunt::{Choice, Plant, Scenario, Vary, Workload};
 use std::path::Path;
 
 /// A kind of workload, and an example of it.
@@ -55,6 +56,7 @@ impl WorldArgs {
         let choice = Choice {
             workloads: self.workload.iter().map(|Kind(workload)| workload.kind()).collect(),
             networks: self.nic.iter().cloned().collect(),
+            vary: if self.default_settings { Vary::Nothing } else { Vary::Settings },
             ..Choice::default()
         };
         self.changed(Scenario::from_seed(seed, &choice))
@@ -110,6 +112,7 @@ impl WorldArgs {
         set(&mut scenario.network, &self.nic);
         set(&mut scenario.faults, &self.faults);
         set(&mut scenario.checks, &self.checks);
+        scenario.settings.extend(self.settings.iter().cloned());
         scenario.elide_payloads |= self.elide_payloads;
         scenario.plant = self.plant.or(scenario.plant);
         if self.faults.is_none() {
@@ -135,10 +138,11 @@ pub(crate) fn in_a_line(scenario: &Scenario) -> String {
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let plant = scenario.plant.map(|plant| format!(", planted: {}", plant_name(plant)));
     format!(
-        "seed {}: {} on {}, {} x {} x {} x {operations} operations, {}, {} frames of {} bytes, {} network, faults {}{}",
+        "seed {}: {} on {} ({}), {} x {} x {} x {operations} operations, {}, {} frames of {} bytes, {} network, faults {}{}",
         scenario.seed,
         workload_name(&scenario.workload),
         scenario.protocol,
+        in_words(&scenario.settings),
         many(*compute_nodes, "node"),
         many(*workers, "worker"),
         many(*tasks, "task"),

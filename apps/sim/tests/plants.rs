@@ -15,7 +15,7 @@ fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::Pat
     let out = directory(name);
     let hunt = format!(
         "hunt --plant {plant} --protocol selcc --workload lines --faults none --seconds 60 \
-         --from-seed 1 --shrink-seconds 10 --out {}",
+         --default-settings --from-seed 1 --shrink-seconds 10 --out {}",
         out.display()
     );
     let output = sim(&hunt);

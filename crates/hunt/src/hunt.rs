@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use latchwork_verbs_sim::FaultCounts;
 
+use crate::scenario::Overrides;
 use crate::{NodeFaults, Report, Scenario, Workload};
 
 /// What all worlds of a hunt were like together.
@@ -16,6 +17,8 @@ pub struct Totals {
     pub worlds: u64,
     /// Worlds by the kind of their workload.
     pub by_workload: BTreeMap<String, u64>,
+    /// Worlds by what of their settings is not the default.
+    pub by_settings: BTreeMap<Overrides, u64>,
     /// Worlds in which some fault struck.
     pub with_faults: u64,
     /// Events of all kernels.
@@ -41,6 +44,7 @@ impl Totals {
     pub fn add(&mut self, scenario: &Scenario, report: &Report) {
         self.worlds += 1;
         *self.by_workload.entry(name_of(&scenario.workload)).or_default() += 1;
+        *self.by_settings.entry(scenario.settings.clone()).or_default() += 1;
         let before = (self.faults, self.node_faults);
         self.events += report.events;
         self.verbs += report.verbs;

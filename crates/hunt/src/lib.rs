@@ -40,7 +40,9 @@ mod world;
 pub use diagram::Diagram;
 pub use hunt::{Hunt, Totals};
 pub use report::{Check, Failure, NodeFaults, Report};
-pub use scenario::{Checks, Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Workload};
+pub use scenario::{
+    Checks, Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Vary, Workload,
+};
 pub use shrink::{Shrinker, Shrunk};
 pub use threads::run_on_threads;
 pub use trace::Trace;

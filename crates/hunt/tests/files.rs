@@ -1,7 +1,7 @@
 //! Scenarios as files: what is wrong with one is one line that says where, and what would do.
 
 use latchwork_hunt::scenario::WorkloadKind;
-use latchwork_hunt::{Choice, Scenario, run};
+use latchwork_hunt::{Choice, Scenario, Vary, run};
 
 fn wrong(text: &str) -> String {
     let error = Scenario::parse(text).expect_err(text).to_string();
@@ -24,6 +24,8 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_do() {
         ("[workload.ycsb]\nmix = \"g\"", 2, &["mix", "\"g\"", "a, b, c"]),
         ("[workload.tree]\nentries_per_page = 2", 2, &["entries_per_page", "2", "3 to"]),
         ("[faults]\nslow_factor = 1", 2, &["slow_factor", "1", "2 to"]),
+        ("seed = 1\n[settings]\npauses = \"2us\"", 3, &["settings.pauses", "pause-max"]),
+        ("seed = 1\n[settings]\nevict-batch = \"0\"", 3, &["evict-batch", "from 1"]),
         // Values that do not fit each other.
         ("compute_nodes = 2\n[faults]\nuntil_us = 5\ndeaths = 2", 4, &["deaths", "0 to 1"]),
         ("[faults]\nlost_memory = 2", 2, &["lost_memory", "there are 1"]),
@@ -45,8 +47,9 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_do() {
 
 #[test]
 fn every_drawn_scenario_survives_being_written_and_read() {
+    let choice = Choice { vary: Vary::Settings, ..Choice::default() };
     for seed in 0..500 {
-        let scenario = Scenario::from_seed(seed, &Choice::default());
+        let scenario = Scenario::from_seed(seed, &choice);
         assert_eq!(Scenario::parse(&scenario.to_toml()), Ok(scenario));
     }
 }

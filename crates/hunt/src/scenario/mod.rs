@@ -31,6 +31,7 @@ mod parse;
 mod plant;
 mod swarm;
 mod values;
+mod variants;
 mod workload;
 
 pub use checks::Checks;
@@ -39,6 +40,7 @@ pub use faults::FaultPlan;
 pub use network::Network;
 pub use plant::Plant;
 pub use swarm::Choice;
+pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{LinesLoad, MemoryLoad, TreeLoad, Workload, WorkloadKind, YcsbLoad};
 
 use std::time::Duration;
@@ -94,6 +96,9 @@ pub struct Scenario {
     /// Nothing that lines say is then true, so it needs `checks = "none"`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elide_payloads: bool,
+    /// Settings of the protocol, by name.
+    #[serde(skip_serializing_if = "Overrides::is_empty")]
+    pub settings: Overrides,
     /// What the workers do.
     pub workload: Workload,
     /// What goes wrong.
@@ -117,6 +122,7 @@ impl Default for Scenario {
             plant: None,
             checks: Checks::All,
             elide_payloads: false,
+            settings: Overrides::new(),
             workload: Workload::default(),
             faults: FaultPlan::default(),
         }
@@ -198,6 +204,12 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
+        let mut settings = latchwork_selcc::Settings::default();
+        for (name, value) in &self.settings {
+            if let Err(error) = settings.set(name, value) {
+                return wrong(&format!("settings.{name}"), error.to_string());
+            }
+        }
         self.network.config()?;
         self.workload.check()?;
         self.config()
@@ -234,6 +246,10 @@ impl Scenario {
         config.node.policy = self.protocol.policy();
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
+        for (name, value) in &self.settings {
+            // What cannot be set was told by the check.
+            let _ = config.node.set(name, value);
+        }
         if let Some(plant) = self.plant {
             plant.change(&mut config);
         }

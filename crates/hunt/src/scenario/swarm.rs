@@ -6,7 +6,8 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
 use super::{
-    FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, TreeLoad, Workload, WorkloadKind, YcsbLoad,
+    FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, TreeLoad, Vary, Workload, WorkloadKind,
+    YcsbLoad,
 };
 
 /// What [`Scenario::from_seed`] may choose from.
@@ -19,11 +20,13 @@ pub struct Choice {
     pub networks: Vec<Network>,
     /// Whether faults strike.
     pub faults: bool,
+    /// Whether settings of the protocol differ from the defaults.
+    pub vary: Vary,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { workloads: Vec::new(), networks: Vec::new(), faults: true }
+        Choice { workloads: Vec::new(), networks: Vec::new(), faults: true, vary: Vary::Nothing }
     }
 }
 
@@ -61,6 +64,7 @@ impl Scenario {
             frames: draw.between(4, 32) as usize,
             line_size: draw.one_of(&[512, 1024]),
             workload: draw.workload(kind),
+            settings: of.vary.draw(seed),
             ..Scenario::default()
         };
         let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;

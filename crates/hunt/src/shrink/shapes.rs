@@ -11,6 +11,7 @@ pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
     operations(of, &mut shapes);
     sizes(of, &mut shapes);
     workload(of, &mut shapes);
+    settings(of, &mut shapes);
     faults(of, &mut shapes);
     network(of, &mut shapes);
     shapes.retain(|shape| shape != of && shape.check().is_ok());
@@ -96,6 +97,15 @@ fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
     }
 }
 
+/// Each setting as it is by default.
+fn settings(of: &Scenario, shapes: &mut Vec<Scenario>) {
+    for name in of.settings.keys() {
+        let mut shape = of.clone();
+        shape.settings.remove(name);
+        shapes.push(shape);
+    }
+}
+
 fn faults(of: &Scenario, shapes: &mut Vec<Scenario>) {
     let mut push = |change: &dyn Fn(&mut FaultPlan)| {
         let mut shape = of.clone();
@@ -142,7 +152,16 @@ mod tests {
         let load = LinesLoad { lines: 8, writes: 30, zipfian: true, ..LinesLoad::default() };
         let workload = Workload::Lines(load);
         let network = Network::Harsh;
-        Scenario { compute_nodes: 4, frames: 4, network, workload, faults, ..Scenario::default() }
+        let settings = [("evict-batch".to_owned(), "1".to_owned())].into();
+        Scenario {
+            compute_nodes: 4,
+            frames: 4,
+            network,
+            settings,
+            workload,
+            faults,
+            ..Scenario::default()
+        }
     }
 
     #[test]
@@ -157,6 +176,7 @@ mod tests {
         assert!(some(&|s| s.frames == 16));
         assert!(some(&|s| s.network == Network::Calm));
         assert!(some(&|s| !s.faults.any()));
+        assert!(some(&|s| s.settings.is_empty()));
         assert!(some(&|s| s.faults.delay_one_in == 0 && s.faults.deaths == 2));
         assert!(some(&|s| s.faults.deaths == 1 && s.compute_nodes == 4));
         let load = |s: &Scenario| match &s.workload {

@@ -1,0 +1,86 @@
+//! Settings of the protocol that a world has besides the defaults.
+
+use std::collections::BTreeMap;
+
+use latchwork_selcc::Settings;
+
+/// Settings by name, as [`Settings::set`] takes them.
+pub type Overrides = BTreeMap<String, String>;
+
+/// Where the settings of drawn worlds come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Vary {
+    /// The defaults.
+    #[default]
+    Nothing,
+    /// Each third world has the defaults. Of the others one after the other has the next of
+    /// [`variants`]: so many worlds in a row have each of them once.
+    Settings,
+}
+
+impl Vary {
+    pub(super) fn draw(self, seed: u64) -> Overrides {
+        let (Vary::Settings, Some(place)) = (self, (seed % 3).checked_sub(1)) else {
+            return Overrides::new();
+        };
+        let all = variants();
+        let at = (seed / 3 * 2 + place) % all.len().max(1) as u64;
+        all.get(at as usize).cloned().unwrap_or_default()
+    }
+}
+
+/// Every setting's every value worth trying (see [`Setting::tries`](latchwork_selcc::Setting::tries)), alone
+/// and together with every one of every other setting.
+pub fn variants() -> Vec<Overrides> {
+    let all = || {
+        let values = |at: usize| Settings::TABLE[at].tries.iter();
+        (0..Settings::TABLE.len()).flat_map(move |at| values(at).map(move |value| (at, *value)))
+    };
+    let entry =
+        |(at, value): (usize, &str)| (Settings::TABLE[at].name.to_owned(), value.to_owned());
+    let alone = all().map(|one| Overrides::from([entry(one)]));
+    let pairs = all().flat_map(|one| {
+        let others = all().filter(move |other| other.0 > one.0);
+        others.map(move |other| Overrides::from([entry(one), entry(other)]))
+    });
+    alone.chain(pairs).collect()
+}
+
+/// As the command line would have it: `lease=0 takeover=on`, and `defaults` for none.
+pub fn in_words(overrides: &Overrides) -> String {
+    if overrides.is_empty() {
+        return "defaults".to_owned();
+    }
+    let words: Vec<_> = overrides.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn worlds_in_a_row_have_every_setting_alone_and_every_pair() {
+        let all = variants();
+        let tries: usize = Settings::TABLE.iter().map(|setting| setting.tries.len()).sum();
+        assert_eq!(all.iter().filter(|variant| variant.len() == 1).count(), tries);
+        assert!(tries >= 2 && all.iter().all(|variant| variant.len() <= 2));
+        let worlds = all.len() as u64 * 3 / 2 + 3;
+        let met: BTreeSet<_> =
+            (1000..1000 + worlds).map(|seed| Vary::Settings.draw(seed)).collect();
+        assert!(met.contains(&Overrides::new()), "the defaults, too");
+        assert!(all.iter().all(|variant| met.contains(variant)));
+        assert_eq!(Vary::Nothing.draw(1001), Overrides::new());
+    }
+
+    #[test]
+    fn every_variant_can_be_set() {
+        for variant in variants() {
+            let mut settings = Settings::default();
+            for (name, value) in &variant {
+                settings.set(name, value).expect("a value to try");
+            }
+        }
+    }
+}
