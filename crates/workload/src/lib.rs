@@ -66,6 +66,7 @@ mod error;
 pub mod hash;
 pub mod histogram;
 pub mod history;
+pub mod micro;
 pub mod pacing;
 pub mod properties;
 pub mod random;

@@ -4,6 +4,8 @@
 //!   Uniform           every item alike
 //!   Zipfian           item k about (k+1)^-theta as often as item 0, by Gray's formula
 //!   ScrambledZipfian  YCSB's "zipfian": ten billion zipfian ranks, hashed and folded onto the items
+//!   ScaledZipfian     a zipfian of any skew over more items than there are, folded onto them
+//!   Weighted          a table of weights
 //!   Latest            a zipfian over ages: the newest item is the most popular
 //!   Exponential       ages again, with exponentially falling popularity
 //!   Hotspot           a fraction of the items receives a fraction of the draws
@@ -15,15 +17,19 @@
 //! is allocated.
 
 mod ages;
+mod alias;
 mod discrete;
 mod hotspot;
+mod scaled;
 mod scrambled;
 mod simple;
 mod zipfian;
 
 pub use ages::{Exponential, Latest};
+pub use alias::Weighted;
 pub use discrete::Discrete;
 pub use hotspot::Hotspot;
+pub use scaled::ScaledZipfian;
 pub use scrambled::ScrambledZipfian;
 pub use simple::{Sequential, Uniform};
 pub use zipfian::{YCSB_THETA, Zipfian, zeta};

@@ -1,0 +1,127 @@
+//! What stands in an item, so that whoever reads it can tell whether it was ever written like that.
+//!
+//! ```text
+//!   word 0   stamp 40 | check 24     check: a hash of the item's number and the stamp
+//!   word k   a hash of word 0 and k
+//! ```
+//!
+//! All of it follows from the stamp and the item's number. So an item of any length shows when it is torn, when it
+//! is another item's, and when it was never written; lost and stale writes show by the stamps.
+
+use crate::hash::{GOLDEN, mix};
+
+/// An item, counted through all lines.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ItemNumber(pub u64);
+
+/// What an item says: how often it was written, or by whom, below 2^40.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The largest.
+    pub const MAX: Stamp = Stamp((1 << 40) - 1);
+}
+
+/// An item that no writer left like that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Garbage {
+    /// The item.
+    pub item: ItemNumber,
+    /// The first of its words that is wrong.
+    pub word: usize,
+}
+
+/// Items of some 8-byte words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ItemLayout {
+    words: usize,
+}
+
+impl ItemLayout {
+    /// Items of so many bytes, a multiple of 8 above 0.
+    pub fn new(bytes: usize) -> Option<ItemLayout> {
+        (bytes > 0 && bytes.is_multiple_of(8)).then_some(ItemLayout { words: bytes / 8 })
+    }
+
+    /// Bytes of an item.
+    pub fn bytes(&self) -> usize {
+        self.words * 8
+    }
+
+    /// Calls `set` with the place and the value of each word of an item.
+    #[inline]
+    pub fn write(&self, item: ItemNumber, stamp: Stamp, mut set: impl FnMut(usize, u64)) {
+        let first = first_word(item, stamp);
+        set(0, first);
+        for at in 1..self.words {
+            set(at, word(first, at));
+        }
+    }
+
+    /// The stamp of an item whose words `get` gives.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no writer left it like that.
+    #[inline]
+    pub fn read(
+        &self,
+        item: ItemNumber,
+        mut get: impl FnMut(usize) -> u64,
+    ) -> Result<Stamp, Garbage> {
+        let first = get(0);
+        let stamp = Stamp(first >> 24);
+        if first != first_word(item, stamp) {
+            return Err(Garbage { item, word: 0 });
+        }
+        match (1..self.words).find(|at| get(*at) != word(first, *at)) {
+            Some(word) => Err(Garbage { item, word }),
+            None => Ok(stamp),
+        }
+    }
+}
+
+#[inline]
+fn first_word(item: ItemNumber, stamp: Stamp) -> u64 {
+    (stamp.0 << 24) | (mix(mix(item.0 ^ GOLDEN) ^ stamp.0) >> 40)
+}
+
+#[inline]
+fn word(first: u64, at: usize) -> u64 {
+    mix(first.wrapping_add((at as u64).wrapping_mul(GOLDEN)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_comes_back_and_every_other_word_is_noticed() {
+        let layout = ItemLayout::new(32).unwrap();
+        let mut words = [0; 4];
+        layout.write(ItemNumber(7), Stamp(12), |at, word| words[at] = word);
+        assert_eq!(layout.read(ItemNumber(7), |at| words[at]), Ok(Stamp(12)));
+        assert!(layout.read(ItemNumber(8), |at| words[at]).is_err(), "another item's");
+        let mut newer = [0; 4];
+        layout.write(ItemNumber(7), Stamp(13), |at, word| newer[at] = word);
+        for torn in 1..4 {
+            let get = |at: usize| if at < torn { newer[at] } else { words[at] };
+            assert_eq!(
+                layout.read(ItemNumber(7), get),
+                Err(Garbage { item: ItemNumber(7), word: torn })
+            );
+        }
+        assert!(layout.read(ItemNumber(7), |_| 0).is_err(), "never written");
+    }
+
+    #[test]
+    fn items_are_whole_words() {
+        assert_eq!(ItemLayout::new(8).map(|layout| layout.bytes()), Some(8));
+        assert!(ItemLayout::new(0).is_none() && ItemLayout::new(12).is_none());
+        let layout = ItemLayout::new(8).unwrap();
+        let mut only = 0;
+        layout.write(ItemNumber(0), Stamp::MAX, |_, word| only = word);
+        assert_eq!(layout.read(ItemNumber(0), |_| only), Ok(Stamp::MAX));
+    }
+}
