@@ -268,6 +268,7 @@ fn config_error(error: &ConfigError, flags: &Flags) -> AppError {
             let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
             format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", flags.cache_mb)
         }
+        ConfigError::CacheTooLarge { .. } => format!("--cache-mb {}: {error}", flags.cache_mb),
         ConfigError::Protocol { .. } => format!("--protocol: {error}"),
         ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", flags.gcl_size),
     })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_memnode::{Geometry, PoolSettings};
-use latchwork_selcc::Settings;
+use latchwork_selcc::{ARENA_MAX, Settings};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
 
@@ -106,6 +106,14 @@ pub enum ConfigError {
         /// The line size.
         line_size: u32,
     },
+    /// The cache is too large.
+    #[error("a cache of {given} bytes is too large: a message can name the frames of {most} bytes")]
+    CacheTooLarge {
+        /// The bytes asked for.
+        given: usize,
+        /// The bytes that would do.
+        most: u64,
+    },
     /// No such protocol.
     #[error("there is no protocol {given}: selcc and sel are possible")]
     Protocol {
@@ -158,6 +166,9 @@ impl ClusterConfig {
                 line_size: self.line_size,
             });
         }
+        if self.cache_bytes as u64 > ARENA_MAX {
+            return Err(ConfigError::CacheTooLarge { given: self.cache_bytes, most: ARENA_MAX });
+        }
         Ok(geometry)
     }
 }
@@ -181,6 +192,7 @@ mod tests {
         assert!(wrong(|c| c.workers = 0).contains("worker"));
         assert!(wrong(|c| c.inflight = 0).contains("flight"));
         assert!(wrong(|c| c.line_size = 1000).contains("power of two"));
+        assert!(wrong(|c| c.cache_bytes = (256 << 30) + 1).contains("274877906944"));
         assert!(wrong(|c| c.cache_bytes = 4096).contains("working minimum"));
     }
 }

@@ -61,7 +61,9 @@ mod word;
 pub use event::{Action, Event, Hold, LocalCopy, Want};
 pub use inspection::Inspection;
 pub use line::Line;
-pub use message::{Answer, GrantMode, Message, REMEMBERED_MAX, Remembered, Request, RequestKind};
+pub use message::{
+    Answer, GrantMode, Message, REMEMBERED_MAX, Remembered, Request, RequestKind, TRAVELLING_MAX,
+};
 pub use operation::{WordOp, WordVerb};
 pub use rules::{Rules, Seq};
 pub use word::{LatchWord, NodeSet};

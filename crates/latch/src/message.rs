@@ -1,6 +1,7 @@
 //! What compute nodes say to each other about a line.
 
 use latchwork_verbs::ComputeNodeId;
+use smallvec::SmallVec;
 
 use crate::Seq;
 
@@ -26,7 +27,7 @@ pub struct Request {
     pub kind: RequestKind,
     /// The asker's number for the question.
     pub seq: Seq,
-    /// Grows with every retry (SELCC 5.3.2).
+    /// Grows with every retry, up to [`Rules::priority_max`](crate::Rules::priority_max) (SELCC 5.3.2).
     pub priority: u8,
     /// Where the asker's frame is: opaque to the protocol, an address for the forward.
     pub buffer: u64,
@@ -85,8 +86,12 @@ pub enum Message {
     },
 }
 
-/// How many requests a node remembers per line, and so how many travel with a hand-over.
-pub const REMEMBERED_MAX: usize = 5;
+/// How many requests a node remembers per line: one of every other node.
+pub const REMEMBERED_MAX: usize = ComputeNodeId::MAX as usize - 1;
 
-/// Requests in order of arrival.
-pub type Remembered = arrayvec::ArrayVec<Request, REMEMBERED_MAX>;
+/// How many of them can travel with a hand-over. The others are sent on behind it.
+pub const TRAVELLING_MAX: usize = 10;
+
+/// Requests in order of arrival. The first two take no memory of their own: a record is made for every
+/// miss, and most lines are wanted by few.
+pub type Remembered = SmallVec<[Request; 2]>;

@@ -1,6 +1,8 @@
 //! Which rules a machine follows. The defaults are the discipline; the switches turn single rules
 //! off, so that the model can show that it would notice.
 
+use crate::TRAVELLING_MAX;
+
 /// The number of a question; wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Seq(pub u16);
@@ -18,11 +20,17 @@ pub struct Rules {
     /// Refused nodes ask the owners to give the line up (SELCC). Off: they only try again after a
     /// pause, as the plain shared-exclusive latch does (SEL).
     pub invalidate: bool,
-    /// Questions are numbered modulo this, at most 2^16. Small in the model, whose states are
+    /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
     /// finite that way.
     pub seq_modulus: u32,
-    /// Priorities grow up to this.
+    /// Priorities grow up to this: 31 fits into a message (SELCC 5.3.2).
     pub priority_max: u8,
+    /// Questions are asked with the priority that refusals have brought (SELCC 5.3.2). Off: all are
+    /// equal, and who came first is served first.
+    pub aging: bool,
+    /// So many requests travel with a hand-over, at most [`TRAVELLING_MAX`]; the others
+    /// are sent on behind it. Small in the model, which has few nodes.
+    pub travelling_max: u8,
 }
 
 impl Rules {
@@ -31,8 +39,10 @@ impl Rules {
         settle: true,
         registered_wait: true,
         invalidate: true,
-        seq_modulus: 1 << 16,
-        priority_max: u8::MAX,
+        seq_modulus: 1 << 14,
+        priority_max: 31,
+        aging: true,
+        travelling_max: TRAVELLING_MAX as u8,
     };
 
     /// The discipline without messages: the shared-exclusive latch.

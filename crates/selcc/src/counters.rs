@@ -65,6 +65,8 @@ counters! {
     invalidations_sent,
     /// Invalidation messages answered with `Dropped`.
     invalidations_dropped,
+    /// Invalidation messages of others sent on behind a grant that had no room for them.
+    requests_passed_on,
     /// Lines forwarded into another node's frame.
     forwards,
     /// Exclusive ownership handed over.

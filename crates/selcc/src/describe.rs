@@ -13,6 +13,8 @@ use crate::wire::{Body, Letter};
 /// ```text
 ///   ask Write #7               an invalidation: its question has the number 7
 ///   ask Read #7 pri 2          the third try
+///   pass on C3 Read #9 (asked C2)
+///                              a question that found no room in a grant, sent on behind it
 ///   Released #7                final: look at the word again
 ///   grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2)
 ///                              final: the line is in your frame, 8 bytes of it are not written back
@@ -38,7 +40,12 @@ pub fn describe(wire: &Wire) -> String {
         Body::Verdict { arrived: false, .. } => return "your grant never arrived".to_owned(),
     };
     match message {
-        Message::Request(request) => format!("ask {}", question(request)),
+        Message::Request(request) if request.from == wire.from => {
+            format!("ask {}", question(request))
+        }
+        Message::Request(request) => {
+            format!("pass on {:?} {} (asked {:?})", request.from, question(request), request.asked)
+        }
         Message::Answer { asked, seq, answer } => {
             let answer = match answer {
                 Answer::Dropped => "Dropped",
@@ -106,8 +113,10 @@ mod tests {
     #[test]
     fn every_kind_of_message_has_words_for_what_it_says() {
         let none = DirtyBounds::EMPTY;
-        assert_eq!(said(Message::Request(request(0)), none), "ask Read #9");
-        assert_eq!(said(Message::Request(request(2)), none), "ask Read #9 pri 2");
+        let own = |priority| Message::Request(Request { from: node(4), ..request(priority) });
+        assert_eq!(said(own(0), none), "ask Read #9");
+        assert_eq!(said(own(2), none), "ask Read #9 pri 2");
+        assert_eq!(said(Message::Request(request(2)), none), "pass on C3 Read #9 pri 2 (asked C2)");
         let answer = |asked| Message::Answer { asked, seq: Seq(1), answer: Answer::Released };
         assert_eq!(said(answer(node(4)), none), "Released #1");
         assert_eq!(said(answer(node(2)), none), "Released #1 (asked C2)");

@@ -123,6 +123,11 @@ impl Inner {
             }
             Action::Send { to, message } => {
                 let message = match message {
+                    // Not this node's own, but one that found no room in a grant.
+                    Message::Request(request) if request.from != node.id => {
+                        self.counters.requests_passed_on.add(1);
+                        Message::Request(request)
+                    }
                     Message::Request(mut request) => {
                         self.counters.invalidations_sent.add(1);
                         let frame = record.frame.expect("who asks for a line has a frame for it");

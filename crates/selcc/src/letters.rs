@@ -118,9 +118,9 @@ impl Inner {
         match sent.ahead {
             None if again => {
                 self.counters.resent.add(1);
-                let (addr, is_question) = (sent.letter.addr, sent.is_question());
+                let (addr, own_question) = (sent.letter.addr, sent.is_question_of(self.node.id));
                 if let Err(error) = self.submit_letter(sent)
-                    && is_question
+                    && own_question
                 {
                     self.fail_line(addr, error);
                 }
@@ -129,11 +129,14 @@ impl Inner {
                 (None, _) => {}
                 // Nobody else would tell that the answer will not come; and whether it will still write
                 // into the frame is unknown: nobody here may touch the line again.
-                (Some(error), Body::Line(Message::Request(_))) => {
+                (Some(error), Body::Line(Message::Request(request)))
+                    if request.from == self.node.id =>
+                {
                     self.fail_line(sent.letter.addr, error);
                 }
                 (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
-                // Whoever waits for it is gone, or waits until its deadline.
+                // Whoever waits for it is gone, or waits until its deadline. That goes for a question that
+                // was passed on as well: to refuse it here would be a second answer, if it has arrived.
                 (Some(_), _) => {}
             },
             Some(_) if again => self.doubt(sent),
@@ -229,7 +232,7 @@ impl Sent {
         (self.to, self.stamp)
     }
 
-    fn is_question(&self) -> bool {
-        matches!(self.letter.body, Body::Line(Message::Request(_)))
+    fn is_question_of(&self, node: ComputeNodeId) -> bool {
+        matches!(self.letter.body, Body::Line(Message::Request(request)) if request.from == node)
     }
 }

@@ -53,5 +53,5 @@ pub use counters::Counters;
 pub use describe::describe;
 pub use node::{Node, NodeParts};
 pub use settings::{Policy, Setting, SettingError, Settings};
-pub use wire::read_message;
+pub use wire::{ARENA_MAX, read_message};
 pub use worker::Worker;

@@ -4,16 +4,24 @@
 //!  word 0:  kind 8 | asked 8 | seq 16 | mode or answer 8 | travelling 8
 //!  word 1:  address of the line
 //!  word 2:  worker of the sender 16 | number 48
-//!  request: word 3  from 8 | asked 8 | kind 8 | priority 8 | seq 16       word 4  buffer
-//!  grant:   word 3  dirty bounds           words 4 + 2i, 5 + 2i  travelling request i
+//!  request: word 3  the request
+//!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
 //!  doubt, verdict: word 3  stamp of the grant that is in doubt
+//!
+//!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
 //! ```
+//!
+//! A request is one word, so that ten travel with a grant. What bounds it: 58 nodes, priorities to 31, questions
+//! numbered modulo 2^14, and frames within the first 256 GiB of an arena, each at a multiple of 64
+//! bytes.
 //!
 //! What is not used is zero: a fabric may spare itself zeros at the end.
 //! A grant's line was written into the asker's frame before, in the same batch.
 
 use latchwork_cache::DirtyBounds;
-use latchwork_latch::{Answer, GrantMode, Message, REMEMBERED_MAX, Request, RequestKind, Seq};
+use latchwork_latch::{
+    Answer, GrantMode, Message, Request, RequestKind, Rules, Seq, TRAVELLING_MAX,
+};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
 
 use crate::repeats::Stamp;
@@ -34,8 +42,30 @@ const REST: usize = 3;
 /// Where the requests begin that travel with a grant.
 const TRAVELLING: usize = 4;
 
-const _: () =
-    assert!(TRAVELLING + 2 * REMEMBERED_MAX <= Wire::WORDS, "all remembered requests can travel");
+const _: () = assert!(TRAVELLING + TRAVELLING_MAX == Wire::WORDS, "as many travel as have room");
+
+// The fields of a request, by the bit that each begins at.
+const ASKED: u32 = 6;
+const KIND: u32 = 12;
+const PRIORITY: u32 = 13;
+const SEQ: u32 = 18;
+const BUFFER: u32 = 32;
+
+/// Priorities are below this.
+const PRIORITIES: u64 = 1 << (SEQ - PRIORITY);
+
+/// Numbers of questions are below this.
+const SEQS: u64 = 1 << (BUFFER - SEQ);
+
+/// Frames begin at multiples of this.
+const BUFFER_UNIT: u64 = 64;
+
+/// So many bytes of an arena can be named in a message.
+pub const ARENA_MAX: u64 = BUFFER_UNIT << 32;
+
+const _: () = assert!(Rules::DISCIPLINE.seq_modulus as u64 <= SEQS);
+const _: () = assert!((Rules::DISCIPLINE.priority_max as u64) < PRIORITIES);
+const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
 
 /// What a message between nodes says, and about which line; `None` when it is none of this protocol.
 /// For tests and tools that watch a fabric.
@@ -89,7 +119,7 @@ impl Letter {
         };
         body[0] = match message {
             Message::Request(request) => {
-                (body[REST], body[REST + 1]) = encode_request(request);
+                body[REST] = encode_request(request);
                 REQUEST
             }
             Message::Answer { asked, seq, answer } => {
@@ -97,8 +127,8 @@ impl Letter {
             }
             Message::Grant { asked, seq, mode, travelling } => {
                 body[REST] = self.dirty.bits();
-                for (pair, request) in body[TRAVELLING..].chunks_exact_mut(2).zip(travelling) {
-                    (pair[0], pair[1]) = encode_request(request);
+                for (word, request) in body[TRAVELLING..].iter_mut().zip(travelling) {
+                    *word = encode_request(request);
                 }
                 GRANT | head(*asked, *seq) | (*mode as u64) << 32 | (travelling.len() as u64) << 40
             }
@@ -126,7 +156,7 @@ impl Letter {
                 let body = Body::Verdict { of, arrived };
                 return Some((Letter { addr, dirty, body }, stamp));
             }
-            REQUEST => Message::Request(decode_request(wire.body[REST], wire.body[REST + 1])?),
+            REQUEST => Message::Request(decode_request(wire.body[REST])?),
             ANSWER => {
                 let answer = match head >> 32 & 0xff {
                     0 => Answer::Dropped,
@@ -144,9 +174,8 @@ impl Letter {
                 };
                 dirty = DirtyBounds::from_bits(wire.body[REST]);
                 let count = (head >> 40 & 0xff) as usize;
-                let pairs = wire.body[TRAVELLING..].chunks_exact(2).take(count.min(REMEMBERED_MAX));
-                let travelling =
-                    pairs.map(|p| decode_request(p[0], p[1])).collect::<Option<_>>()?;
+                let words = wire.body[TRAVELLING..].iter().take(count);
+                let travelling = words.map(|word| decode_request(*word)).collect::<Option<_>>()?;
                 Message::Grant { asked: asked?, seq, mode, travelling }
             }
             SETTLED => Message::Settled { seq },
@@ -160,27 +189,30 @@ fn head(asked: ComputeNodeId, seq: Seq) -> u64 {
     u64::from(asked.get()) << 8 | u64::from(seq.0) << 16
 }
 
-fn encode_request(request: &Request) -> (u64, u64) {
-    let word = u64::from(request.from.get())
-        | u64::from(request.asked.get()) << 8
-        | (request.kind as u64) << 16
-        | u64::from(request.priority) << 24
-        | u64::from(request.seq.0) << 32;
-    (word, request.buffer)
+fn encode_request(request: &Request) -> u64 {
+    let Request { from, asked, kind, seq, priority, buffer } = *request;
+    debug_assert!(buffer.is_multiple_of(BUFFER_UNIT) && buffer < ARENA_MAX, "a frame of an arena");
+    debug_assert!(u64::from(priority) < PRIORITIES && u64::from(seq.0) < SEQS);
+    u64::from(from.get())
+        | u64::from(asked.get()) << ASKED
+        | (kind as u64) << KIND
+        | u64::from(priority) << PRIORITY
+        | u64::from(seq.0) << SEQ
+        | buffer / BUFFER_UNIT << BUFFER
 }
 
-fn decode_request(word: u64, buffer: u64) -> Option<Request> {
+fn decode_request(word: u64) -> Option<Request> {
+    let field = |begin: u32, end: u32| word >> begin & ((1 << (end - begin)) - 1);
     Some(Request {
-        from: ComputeNodeId::new(word as u8)?,
-        asked: ComputeNodeId::new((word >> 8) as u8)?,
-        kind: match word >> 16 & 0xff {
+        from: ComputeNodeId::new(field(0, ASKED) as u8)?,
+        asked: ComputeNodeId::new(field(ASKED, KIND) as u8)?,
+        kind: match field(KIND, PRIORITY) {
             0 => RequestKind::Read,
-            1 => RequestKind::Write,
-            _ => return None,
+            _ => RequestKind::Write,
         },
-        priority: (word >> 24) as u8,
-        seq: Seq((word >> 32) as u16),
-        buffer,
+        priority: field(PRIORITY, SEQ) as u8,
+        seq: Seq(field(SEQ, BUFFER) as u16),
+        buffer: (word >> BUFFER) * BUFFER_UNIT,
     })
 }
 
@@ -199,15 +231,15 @@ mod tests {
             from: node(from),
             asked: node(58),
             kind: RequestKind::Write,
-            seq: Seq(0xfedc),
-            priority: 255,
-            buffer: u64::MAX,
+            seq: Seq((SEQS - 1) as u16),
+            priority: (PRIORITIES - 1) as u8,
+            buffer: ARENA_MAX - BUFFER_UNIT,
         }
     }
 
     #[test]
     fn every_message_survives_the_wire() {
-        let travelling: Remembered = (1..=REMEMBERED_MAX as u8).map(request).collect();
+        let travelling: Remembered = (49..49 + TRAVELLING_MAX as u8).map(request).collect();
         let messages = [
             Message::Request(request(7)),
             Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Dropped },
@@ -259,7 +291,10 @@ mod tests {
         let mut body = [ANSWER | 1 << 8; Wire::WORDS];
         body[STAMP] = 0;
         assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "no number");
-        let body = [REQUEST; Wire::WORDS];
+        let mut body = [REQUEST; Wire::WORDS];
+        body[REST] = encode_request(&request(1)) & !(63 << ASKED);
         assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "asked node 0");
+        body[REST] = encode_request(&request(1)) | 63;
+        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "from node 63");
     }
 }

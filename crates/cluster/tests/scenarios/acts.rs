@@ -125,6 +125,15 @@ pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, Message::Request(_)))
 }
 
+/// A request of another that `from` sends on to `to`.
+pub(crate) fn sent_on(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(
+        from,
+        to,
+        move |message| matches!(message, Message::Request(request) if request.from != id(from)),
+    )
+}
+
 /// An answer without the line.
 pub(crate) fn answer(
     from: usize,

@@ -15,6 +15,7 @@ mod handover;
 mod held;
 mod leave;
 mod local;
+mod many;
 mod messages;
 mod repeats;
 mod stage;

@@ -93,9 +93,10 @@ fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
 }
 
 /// As above, but the hand-over's operation is still in flight: the question is remembered until then,
-/// since an answer before would send the asker back to a word that still names the old holder.
+/// since an answer before would send the asker back to a word that still names the old holder. Then it is sent
+/// on to the new one.
 #[test]
-fn a_question_that_arrives_during_a_hand_over_is_answered_after_it() {
+fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();
@@ -105,10 +106,12 @@ fn a_question_that_arrives_during_a_hand_over_is_answered_after_it() {
         let writer = stage.writes(B, line, 3);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         stage.pass(A_WHILE);
-        assert_eq!(stage.count(line, answer(A, B, Answer::Released)), 0);
+        assert_eq!(stage.count(line, sent_on(A, C)), 0);
         drop(landing);
         assert_eq!(stage.end(writer), 2);
-        assert_eq!(stage.count(line, answer(A, B, Answer::Released)), 1);
+        assert_eq!(stage.count(line, sent_on(A, C)), 1);
+        assert_eq!(stage.count(line, request(B, A)), 1, "B asked once");
+        assert_eq!(stage.count(line, grant(C, B)), 1);
         stage.finish();
     });
 }

@@ -120,6 +120,7 @@ impl ClusterFlags {
                 let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
                 format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", self.cache_mb)
             }
+            ConfigError::CacheTooLarge { .. } => format!("--cache-mb {}: {error}", self.cache_mb),
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })

@@ -4,7 +4,7 @@ use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, answer};
 use crate::message::{Answer, GrantMode, Message, Request, RequestKind};
-use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
+use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, WordOp};
 
 impl Line {
     pub(super) fn completed(
@@ -58,9 +58,9 @@ impl Line {
                 self.send_away(Answer::Released, out);
             }
             WordOp::Downgrade | WordOp::DowngradeFor(_) => self.report_settled(out),
-            WordOp::HandOver(_) => {
+            WordOp::HandOver(to) => {
                 self.report_settled(out);
-                self.send_away(Answer::Released, out);
+                self.pass_on(to, out);
             }
             WordOp::Undo => {}
         }
@@ -105,7 +105,7 @@ impl Line {
                 asked,
                 kind,
                 seq: self.seq,
-                priority: self.priority,
+                priority: self.priority_of_questions(rules),
                 buffer: 0,
             };
             out.push(Action::Send { to: asked, message: Message::Request(request) });
@@ -117,6 +117,11 @@ impl Line {
     fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
         out.push(Action::Pause { priority: self.raised_priority(rules) });
+    }
+
+    /// What the node's questions say, and what others' questions are compared with.
+    pub(super) fn priority_of_questions(&self, rules: &Rules) -> u8 {
+        if rules.aging { self.priority } else { 0 }
     }
 
     fn raised_priority(&self, rules: &Rules) -> u8 {
@@ -135,7 +140,7 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         match message {
-            Message::Request(request) => self.asked(request, out),
+            Message::Request(request) => self.asked(rules, request, out),
             Message::Answer { answer: Answer::Queued, .. } => {}
             Message::Answer { asked, seq, answer } => {
                 self.answered(rules, asked, seq, answer == Answer::Dropped, out);
@@ -194,17 +199,17 @@ impl Line {
         }
     }
 
-    fn asked(&mut self, request: Request, out: &mut Vec<Action>) {
+    fn asked(&mut self, rules: &Rules, request: Request, out: &mut Vec<Action>) {
         let keep = match (self.hold, self.phase) {
             // Giving the line up: the answer comes when that is complete.
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }
             (Hold::Nothing, _) => false,
-            (Hold::Shared, _) if self.is_upgrading() => self.must_give_way_to(&request),
+            (Hold::Shared, _) if self.is_upgrading() => self.must_give_way_to(rules, &request),
             (Hold::Shared | Hold::Exclusive, _) => true,
         };
-        if !keep || self.remembered.is_full() {
+        if !keep || self.remembered.len() == REMEMBERED_MAX {
             return answer(&request, Answer::Dropped, out);
         }
         self.remembered.push(request);

@@ -1,7 +1,11 @@
 //! Giving a line up: to those who asked for it, or because its frame is needed.
 
+use latchwork_verbs::ComputeNodeId;
+
 use super::{Line, Phase, answer};
-use crate::message::{Answer, GrantMode, Message, Remembered, Request, RequestKind};
+use crate::message::{
+    Answer, GrantMode, Message, Remembered, Request, RequestKind, TRAVELLING_MAX,
+};
 use crate::{Action, Hold, LocalCopy, Rules, WordOp};
 
 impl Line {
@@ -83,6 +87,7 @@ impl Line {
                         }
                         !own
                     });
+                    self.remembered = split_off(rules, &mut travelling);
                     self.grant(request, GrantMode::Exclusive, travelling, out);
                     self.start(WordOp::HandOver(request.from), out);
                 }
@@ -123,6 +128,25 @@ impl Line {
         out.push(Action::Forward { request, message });
     }
 
+    /// Sends the requests on to the new owner that found no room in the grant, or came since.
+    ///
+    /// Each is forgotten here as it is sent, so there is still one of it, which gets one final answer (R5):
+    /// the new owner remembers it, or, when it owns the line no more or the request has overtaken the grant
+    /// after all, answers `Dropped`, as to any question that it can do nothing about. In particular a
+    /// node that asks remembers nobody, so that nobody waits for a node that waits.
+    ///
+    /// What the new owner itself has asked others must not come to itself: it waits for those answers
+    /// before it serves anybody.
+    pub(super) fn pass_on(&mut self, to: ComputeNodeId, out: &mut Vec<Action>) {
+        for request in std::mem::take(&mut self.remembered) {
+            if request.from == to {
+                answer(&request, Answer::Released, out);
+            } else {
+                out.push(Action::Send { to, message: Message::Request(request) });
+            }
+        }
+    }
+
     pub(super) fn evict(&mut self, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         if !self.is_at_rest() || self.hold == Hold::Nothing || !copy.try_invalidate() {
             return;
@@ -134,4 +158,15 @@ impl Line {
         self.hold = Hold::Nothing;
         self.start(op, out);
     }
+}
+
+/// Leaves as many requests as can travel, those of the highest priority, and returns the others.
+fn split_off(rules: &Rules, travelling: &mut Remembered) -> Remembered {
+    let most = usize::from(rules.travelling_max).min(TRAVELLING_MAX);
+    if travelling.len() <= most {
+        return Remembered::new();
+    }
+    // Stable: among equals the first that came goes first.
+    travelling.sort_by_key(|request| std::cmp::Reverse(request.priority));
+    travelling.drain(most..).collect()
 }

@@ -8,6 +8,7 @@ mod give;
 mod rename;
 
 use latchwork_verbs::ComputeNodeId;
+use smallvec::SmallVec;
 
 use crate::message::{Answer, Message, Remembered, Request, RequestKind};
 use crate::{Action, Event, Hold, LocalCopy, NodeSet, Rules, Seq, Want, WordOp};
@@ -42,7 +43,7 @@ pub struct Line {
     priority: u8,
     remembered: Remembered,
     /// Readers served by the downgrade in flight, or the writer served by the hand-over in flight.
-    served: arrayvec::ArrayVec<(ComputeNodeId, Seq), { crate::REMEMBERED_MAX }>,
+    served: SmallVec<[(ComputeNodeId, Seq); 4]>,
 }
 
 impl Line {
@@ -60,7 +61,7 @@ impl Line {
             seq,
             priority: 0,
             remembered: Remembered::new(),
-            served: arrayvec::ArrayVec::new(),
+            served: SmallVec::new(),
         }
     }
 
@@ -145,7 +146,7 @@ impl Line {
             (Some(Want::Shared), Hold::Nothing) => WordOp::AcquireShared,
             (Some(Want::Exclusive), Hold::Nothing) => WordOp::AcquireExclusive,
             (Some(Want::Exclusive), Hold::Shared) => {
-                if !self.may_upgrade(out) {
+                if !self.may_upgrade(rules, out) {
                     return;
                 }
                 WordOp::Upgrade
@@ -163,8 +164,8 @@ impl Line {
 
     /// Whether the node may claim a shared line exclusively: only when no remembered writer comes
     /// before it. Those behind it are sent away, so that nobody waits for them while they wait.
-    fn may_upgrade(&mut self, out: &mut Vec<Action>) -> bool {
-        if self.remembered.iter().any(|r| self.must_give_way_to(r)) {
+    fn may_upgrade(&mut self, rules: &Rules, out: &mut Vec<Action>) -> bool {
+        if self.remembered.iter().any(|r| self.must_give_way_to(rules, r)) {
             return false;
         }
         for request in std::mem::take(&mut self.remembered) {
@@ -174,9 +175,9 @@ impl Line {
     }
 
     /// The order among nodes that hold the line shared and all want to write it.
-    fn must_give_way_to(&self, request: &Request) -> bool {
+    fn must_give_way_to(&self, rules: &Rules, request: &Request) -> bool {
         request.kind == RequestKind::Write
-            && (request.priority, request.from) > (self.priority, self.me)
+            && (request.priority, request.from) > (self.priority_of_questions(rules), self.me)
     }
 
     fn is_upgrading(&self) -> bool {

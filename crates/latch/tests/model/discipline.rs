@@ -87,6 +87,24 @@ fn three_who_read_and_write() {
     is_live("three of both", &Setting::discipline(&clients, 0));
 }
 
+/// Requests that found no room in a grant are sent on behind it, and may overtake it.
+#[test]
+fn requests_that_are_sent_on() {
+    let writers = [1, 2, 3].map(Client::writer);
+    holds("three writers, sent on", &Setting::discipline(&writers, 1).passing_on());
+    let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
+    holds("one reader and two writers, sent on", &Setting::discipline(&clients, 1).passing_on());
+}
+
+/// Without ageing, all questions are equal.
+#[test]
+fn questions_without_priorities() {
+    let clients = [Client::both(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
+    let mut setting = Setting::discipline(&clients, 1);
+    setting.rules.aging = false;
+    holds("one of both, a writer and a reader, no priorities", &setting);
+}
+
 /// Whatever a failing connection cuts off, the node looks at the word, and does again what was not applied.
 #[test]
 fn connections_that_fail_under_operations() {

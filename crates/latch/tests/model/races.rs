@@ -132,17 +132,37 @@ fn a_writer_asks_a_waiting_reader_that_does_not_know_yet_that_it_owns() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-#[test]
-fn a_question_that_meets_a_hand_over_is_answered_when_the_word_names_the_receiver() {
+/// Node 3's question comes to node 1 while that hands the line over to node 2.
+fn asked_during_a_hand_over() -> Script {
     let mut script = asked(Want::Exclusive);
     script.want(3, Want::Exclusive);
     script.complete(3, WordOp::AcquireExclusive);
     script.receive_request(1, 2);
     script.receive_request(1, 3);
     script.complete(1, WordOp::HandOver(node(2)));
-    script.receive_answer(3, 1, Answer::Released);
-    script.complete(3, WordOp::AcquireExclusive);
+    script
+}
+
+#[test]
+fn a_question_that_meets_a_hand_over_is_sent_on_to_the_receiver() {
+    let mut script = asked_during_a_hand_over();
+    script.receive_grant(2);
+    script.receive_settled(2);
     script.receive_request(2, 3);
+    script.access(2);
+    assert_eq!(script.flying(2), Some(WordOp::HandOver(node(3))));
+    script.receive_grant(3);
+    assert_eq!(script.hold(3), Hold::Exclusive);
+    script.run_down();
+}
+
+#[test]
+fn a_question_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
+    let mut script = asked_during_a_hand_over();
+    script.receive_request(2, 3);
+    script.receive_answer(3, 1, Answer::Dropped);
+    assert!(script.is_pausing(3));
+    script.receive_grant(2);
     script.run_down();
     assert_eq!(script.hold(3), Hold::Exclusive);
 }

@@ -2,7 +2,7 @@
 
 use latchwork_latch::{
     Action, Answer, Event, GrantMode, Hold, LatchWord, Line, LocalCopy, Message, REMEMBERED_MAX,
-    Remembered, Request, RequestKind, Rules, Seq, Want, WordOp,
+    Remembered, Request, RequestKind, Rules, Seq, TRAVELLING_MAX, Want, WordOp,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -64,6 +64,11 @@ fn request(from: u8, kind: RequestKind) -> Request {
 
 fn completed(op: WordOp, old: LatchWord) -> Event {
     Event::Completed { op, old }
+}
+
+fn answer_to(request: &Request, answer: Answer) -> Action {
+    let message = Message::Answer { asked: request.asked, seq: request.seq, answer };
+    Action::Send { to: request.from, message }
 }
 
 fn answer(to: u8, answer: Answer) -> Action {
@@ -160,17 +165,70 @@ fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
 #[test]
 fn a_full_memory_refuses_and_keeps_what_it_has() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();
-    for from in 1..=REMEMBERED_MAX as u8 {
-        let actions = machine.takes_request(request(from, RequestKind::Read));
-        assert_eq!(actions, [answer(from, Answer::Queued)]);
+    // A node that asked several may be remembered more than once.
+    let ask = |n: usize| Request {
+        seq: Seq(n as u16),
+        ..request(if n % 57 < 9 { n % 57 + 1 } else { n % 57 + 2 } as u8, RequestKind::Read)
+    };
+    for n in 0..REMEMBERED_MAX {
+        let actions = machine.takes_request(ask(n));
+        assert_eq!(actions, [answer_to(&ask(n), Answer::Queued)]);
     }
-    let late = REMEMBERED_MAX as u8 + 1;
-    let actions = machine.takes_request(request(late, RequestKind::Write));
-    assert_eq!(actions, [answer(late, Answer::Dropped)]);
+    let late = ask(REMEMBERED_MAX);
+    assert_eq!(machine.takes_request(late), [answer_to(&late, Answer::Dropped)]);
     machine.copy.reserved = false;
     let forwards = machine.take(Event::Serve);
     let forwards = forwards.iter().filter(|action| matches!(action, Action::Forward { .. }));
     assert_eq!(forwards.count(), REMEMBERED_MAX);
+}
+
+/// Twelve writers wait. Bug: those that a grant has no room for were refused, however long they had waited.
+/// Fix: they are sent on behind it, each once.
+#[test]
+fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
+    let mut machine = Machine::holding(Hold::Exclusive).reserved();
+    let others = TRAVELLING_MAX as u8 + 3;
+    for from in 11..=10 + others {
+        let priority = from % 3;
+        machine.takes_request(Request { priority, ..request(from, RequestKind::Write) });
+    }
+    machine.copy.reserved = false;
+    let mut actions = machine.take(Event::Serve);
+    let posted = WordOp::HandOver(node(11));
+    assert_eq!(actions.last(), Some(&Action::Post(posted)), "they are sent when that is complete");
+    actions.extend(machine.take(completed(posted, held_by(ME))));
+    let Some(Action::Forward { message: Message::Grant { travelling, .. }, .. }) = actions.first()
+    else {
+        panic!("no forward: {actions:?}")
+    };
+    assert_eq!(travelling.len(), TRAVELLING_MAX);
+    let new_owner = node(11);
+    let sent_on: Vec<Request> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Send { to, message: Message::Request(request) } if *to == new_owner => {
+                Some(*request)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sent_on.len(), 2);
+    let lowest = travelling.iter().map(|request| request.priority).min();
+    assert!(sent_on.iter().all(|request| Some(request.priority) <= lowest), "{sent_on:?}");
+    let mut all: Vec<u8> = travelling.iter().chain(&sent_on).map(|r| r.from.get()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (12..=10 + others).collect::<Vec<_>>(), "each once, and not the new owner");
+    assert!(
+        !actions.iter().any(|a| matches!(a, Action::Send { message: Message::Answer { .. }, .. }))
+    );
+}
+
+#[test]
+fn a_request_that_overtakes_the_grant_is_sent_away() {
+    let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
+    machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
+    let sent_on = Request { asked: node(3), ..request(4, RequestKind::Write) };
+    assert_eq!(machine.takes_request(sent_on), [answer_to(&sent_on, Answer::Dropped)]);
 }
 
 #[test]
@@ -190,8 +248,6 @@ fn whoever_receives_a_line_remembers_what_travels_along() {
     assert!(!machine.line.is_blocked(), "not before it is settled");
     let queued = machine.takes_request(request(2, RequestKind::Write));
     assert_eq!(queued, [answer(2, Answer::Queued)]);
-    let full = machine.takes_request(request(8, RequestKind::Write));
-    assert_eq!(full, [answer(8, Answer::Dropped)]);
     machine.take(Event::Received(Message::Settled { seq: Seq(8) }));
     assert!(machine.line.is_blocked());
 }

@@ -128,6 +128,12 @@ impl Setting {
         self
     }
 
+    /// No request travels with a grant: all are sent on behind it.
+    pub(crate) fn passing_on(mut self) -> Self {
+        self.rules.travelling_max = 0;
+        self
+    }
+
     /// With so many operations whose connection fails.
     pub(crate) fn failing(mut self, failures: u8) -> Self {
         self.failures = failures;

@@ -344,7 +344,9 @@ impl World {
                     message: Message::Answer { answer: Answer::Queued, .. }, ..
                 } => {}
                 Action::Send { to, message } => {
-                    if let Message::Request(request) = &message {
+                    if let Message::Request(request) = &message
+                        && request.from == self.nodes[at].id
+                    {
                         if owed {
                             self.blame(Fault::AskedTooEarly(request.from));
                         }
