@@ -1,16 +1,18 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use latchwork_cluster::Protocol;
+use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
+use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
 use latchwork_workload::ycsb::Builtin;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// YCSB on an embedded cluster: compute nodes that share one cache-coherent B-link tree over
-/// disaggregated memory, all in this process.
+/// What clap would say of the shared flag does not mention the property.
+const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: the property \
+    threadcount; as many as give each core one, and 8 in a simulation]";
+
+/// YCSB on a cluster in this process, of threads or simulated: compute nodes that share one
+/// cache-coherent B-link tree over disaggregated memory.
 ///
 /// The cluster lives as long as the program, so every command loads the table first. Every command
 /// ends with checks: that every record is there, that contents are what their writers left, that
@@ -21,6 +23,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "ycsb", version, max_term_width = 100)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
+#[command(mut_arg("threads", |arg| arg.help(THREADS_HELP)))]
 pub(crate) struct Cli {
     /// What to do; `run` if left out.
     #[command(subcommand)]
@@ -97,64 +100,23 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
     pub(crate) operations: Option<u64>,
     /// Stop the measured run after this many seconds. [default: the property maxexecutiontime; 5
-    /// where no number of operations is set either]
+    /// where no number of operations is set either, and 0.05 in a simulation]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
-    /// Run this many seconds before measuring. [default: 1; 0 where the number of operations is
-    /// limited]
+    /// Run this many seconds before measuring. [default: 1, and 0.05 in a simulation; 0 where the
+    /// number of operations is limited]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
     pub(crate) warmup: Option<Duration>,
     /// Operations per second, all workers together; latencies then also count from the intended
     /// start. [default: the property target; as fast as possible without]
     #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
     pub(crate) target: Option<f64>,
-    /// Seed of all that is random.
-    #[arg(long, global = true, value_name = "N", default_value = "42", help_heading = "Workload")]
-    pub(crate) seed: u64,
-
-    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line back
-    /// after every access.
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME",
-        default_value = "selcc",
-        help_heading = "Cluster"
-    )]
-    pub(crate) protocol: Protocol,
-    /// Compute nodes, 1 to 58.
-    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=58usize), help_heading = "Cluster")]
-    pub(crate) compute_nodes: usize,
-    /// Memory nodes.
-    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
-    pub(crate) memory_nodes: usize,
-    /// Workers of each compute node, a thread each. [default: the property threadcount; as many as
-    /// give each core one]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
-    pub(crate) threads: Option<usize>,
-    /// Operations that each worker has in flight.
-    #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
-    pub(crate) inflight: usize,
-    /// Operations that a worker turns to before it looks for what other nodes ask.
-    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
-    pub(crate) sweep_tasks: usize,
-    /// Cache of each compute node in MiB, all that belongs to it included; fractions are fine.
-    #[arg(long, global = true, value_name = "MIB", default_value = "256", value_parser = positive, help_heading = "Cluster")]
-    pub(crate) cache_mb: f64,
-    /// Memory of each memory node in MiB. [default: twice what the workload should need]
-    #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
-    pub(crate) memory_mb: Option<u64>,
-    /// Take all memory at the start instead of at the first touch: for figures without the time that the
-    /// operating system needs to provide it.
-    #[arg(long, global = true, help_heading = "Cluster")]
-    pub(crate) prefault: bool,
-    /// Size of a global cache line in bytes: a power of two from 512 to 65536.
-    #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
-    pub(crate) gcl_size: u32,
-
-    /// Write one result document in JSON; - is standard output.
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// Parses the command line. What is wrong with it is one line.
@@ -166,60 +128,11 @@ where
     Cli::try_parse_from(arguments)
 }
 
-/// What is wrong with a command line, in one line: clap's first line and its hints.
-pub(crate) fn one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or("the command line cannot be understood");
-    let hints: Vec<&str> = lines
-        .filter_map(|line| {
-            let missing = line.starts_with("--") || line.starts_with("[possible values");
-            line.strip_prefix("tip: ").or(missing.then_some(line))
-        })
-        .collect();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    let separator = if hints.is_empty() { "" } else { "; " };
-    format!("{first}{separator}{}", hints.join("; "))
-}
-
-fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
-where
-    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
-{
-    move |text| match text.parse::<T>() {
-        Ok(value) if range.contains(&value) => Ok(value),
-        _ => Err(format!("use a whole number from {} to {}", range.start(), range.end())),
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err("use a number above 0".to_owned()),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || "use a number of seconds above 0, up to a million".to_owned();
-    let seconds = positive(text).ok().filter(|seconds| *seconds <= 1e6).ok_or_else(wrong)?;
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
-}
-
-fn line_size(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
-        _ => Err("use a power of two from 512 to 65536".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use latchwork_harness::parse::one_line;
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
@@ -237,7 +150,7 @@ mod tests {
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["ycsb", "--threads", "3", "load"], ["ycsb", "load", "--threads", "3"]] {
             let cli = parse(arguments).unwrap();
-            assert_eq!((cli.command, cli.flags.threads), (Some(Command::Load), Some(3)));
+            assert_eq!((cli.command, cli.flags.cluster.threads), (Some(Command::Load), Some(3)));
         }
     }
 

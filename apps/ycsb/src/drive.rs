@@ -4,15 +4,16 @@ use crate::args::{Command, LoadBy};
 use crate::check::{self, Check, Expected, Found};
 use crate::error::AppError;
 use crate::load::{self, Loaded};
-use crate::outcome::Outcome;
-use crate::progress::{self, Extent, Title};
+use crate::outcome::{Outcome, World};
+use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::run::{self, Done, Plan, Run};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Phase;
 use crate::witness::{Sample, Witness};
-use latchwork_cluster::{Embedded, Member};
-use latchwork_runtime::Time;
+use latchwork_cluster::Member;
+use latchwork_harness::Cluster;
+use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::result;
@@ -28,7 +29,7 @@ const CHECK: Title = Title { name: "check", what: "records" };
 /// A cluster, and what to do with it.
 struct Driver {
     session: Arc<Session>,
-    cluster: Embedded,
+    cluster: Cluster,
 }
 
 /// A phase that was measured.
@@ -41,7 +42,9 @@ pub(crate) struct Measured {
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let session = Arc::new(Session::new(settings));
     eprintln!("{}", session.headline());
-    let cluster = Embedded::start(session.settings.cluster.clone())
+    let began = Clock::start();
+    let config = session.settings.cluster.clone();
+    let cluster = Cluster::start(config, &session.settings.fabric)
         .map_err(|error| session.cluster_error(&error))?;
     let driver = Driver { session, cluster };
     let mut expected = Expected::default();
@@ -52,9 +55,17 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         outcome.run = Some(driver.run(&mut expected, &mut witness, &mut outcome.counters)?);
         outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
     } else {
-        outcome.counters = driver.counters();
+        outcome.counters = driver.cluster.counters();
     }
     outcome.checks.splice(0..0, driver.check(&expected)?);
+    if let Cluster::Simulated(cluster) = &driver.cluster {
+        outcome.world = Some(World {
+            event_hash: cluster.kernel().event_hash(),
+            events: cluster.kernel().events(),
+            virtual_time: cluster.kernel().now() - Time::ZERO,
+            real_time: began.now() - Time::ZERO,
+        });
+    }
     Ok(outcome)
 }
 
@@ -83,12 +94,15 @@ impl Driver {
         body: F,
     ) -> Result<Vec<T>, AppError>
     where
-        T: Send,
-        F: Fn(Member) -> Fut + Sync,
-        Fut: Future<Output = Option<T>>,
+        T: Send + 'static,
+        F: Fn(Member) -> Fut + Sync + 'static,
+        Fut: Future<Output = Option<T>> + 'static,
     {
-        let clock = self.cluster.clock();
-        let ran = progress::show(title, extent, clock, phase, || self.cluster.run(body));
+        let time = match &self.cluster {
+            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
+            Cluster::Simulated(_) => Timekeeper::Virtual(self.cluster.now()),
+        };
+        let ran = progress::show(title, extent, time, phase, || self.cluster.run(body));
         phase.end()?;
         let workers = ran.map_err(|error| self.session.cluster_error(&error))?;
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
@@ -101,13 +115,14 @@ impl Driver {
     fn load(&self, expected: &mut Expected) -> Result<Measured, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let extent = Extent::Operations(session.workload.record_count());
-        let begin = self.cluster.clock().now();
+        let begin = self.cluster.now();
+        let shared = (session.clone(), phase.clone());
         let workers: Vec<Loaded> = match session.settings.load_by {
-            LoadBy::Inserts => self.on_all(LOAD, extent, &phase, |member| {
-                load::inserts(session.clone(), phase.clone(), member)
+            LoadBy::Inserts => self.on_all(LOAD, extent, &phase, move |member| {
+                load::inserts(shared.0.clone(), shared.1.clone(), member)
             }),
-            LoadBy::Bulk => self.on_all(LOAD, extent, &phase, |member| {
-                load::bulk(session.clone(), phase.clone(), member)
+            LoadBy::Bulk => self.on_all(LOAD, extent, &phase, move |member| {
+                load::bulk(shared.0.clone(), shared.1.clone(), member)
             }),
         }?;
         let mut latencies = Latencies::new();
@@ -129,8 +144,8 @@ impl Driver {
     ) -> Result<Measured, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let settings = &session.settings;
-        let before = self.counters();
-        let plan = Plan::new(self.cluster.clock().now(), settings.warmup, settings.time);
+        let before = self.cluster.counters();
+        let plan = Plan::new(self.cluster.now(), settings.warmup, settings.time);
         let sampled =
             settings.command == Command::Check && session.workload.layout.keeps_whole_versions();
         let sample = sampled.then(|| Sample::new(&session.workload, settings.seed)).transpose()?;
@@ -140,14 +155,15 @@ impl Driver {
             plan,
             inserts: Arc::new(InsertCounter::new(session.workload.first_insert())),
             sample: sample.map(Arc::new),
+            simulated: settings.is_simulated(),
         });
         let extent = match settings.operations {
             Some(operations) => Extent::Operations(operations),
             None => Extent::Until(plan.until),
         };
         let workers: Vec<Done> =
-            self.on_all(RUN, extent, &phase, |member| run::run(run.clone(), member))?;
-        *counters = self.counters();
+            self.on_all(RUN, extent, &phase, move |member| run::run(run.clone(), member))?;
+        *counters = self.cluster.counters();
         for (node, counted) in counters.iter_mut().enumerate() {
             let first = &workers[node * settings.cluster.workers];
             *counted = *counted - first.counters.unwrap_or(before[node]);
@@ -178,17 +194,13 @@ impl Driver {
     fn check(&self, expected: &Expected) -> Result<Vec<Check>, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let extent = Extent::Operations(expected.records);
-        let workers: Vec<Found> = self.on_all(CHECK, extent, &phase, |member| {
-            check::check(session.clone(), phase.clone(), member)
+        let shared = (session.clone(), phase.clone());
+        let workers: Vec<Found> = self.on_all(CHECK, extent, &phase, move |member| {
+            check::check(shared.0.clone(), shared.1.clone(), member)
         })?;
         let mut found = Found::default();
         workers.into_iter().for_each(|worker| found.merge(worker));
         Ok(found.judge(expected))
-    }
-
-    /// What each compute node has counted so far.
-    fn counters(&self) -> Vec<Counters> {
-        self.cluster.nodes().iter().map(|node| node.counters()).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can end the program.
 
+use latchwork_harness::FlagError;
 use latchwork_workload::WorkloadError;
 
 /// Why the program ended without a good result. Each is one line.
@@ -14,6 +15,12 @@ pub(crate) enum AppError {
     /// The run came to nothing.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<FlagError> for AppError {
+    fn from(error: FlagError) -> Self {
+        AppError::Usage(error.to_string())
+    }
 }
 
 impl AppError {

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => return fail(&AppError::Usage(args::one_line(&error))),
+        Err(error) => return fail(&AppError::Usage(latchwork_harness::parse::one_line(&error))),
     };
     match Settings::new(cli).and_then(run) {
         Ok(true) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use latchwork_workload::report;
 use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything that is to be told.
 pub(crate) struct Outcome {
@@ -19,12 +20,30 @@ pub(crate) struct Outcome {
     pub(crate) checks: Vec<Check>,
     /// What each compute node counted in the phase that is reported.
     pub(crate) counters: Vec<Counters>,
+    /// The world, where the cluster was simulated.
+    pub(crate) world: Option<World>,
+}
+
+/// A simulated world at its end.
+pub(crate) struct World {
+    /// The hash of all that happened in it.
+    pub(crate) event_hash: u64,
+    pub(crate) events: u64,
+    pub(crate) virtual_time: Duration,
+    /// How long all of it took outside.
+    pub(crate) real_time: Duration,
 }
 
 impl Outcome {
     pub(crate) fn new(session: &Arc<Session>) -> Outcome {
-        let (load, run) = (None, None);
-        Outcome { session: session.clone(), load, run, checks: Vec::new(), counters: Vec::new() }
+        Outcome {
+            session: session.clone(),
+            load: None,
+            run: None,
+            checks: Vec::new(),
+            counters: Vec::new(),
+            world: None,
+        }
     }
 
     /// The phase that the command is about: the run, or the load where there was no run.
@@ -74,6 +93,14 @@ impl Outcome {
                 phase.ops, phase.elapsed_s
             )?;
         }
+        if let Some(world) = &self.world {
+            let (time, real) = (world.virtual_time.as_secs_f64(), world.real_time.as_secs_f64());
+            writeln!(
+                out,
+                "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
+                world.events, world.event_hash
+            )?;
+        }
         let Some(main) = self.main() else { return Ok(()) };
         writeln!(
             out,
@@ -102,6 +129,8 @@ impl Outcome {
         let version = env!("CARGO_PKG_VERSION");
         let mut document = ResultDocument::new("ycsb", version, env!("LATCHWORK_GIT"));
         document.config = self.session.settings.describe();
+        document.event_hash =
+            self.world.as_ref().map(|world| format!("{:#018x}", world.event_hash));
         document.load = self.load.as_ref().map(|load| load.phase.clone());
         if let Some(main) = self.main() {
             document.set_measured(&main.phase, &main.latencies.measured());

@@ -24,21 +24,39 @@ pub(crate) struct Title {
 pub(crate) enum Extent {
     /// It ends after so many operations.
     Operations(u64),
-    /// It ends at this time.
+    /// It lasts from now until this time of the cluster.
     Until(Time),
+}
+
+/// Whose time a phase is measured against.
+#[derive(Clone, Copy)]
+pub(crate) enum Timekeeper {
+    /// The workers' clock.
+    Real(Clock),
+    /// The world of the phase's workers, which began it at this time.
+    Virtual(Time),
+}
+
+impl Timekeeper {
+    fn now(self, phase: &Phase) -> Time {
+        match self {
+            Timekeeper::Real(clock) => clock.now(),
+            Timekeeper::Virtual(begin) => phase.reached().max(begin),
+        }
+    }
 }
 
 /// Runs `body`, and meanwhile shows on standard error how far `phase` is.
 pub(crate) fn show<T>(
     title: Title,
     extent: Extent,
-    clock: Clock,
+    time: Timekeeper,
     phase: &Phase,
     body: impl FnOnce() -> T,
 ) -> T {
     std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
-        let display = move || display(title, extent, clock, phase, &ended);
+        let display = move || display(title, extent, time, phase, &ended);
         // Without a thread for it there is no progress to see, and nothing else is lost.
         let _display =
             std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
@@ -48,13 +66,14 @@ pub(crate) fn show<T>(
     })
 }
 
-fn display(title: Title, extent: Extent, clock: Clock, phase: &Phase, ended: &Receiver<()>) {
+fn display(title: Title, extent: Extent, time: Timekeeper, phase: &Phase, ended: &Receiver<()>) {
     let Title { name, what } = title;
     let terminal = std::io::stderr().is_terminal();
-    let begin = clock.now();
+    let clock = Clock::start();
+    let begin = time.now(phase);
     let length = match extent {
         Extent::Operations(count) => count,
-        Extent::Until(end) => millis(end - begin),
+        Extent::Until(end) => micros(end - begin),
     };
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{prefix:>6} [{wide_bar}] {percent:>3}% {msg}")
@@ -62,7 +81,7 @@ fn display(title: Title, extent: Extent, clock: Clock, phase: &Phase, ended: &Re
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_prefix(name.to_owned());
-    let mut last = (begin, 0);
+    let mut last = (clock.now(), 0);
     loop {
         let look = if terminal { LOOK } else { LOOK_PLAIN };
         let over = ended.recv_timeout(look) != Err(RecvTimeoutError::Timeout);
@@ -76,7 +95,7 @@ fn display(title: Title, extent: Extent, clock: Clock, phase: &Phase, ended: &Re
         }
         let position = match extent {
             Extent::Operations(_) => done,
-            Extent::Until(_) => millis(now - begin),
+            Extent::Until(_) => micros(time.now(phase) - begin),
         };
         let text = format!("{done} {what}, {} {what}/s", thousands(rate));
         if terminal {
@@ -89,8 +108,9 @@ fn display(title: Title, extent: Extent, clock: Clock, phase: &Phase, ended: &Re
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// In microseconds: virtual time is short.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A rate in three digits or so: `812`, `34.1 k`, `2.46 M`.
@@ -119,7 +139,7 @@ mod tests {
         let answer = show(
             Title { name: "test", what: "steps" },
             Extent::Operations(10),
-            Clock::start(),
+            Timekeeper::Real(Clock::start()),
             &phase,
             || {
                 phase.count(0);

@@ -37,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) inserts: Arc<InsertCounter>,
     /// The records whose history is kept, if any is.
     pub(crate) sample: Option<Arc<Sample>>,
+    /// Time is virtual.
+    pub(crate) simulated: bool,
 }
 
 /// What one worker did.
@@ -132,6 +134,7 @@ impl Runner {
         let mut buffers = Buffers::new();
         let mut last = self.handle.now();
         while let Some((begin, intended)) = self.next_begin(last).await {
+            let invoked = self.instant(begin);
             // Drawing counts as a part of the operation: it takes less than a look at the clock.
             let operation = self.stream.borrow_mut().draw();
             let version = self.versions.borrow_mut().take();
@@ -140,12 +143,25 @@ impl Runner {
             if let Operation::Insert { record } = operation {
                 self.run.inserts.acknowledge(record);
             }
+            let effect = (invoked, self.instant(end));
             match ended {
-                Ok(ended) => self.note(&operation, ended, (begin, end), intended, &mut buffers),
+                Ok(ended) => {
+                    self.note(&operation, ended, (begin, end), intended);
+                    self.keep(&operation, ended, effect, &mut buffers);
+                }
                 Err(error) => return self.run.phase.fail(self.error(&error)),
             }
             last = end;
+            if self.run.simulated {
+                self.handle.catch_up().await;
+                self.run.phase.reach(end);
+            }
         }
+    }
+
+    /// The time to write into histories, where the worker's own clock shows `clock`.
+    fn instant(&self, clock: Time) -> Time {
+        if self.run.simulated { self.handle.instant() } else { clock }
     }
 
     /// When the next operation begins, and when it should have; nothing when there is none.
@@ -189,7 +205,6 @@ impl Runner {
         ended: Ended,
         (begin, end): (Time, Time),
         intended: Option<Time>,
-        buffers: &mut Buffers,
     ) {
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
@@ -201,6 +216,17 @@ impl Runner {
             }
             self.run.phase.count(self.index);
         }
+    }
+
+    /// Keeps what the checks at the end need to know of an operation, measured or not.
+    fn keep(
+        &self,
+        operation: &Operation,
+        ended: Ended,
+        effect: (Time, Time),
+        buffers: &mut Buffers,
+    ) {
+        let mut done = self.done.borrow_mut();
         match operation {
             Operation::Insert { record } if ended.is_ok() => {
                 let content = self.store.content_key(*record, buffers);
@@ -213,7 +239,7 @@ impl Runner {
             _ => {}
         }
         if let Some(witness) = &mut done.witness {
-            witness.note(operation, ended, (begin, end), &buffers.seen);
+            witness.note(operation, ended, effect, &buffers.seen);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::settings::Settings;
 use latchwork_blink::TreeError;
 use latchwork_cluster::ClusterError;
 use latchwork_coherence::MemoryError;
+use latchwork_harness::ClusterFlags;
 use latchwork_workload::ycsb::CoreWorkload;
 use std::sync::Arc;
 
@@ -33,16 +34,17 @@ impl Session {
             count => format!("{count} {what}s"),
         };
         format!(
-            "ycsb {}: workload {}, {} records of up to {} bytes; {} with {} each, {}, {}; cache of \
+            "ycsb {}{}: workload {}, {} records of up to {} bytes; {} with {} each, {}, {}; cache of \
              {:.0} MiB per compute node, lines of {} bytes",
             settings.command.name(),
+            settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
             settings.sources.join(" "),
             self.workload.record_count(),
             self.workload.layout.len_max(),
             many(cluster.compute_nodes, "compute node"),
             many(cluster.workers, "worker"),
             many(cluster.memory_nodes, "memory node"),
-            settings.protocol.name(),
+            cluster.node.policy.name,
             cluster.cache_bytes as f64 / (1 << 20) as f64,
             cluster.line_size,
         )
@@ -66,17 +68,7 @@ impl Session {
 
     /// The error that ends a run when the cluster fails.
     pub(crate) fn cluster_error(&self, error: &ClusterError) -> AppError {
-        let text = match error {
-            ClusterError::Cache(_) => format!(
-                "{error}; use a smaller --cache-mb than {}",
-                self.settings.cluster.cache_bytes >> 20
-            ),
-            ClusterError::Setup(_) => {
-                format!("{error}; use a smaller --memory-mb than {}", self.settings.memory_mb())
-            }
-            ClusterError::Thread(_) => format!("{error}; use fewer --threads or --compute-nodes"),
-            error => error.to_string(),
-        };
+        let text = ClusterFlags::cluster_error(&self.settings.cluster, error);
         AppError::Failed(text)
     }
 }

@@ -3,7 +3,8 @@
 use crate::args::{Cli, Command, Flags, LoadBy};
 use crate::error::AppError;
 use latchwork_blink::Limits;
-use latchwork_cluster::{ClusterConfig, ConfigError, Protocol};
+use latchwork_cluster::ClusterConfig;
+use latchwork_harness::{ClusterFlags, FabricChoice, MIB};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::result::Destination;
@@ -12,16 +13,22 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
-
 /// How long to measure where nothing limits the run.
 const TIME_DEFAULT: Duration = Duration::from_secs(5);
 
 /// How long to run before that.
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 
+/// The same in virtual time, which takes much longer to pass.
+const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
+const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
+
 /// How many operations per second to make room for, where inserts are limited by time only.
 const INSERTING_OPS_S: f64 = 1e6;
+const INSERTING_OPS_S_VIRTUAL: f64 = 5e7;
+
+/// Workers of a simulated compute node if nobody says how many: what the machine has must not matter.
+const THREADS_DEFAULT_VIRTUAL: usize = 8;
 
 /// Everything that a run needs to know.
 pub(crate) struct Settings {
@@ -29,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) workload: CoreWorkload,
     /// Where the workload's properties came from, for the result.
     pub(crate) sources: Vec<String>,
-    pub(crate) protocol: Protocol,
+    pub(crate) fabric: FabricChoice,
     pub(crate) cluster: ClusterConfig,
     pub(crate) load_by: LoadBy,
     pub(crate) warmup: Duration,
@@ -51,45 +58,51 @@ impl Settings {
         let Cli { command, flags } = cli;
         let command = command.unwrap_or(Command::Run);
         let (properties, sources) = properties(&flags)?;
-        let (mut workload, warnings) = CoreWorkload::from_properties(&properties)?;
+        let fabric = flags.fabric.choice()?;
+        let simulated = fabric.nic().is_some();
+        let (mut workload, mut warnings) = CoreWorkload::from_properties(&properties)?;
         workload.data_integrity |= command == Command::Check;
         let load_by = flags.load_by.unwrap_or(match command {
             Command::Load => LoadBy::Inserts,
             Command::Run | Command::Check => LoadBy::Bulk,
         });
-        let json = flags.json.as_deref().map(Destination::parse);
-        if let Some(destination) = &json {
-            destination.check().map_err(|error| usage(format!("--json {error}")))?;
+        let json = flags.output.destination()?;
+        if simulated && flags.cluster.prefault {
+            warnings.push("--prefault changes nothing in a simulation".to_owned());
         }
+        let (time_default, warmup_default) = match simulated {
+            false => (TIME_DEFAULT, WARMUP_DEFAULT),
+            true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL),
+        };
         let operations = flags.operations.or(workload.operations);
         let time = flags.time.or(workload.client.time_max);
-        let time = time.or(operations.is_none().then_some(TIME_DEFAULT));
+        let time = time.or(operations.is_none().then_some(time_default));
         let warmup = match operations {
-            None => flags.warmup.unwrap_or(WARMUP_DEFAULT),
+            None => flags.warmup.unwrap_or(warmup_default),
             Some(_) => flags.warmup.unwrap_or_default(),
         };
         let mut settings = Settings {
             command,
             cluster: ClusterConfig::default(),
-            protocol: flags.protocol,
+            fabric,
             load_by,
             warmup,
             time,
             operations,
             target_ops_s: flags.target.or(workload.client.target_ops_s),
-            seed: flags.seed,
+            seed: flags.cluster.seed,
             json,
             warnings,
             sources,
             workload,
         };
-        check_records(&settings.workload, flags.gcl_size)?;
+        check_records(&settings.workload, flags.cluster.gcl_size)?;
         settings.cluster = settings.cluster(&flags)?;
         Ok(settings)
     }
 
     fn cluster(&self, flags: &Flags) -> Result<ClusterConfig, AppError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let flags = &flags.cluster;
         let threads = match (flags.threads, self.workload.client.threads) {
             (Some(threads), _) => threads,
             (None, Some(threads)) if threads <= 1024 => threads as usize,
@@ -99,42 +112,23 @@ impl Settings {
                 );
                 return Err(usage(text));
             }
-            (None, None) => (cores / flags.compute_nodes).max(1),
+            (None, None) if self.is_simulated() => THREADS_DEFAULT_VIRTUAL,
+            (None, None) => flags.threads_of_machine(),
         };
-        let mut config = ClusterConfig {
-            compute_nodes: flags.compute_nodes,
-            memory_nodes: flags.memory_nodes,
-            workers: threads,
-            inflight: flags.inflight,
-            sweep_tasks: flags.sweep_tasks,
-            cache_bytes: (flags.cache_mb * MIB as f64) as usize,
-            prefault: flags.prefault,
-            line_size: flags.gcl_size,
-            seed: self.seed,
-            ..ClusterConfig::default()
-        };
-        config.node.policy = self.protocol.policy();
-        config.memory_bytes = match flags.memory_mb {
-            Some(mib) => mib * MIB,
-            None => self.memory_bytes_auto(&config),
-        };
-        config.check().map_err(|error| config_error(&error, flags))?;
-        let least = 2 * config.chunk_size;
-        if config.memory_bytes < least {
-            return Err(usage(format!(
-                "--memory-mb {}: the memory pool needs at least --memory-mb {}",
-                config.memory_bytes / MIB,
-                least / MIB
-            )));
-        }
-        Ok(config)
+        Ok(flags.config(threads, |config| self.memory_bytes_auto(config))?)
+    }
+
+    /// Whether time is virtual.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.fabric.nic().is_some()
     }
 
     /// Bytes that all records and their pages should take, in half-full pages.
     fn table_bytes(&self) -> u64 {
         let inserts = self.workload.mix.insert / self.workload.mix.sum();
         let by_count = self.operations.map(|count| count as f64);
-        let by_time = self.time.map(|time| (time + self.warmup).as_secs_f64() * INSERTING_OPS_S);
+        let ops_s = if self.is_simulated() { INSERTING_OPS_S_VIRTUAL } else { INSERTING_OPS_S };
+        let by_time = self.time.map(|time| (time + self.warmup).as_secs_f64() * ops_s);
         let operations = match (by_count, by_time) {
             (Some(count), Some(time)) => count.min(time),
             (count, time) => count.or(time).unwrap_or(0.0),
@@ -159,10 +153,11 @@ impl Settings {
     /// cost nothing, so it is generous.
     fn memory_bytes_auto(&self, config: &ClusterConfig) -> u64 {
         let lines = self.table_bytes() / u64::from(config.line_size) + 64;
-        // Latch words, and a chunk that each compute node has begun.
-        let pool = lines * (u64::from(config.line_size) + 16)
-            + config.chunk_size * (config.compute_nodes as u64 + 2);
-        let each = pool.div_ceil(config.memory_nodes as u64) + 2 * config.chunk_size;
+        // With latch words.
+        let pool = lines * (u64::from(config.line_size) + 16);
+        // Chunks that the compute nodes have begun, one of each memory node.
+        let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
+        let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
         each.next_multiple_of(config.chunk_size)
     }
 
@@ -172,20 +167,10 @@ impl Settings {
         let seconds = |time: Duration| time.as_secs_f64();
         let mut config = json!({
             "command": self.command.name(),
+            "fabric": self.fabric.name(),
             "workload": self.sources,
             "load_by": self.load_by.name(),
-            "protocol": self.protocol.name(),
-            "compute_nodes": cluster.compute_nodes,
-            "memory_nodes": cluster.memory_nodes,
-            "threads": cluster.workers,
-            "inflight": cluster.inflight,
-            "sweep_tasks": cluster.sweep_tasks,
-            "cache_mb": cluster.cache_bytes as f64 / MIB as f64,
-            "memory_mb": cluster.memory_bytes / MIB,
-            "prefault": cluster.prefault,
-            "gcl_size": cluster.line_size,
             "warmup_s": seconds(self.warmup),
-            "seed": self.seed,
             "recordcount": workload.record_count(),
             "fieldcount": workload.layout.fields(),
             "record_bytes_max": workload.layout.len_max(),
@@ -200,6 +185,7 @@ impl Settings {
             "dataintegrity": workload.data_integrity,
         });
         let limits = [
+            ("nic", self.fabric.nic().map(|nic| json!(nic))),
             ("time_s", self.time.map(|time| json!(seconds(time)))),
             ("operations", self.operations.map(|count| json!(count))),
             ("target_ops_s", self.target_ops_s.map(|target| json!(target))),
@@ -209,10 +195,11 @@ impl Settings {
                 config[name] = limit;
             }
         }
-        match config {
-            Value::Object(map) => map.into_iter().collect(),
-            _ => BTreeMap::new(),
+        let mut described = ClusterFlags::describe(cluster);
+        if let Value::Object(map) = config {
+            described.extend(map);
         }
+        described
     }
 }
 
@@ -256,22 +243,6 @@ fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError
         "--gcl-size {line_size}: too small for records of up to {record} bytes, of which four must \
          fit, with keys of up to {key} bytes; {would_do}"
     )))
-}
-
-fn config_error(error: &ConfigError, flags: &Flags) -> AppError {
-    usage(match error {
-        ConfigError::ComputeNodes { .. } => format!("--compute-nodes: {error}"),
-        ConfigError::MemoryNodes { .. } => format!("--memory-nodes: {error}"),
-        ConfigError::Workers => format!("--threads: {error}"),
-        ConfigError::Inflight => format!("--inflight: {error}"),
-        ConfigError::Cache { least, .. } => {
-            let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
-            format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", flags.cache_mb)
-        }
-        ConfigError::CacheTooLarge { .. } => format!("--cache-mb {}: {error}", flags.cache_mb),
-        ConfigError::Protocol { .. } => format!("--protocol: {error}"),
-        ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", flags.gcl_size),
-    })
 }
 
 #[cfg(test)]

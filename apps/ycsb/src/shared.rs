@@ -1,6 +1,7 @@
 //! What the workers of a phase share, and how they end it together.
 
 use crate::error::AppError;
+use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// A count that one worker keeps and the progress display reads. On cache lines of its own.
@@ -11,6 +12,8 @@ struct Meter(AtomicU64);
 /// The state of one phase on all workers.
 pub(crate) struct Phase {
     meters: Vec<Meter>,
+    /// Nanoseconds of virtual time, where that is what passes.
+    reached: AtomicU64,
     stopped: AtomicBool,
     error: Mutex<Option<AppError>>,
 }
@@ -19,7 +22,23 @@ impl Phase {
     /// A phase of this many workers.
     pub(crate) fn new(workers: usize) -> Phase {
         let meters = (0..workers).map(|_| Meter::default()).collect();
-        Phase { meters, stopped: AtomicBool::new(false), error: Mutex::new(None) }
+        Phase {
+            meters,
+            reached: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            error: Mutex::new(None),
+        }
+    }
+
+    /// A worker of a simulated cluster is at this time. All of them are one thread.
+    #[inline]
+    pub(crate) fn reach(&self, time: Time) {
+        self.reached.store(time.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The virtual time that was reached last.
+    pub(crate) fn reached(&self) -> Time {
+        Time::from_nanos(self.reached.load(Ordering::Relaxed))
     }
 
     /// One more operation of this worker is done.

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Store<M: CoherentMemory> {
     tree: Tree<M>,
     workload: Arc<CoreWorkload>,
+    /// Work on cached pages takes virtual time, so that none may be done twice.
+    simulated: bool,
 }
 
 /// What one operation saw or left of one field.
@@ -46,8 +48,8 @@ impl Buffers {
 pub(crate) type Ended = Result<(), Failure>;
 
 impl<M: CoherentMemory> Store<M> {
-    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>) -> Store<M> {
-        Store { tree, workload: Arc::clone(workload) }
+    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>, simulated: bool) -> Store<M> {
+        Store { tree, workload: Arc::clone(workload), simulated }
     }
 
     pub(crate) fn tree(&self) -> &Tree<M> {
@@ -118,12 +120,13 @@ impl<M: CoherentMemory> Store<M> {
         let key = self.workload.keys.write(record, key);
         let part = self.part(fields);
         let mut copy = |value: Value<'_>| copy_part(&part, value, bytes);
-        let found = match self.tree.try_get(key, &mut copy) {
-            Ok(found) => {
+        let tried = if self.simulated { None } else { self.tree.try_get(key, &mut copy).ok() };
+        let found = match tried {
+            Some(found) => {
                 self.tree.memory().handle().coop().await;
                 found
             }
-            Err(_) => self.tree.get_with(key, &mut copy).await?,
+            None => self.tree.get_with(key, &mut copy).await?,
         };
         if found.is_none() {
             return Ok(Err(Failure::NotFound));

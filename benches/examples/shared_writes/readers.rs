@@ -120,6 +120,7 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
         chunk_size: 256 << 10,
         node: Settings { deadline: NEVER, ..Settings::default() },
         pool: PoolSettings {
+            stripes: 1,
             tick_interval: NEVER,
             idle_after: NEVER,
             deadline: NEVER,

@@ -1,11 +1,12 @@
 //! [`LineAllocator`]: a compute node's lines.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use latchwork_fabric::Port;
 use latchwork_runtime::Handle;
-use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 
 use crate::chunks::Claims;
@@ -32,8 +33,12 @@ use crate::{Epochs, Pool, PoolError};
 pub struct LineAllocator {
     pool: Pool,
     epochs: Arc<Epochs>,
-    /// What is left of chunks.
-    fresh: Mutex<Vec<Fresh>>,
+    /// What is left of chunks; lines are taken from them by turns.
+    fresh: Mutex<VecDeque<Fresh>>,
+    /// Chunks to take lines from at a time.
+    stripes: usize,
+    /// No chunk is left to claim.
+    exhausted: AtomicBool,
     claims: Turn<Claims>,
 }
 
@@ -51,7 +56,9 @@ impl LineAllocator {
         let claims = Claims::new(&pool, epochs.node(), epochs.registration());
         Arc::new(LineAllocator {
             epochs: epochs.clone(),
-            fresh: Mutex::new(Vec::new()),
+            fresh: Mutex::new(VecDeque::new()),
+            stripes: epochs.settings().stripes.max(1),
+            exhausted: AtomicBool::new(false),
             claims: Turn::new(claims),
             pool,
         })
@@ -67,13 +74,22 @@ impl LineAllocator {
         if let Some(line) = self.epochs.limbo().take() {
             return Some(line);
         }
-        let geometry = self.pool.geometry();
         let mut fresh = self.fresh.lock();
-        let last = fresh.last_mut()?;
-        let line = geometry.line_addr(last.chunk, last.next);
-        last.next += 1;
-        if last.next == geometry.lines_per_chunk() {
-            fresh.pop();
+        // One chunk less than there should be: whoever allocates takes another one first.
+        if fresh.len() < self.stripes && !self.exhausted.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.take_fresh(&mut fresh)
+    }
+
+    /// A line of the chunk whose turn it is.
+    fn take_fresh(&self, fresh: &mut VecDeque<Fresh>) -> Option<GlobalAddr> {
+        let geometry = self.pool.geometry();
+        let mut first = fresh.pop_front()?;
+        let line = geometry.line_addr(first.chunk, first.next);
+        first.next += 1;
+        if first.next < geometry.lines_per_chunk() {
+            fresh.push_back(first);
         }
         Some(line)
     }
@@ -99,12 +115,15 @@ impl LineAllocator {
     async fn allocate_slowly(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
         {
             let mut claims = self.claims.take().await;
-            if let Some(line) = self.try_allocate() {
-                return Ok(line);
+            loop {
+                if let Some(line) = self.try_allocate() {
+                    return Ok(line);
+                }
+                let Some(chunk) = claims.claim(port, &self.pool).await? else { break };
+                self.fresh.lock().push_back(Fresh { chunk, next: 0 });
             }
-            if let Some(chunk) = claims.claim(port, &self.pool).await? {
-                return Ok(self.open(chunk));
-            }
+            // Relaxed: it only spares looking for chunks, under the lock that orders what is left of them.
+            self.exhausted.store(true, Ordering::Relaxed);
         }
         let settings = self.epochs.settings();
         let until = handle.now() + settings.reuse_wait;
@@ -164,15 +183,6 @@ impl LineAllocator {
     /// Chunks that this node has taken so far; `None` while it is taking one.
     pub fn chunks_taken(&self) -> Option<u64> {
         self.claims.try_take().map(|claims| claims.taken())
-    }
-
-    /// Makes a chunk's lines available but for the first, which it returns.
-    fn open(&self, chunk: GlobalAddr) -> GlobalAddr {
-        let geometry = self.pool.geometry();
-        if geometry.lines_per_chunk() > 1 {
-            self.fresh.lock().push(Fresh { chunk, next: 1 });
-        }
-        geometry.line_addr(chunk, 0)
     }
 
     fn out_of_memory(&self) -> PoolError {

@@ -12,6 +12,10 @@ pub struct PoolSettings {
     pub idle_after: Duration,
     /// How long an allocation waits for freed lines once no chunk is left.
     pub reuse_wait: Duration,
+    /// From how many chunks, on as many memory nodes where there are so many, a compute node takes lines by
+    /// turns; 1 by default. More spread even the few pages on top of an index over the memory nodes, where each NIC
+    /// can do only so many atomics. Each compute node takes that many chunks as soon as it takes one.
+    pub stripes: usize,
     /// After how long waiting for the fabric, or for another task of the node, is given up.
     pub deadline: Duration,
 }
@@ -22,6 +26,7 @@ impl Default for PoolSettings {
             tick_interval: Duration::from_millis(1),
             idle_after: Duration::from_millis(10),
             reuse_wait: Duration::from_millis(100),
+            stripes: 1,
             deadline: Duration::from_secs(10),
         }
     }

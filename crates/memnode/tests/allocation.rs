@@ -16,6 +16,7 @@ const QUICK: PoolSettings = PoolSettings {
     idle_after: Duration::from_micros(200),
     reuse_wait: Duration::from_millis(2),
     deadline: Duration::from_secs(1),
+    stripes: 1,
 };
 
 #[test]
@@ -78,6 +79,34 @@ fn chunks_come_round_robin_beginning_with_the_nodes_own_memory_node() {
         });
         assert_eq!(nodes, expected);
     }
+}
+
+#[test]
+fn stripes_take_lines_from_several_memory_nodes_by_turns() {
+    let world = World::new(3, &[2, 2, 2], 1, 1);
+    let pool = world.format();
+    let striped = PoolSettings { stripes: 3, ..QUICK };
+    let (node, worker) = (world.register(1, &pool, striped), world.worker(1));
+    let lines = 6 * geometry().lines_per_chunk() as usize;
+    let (allocated, taken) = world.run(&worker.clone(), async move {
+        let mut allocated = Vec::new();
+        let mut taken = Vec::new();
+        for _ in 0..lines {
+            allocated.push(node.lines.allocate(&worker.port, &worker.handle).await.unwrap());
+            taken.push(node.lines.chunks_taken().unwrap());
+        }
+        node.lines.allocate(&worker.port, &worker.handle).await.unwrap_err();
+        (allocated, taken)
+    });
+    // As long as there are chunks everywhere, neighbours lie on different memory nodes.
+    for three in allocated[..lines / 2].chunks(3) {
+        let nodes: BTreeSet<u16> = three.iter().map(|line| line.node().0).collect();
+        assert_eq!(nodes.len(), 3);
+    }
+    assert_eq!((taken[0], taken[lines / 2 - 10], taken[lines - 1]), (3, 3, 6));
+    // And all lines are given out once, those of the last chunks too.
+    let different: BTreeSet<GlobalAddr> = allocated.into_iter().collect();
+    assert_eq!(different.len(), lines);
 }
 
 #[test]

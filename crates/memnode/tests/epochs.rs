@@ -12,6 +12,7 @@ use latchwork_simulation::RunEnd;
 
 const TICK: Duration = Duration::from_micros(50);
 const SETTINGS: PoolSettings = PoolSettings {
+    stripes: 1,
     tick_interval: TICK,
     idle_after: Duration::from_micros(500),
     reuse_wait: Duration::from_millis(2),

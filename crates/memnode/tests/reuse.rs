@@ -21,6 +21,7 @@ const POINTERS: u64 = 1536;
 const POINTER_COUNT: u64 = 4;
 
 const SETTINGS: PoolSettings = PoolSettings {
+    stripes: 1,
     tick_interval: Duration::from_micros(10),
     idle_after: Duration::from_micros(30),
     reuse_wait: Duration::from_millis(5),

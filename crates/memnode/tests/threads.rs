@@ -21,6 +21,7 @@ const CHUNK: u64 = 64 << 10;
 const NODES: u8 = 2;
 const WORKERS: usize = 2;
 const SETTINGS: PoolSettings = PoolSettings {
+    stripes: 1,
     tick_interval: Duration::from_micros(20),
     idle_after: Duration::from_micros(50),
     reuse_wait: Duration::from_millis(200),

@@ -25,6 +25,12 @@ pub trait Driver: 'static {
         let _ = cost;
     }
 
+    /// The time at which what the worker does now takes effect: that of the world, which the worker's own
+    /// clock may be ahead of.
+    fn instant(&self) -> Time {
+        self.now()
+    }
+
     /// When the world will have caught up with the worker's clock; `None` when it has.
     fn busy_until(&self) -> Option<Time> {
         None

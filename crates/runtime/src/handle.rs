@@ -67,6 +67,13 @@ impl Handle {
         self.0.driver.now()
     }
 
+    /// The time by which effects have their order: as [`now`](Handle::now) on the real driver; on the
+    /// virtual one the world's, which the worker's own clock may be ahead of. Histories are kept in it.
+    #[inline]
+    pub fn instant(&self) -> Time {
+        self.0.driver.instant()
+    }
+
     /// The time at the start of this sweep: free.
     #[inline]
     pub fn sweep_time(&self) -> Time {
@@ -116,6 +123,14 @@ impl Handle {
     #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
+    }
+
+    /// To be awaited between two units of work that may not have waited for anything: yields on the
+    /// virtual driver while the worker's clock is ahead of the world, so that the second does not take
+    /// effect before its time. Ready at once on the real driver.
+    #[inline]
+    pub fn catch_up(&self) -> Coop {
+        Coop::new(self.0.driver.busy_until().is_some())
     }
 
     /// Adds a poller, from the next sweep on. The same poller added twice is polled twice.

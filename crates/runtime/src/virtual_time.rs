@@ -39,6 +39,10 @@ impl Driver for VirtualDriver {
         self.cpu.charge(cost);
     }
 
+    fn instant(&self) -> Time {
+        self.cpu.world_now()
+    }
+
     fn busy_until(&self) -> Option<Time> {
         self.cpu.busy_until()
     }

@@ -28,6 +28,11 @@ impl Cpu {
         self.kernel.now().max(self.free_at.get())
     }
 
+    /// The world's time, in which what the worker does takes effect.
+    pub fn world_now(&self) -> Time {
+        self.kernel.now()
+    }
+
     /// Adds `cost` to the worker's clock, or more on a CPU that was slowed down.
     #[inline]
     pub fn charge(&self, cost: Duration) {

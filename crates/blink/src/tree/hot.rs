@@ -1,7 +1,7 @@
 //! The hot way: what an operation does when every line that it meets is cached here and nobody is in its
-//! way, which is nearly always. Whatever is unusual ends it with `None`: a line that is elsewhere or being
-//! written, a split that the level above does not know of, a page that is none of the tree's. Nothing has
-//! happened then, and the careful way, which can wait and tells what is wrong, begins anew from the root.
+//! way, which is nearly always. Whatever is unusual ends it: a line that is elsewhere or being written, a
+//! split that the level above does not know of, a page that is none of the tree's. Nothing has happened
+//! then, and the careful way, which can wait and tells what is wrong, goes on at the page where that was.
 //!
 //! Readers trust a page that carries the tree's tag, but for what they would trip over; writers check its
 //! header and its fences in full, so that they do no damage where somebody else has.
@@ -11,6 +11,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
+use super::descend::Descent;
 use crate::Value;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 
@@ -22,6 +23,15 @@ pub(super) struct Child<'m> {
     /// Where its siblings to the right probably are, as far as they have the same parent.
     pub(super) siblings: &'m [Hint],
     pub(super) level: u8,
+}
+
+impl Child<'_> {
+    /// The careful way from here: keys only move to the right, so a page that was on the way to one leads
+    /// to it for ever.
+    #[inline]
+    pub(super) fn descent(self) -> Descent {
+        Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))
+    }
 }
 
 /// Bytes that a processor fetches at once.
@@ -70,20 +80,22 @@ impl<M: CoherentMemory> Tree<M> {
         read.validate().then_some(child)
     }
 
-    /// The leaf that the level above has for `key`, without a look at it. `None` also when the root is a
-    /// leaf.
+    /// The leaf that the level above has for `key`, without a look at it.
+    ///
+    /// # Errors
+    /// The page where the careful way is to go on: also a root that is a leaf.
     #[inline(always)]
-    pub(super) fn hot_leaf(&self, key: &[u8], head: u64) -> Option<Child<'_>> {
+    pub(super) fn hot_leaf(&self, key: &[u8], head: u64) -> Result<Child<'_>, Child<'_>> {
         let mut at = self.hot_root();
         // Each step goes down by a level.
         while at.level > 0 {
-            at = self.hot_step(at, key, head)?;
+            at = self.hot_step(at, key, head).ok_or(at)?;
             // The pages above are so few that they are in the processor's cache anyway.
             if at.level == 1 {
                 self.memory.prefetch(at.hint, Glance::likely(self.memory.payload_len()));
             }
         }
-        Some(at)
+        Ok(at)
     }
 
     /// The right sibling of a leaf, at `addr`.
@@ -109,17 +121,17 @@ impl<M: CoherentMemory> Tree<M> {
         read(&page).ok().filter(|_| seen.validate())
     }
 
-    /// What [`try_get`](Tree::try_get) finds.
+    /// What [`try_get`](Tree::try_get) finds, or where the careful way is to go on.
     #[inline]
     pub(super) fn hot_get<R>(
         &self,
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
-    ) -> Option<Option<R>> {
+    ) -> Result<Option<R>, Descent> {
         let head = head_of(key);
-        let leaf = self.hot_leaf(key, head)?;
+        let leaf = self.hot_leaf(key, head).map_err(Child::descent)?;
         self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
-        self.hot_visit(leaf, key, head, visit)
+        self.hot_visit(leaf, key, head, visit).ok_or_else(|| leaf.descent())
     }
 
     /// Looks a key up in its leaf.
@@ -140,7 +152,7 @@ impl<M: CoherentMemory> Tree<M> {
         read.validate().then_some(found)
     }
 
-    /// Applies `change` to the leaf where `key` belongs; `None` if it was not applied.
+    /// Applies `change` to the leaf where `key` belongs, or says where the careful way is to go on.
     ///
     /// Everything is looked up before the latch is taken, which then has to wait for nothing and is held
     /// for as long as the change takes. No operation is begun, which might have to wait: see
@@ -150,8 +162,18 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         key: &[u8],
         change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
+    ) -> Result<R, Descent> {
+        let leaf = self.hot_leaf(key, head_of(key)).map_err(Child::descent)?;
+        self.hot_change(leaf, key, change).ok_or_else(|| leaf.descent())
+    }
+
+    #[inline(always)]
+    fn hot_change<R>(
+        &self,
+        leaf: Child<'_>,
+        key: &[u8],
+        change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
-        let leaf = self.hot_leaf(key, head_of(key))?;
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
         // A reader that was misled finds nothing or something else, a writer would do damage: so the low

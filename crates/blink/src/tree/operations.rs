@@ -24,22 +24,22 @@ impl<M: CoherentMemory> Tree<M> {
         if self.limits.check_key(key).is_err() {
             return Ok(None);
         }
-        if let Some(found) = self.hot_get(key, &mut visit) {
-            return Ok(found);
+        match self.hot_get(key, &mut visit) {
+            Ok(found) => Ok(found),
+            Err(at) => self.try_get_carefully(at, key, &mut visit),
         }
-        self.try_get_carefully(key, &mut visit)
     }
 
     #[cold]
     #[inline(never)]
     fn try_get_carefully<R>(
         &self,
+        mut at: Descent,
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, Need> {
         // No operation is begun, which might have to wait: pages leave the tree never, so none that is
         // reached from the root can have been handed out anew.
-        let mut at = Descent::new(self.root, None);
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
             Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::Mode::Shared },
@@ -69,8 +69,8 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<Option<R>, TreeError> {
         self.limits.check_key(key)?;
         let found = match self.hot_get(key, &mut visit) {
-            Some(found) => found,
-            None => self.get_carefully(key, &mut visit).await?,
+            Ok(found) => found,
+            Err(at) => self.get_carefully(at, key, &mut visit).await?,
         };
         self.memory.handle().coop().await;
         Ok(found)
@@ -78,11 +78,11 @@ impl<M: CoherentMemory> Tree<M> {
 
     async fn get_carefully<R>(
         &self,
+        mut at: Descent,
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
         let operation = self.memory.enter().await?;
-        let mut at = Descent::new(self.root, None);
         let found = self.drive(|| self.get_step(&mut at, key, &mut *visit)).await?;
         drop(operation);
         Ok(found)

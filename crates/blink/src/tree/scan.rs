@@ -44,7 +44,7 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut leaf = self.hot_leaf(key, head_of(key));
+        let mut leaf = self.hot_leaf(key, head_of(key)).ok();
         // A scan may go on where a hot descent ended: pages stay.
         let mut at = match leaf {
             Some(leaf) => Descent::new(leaf.addr, Some(0)),

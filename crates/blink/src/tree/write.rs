@@ -46,8 +46,8 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
         let result = match self.hot_write(key, &mut change) {
-            Some(result) => result,
-            None => self.write_carefully(key, &mut change).await?,
+            Ok(result) => result,
+            Err(at) => self.write_carefully(at, key, &mut change).await?,
         };
         self.memory.handle().coop().await;
         Ok(result)
@@ -55,11 +55,12 @@ impl<M: CoherentMemory> Tree<M> {
 
     async fn write_carefully<R>(
         &self,
+        at: Descent,
         key: &[u8],
         change: &mut Change<'_, R>,
     ) -> Result<R, TreeError> {
         let operation = self.memory.enter().await?;
-        let mut cursor = self.cursor(key, 0);
+        let mut cursor = Cursor { at, ..self.cursor(key, 0) };
         let result = loop {
             match self.advance(&mut cursor, change).await? {
                 Progress::Done(result) => break result,

@@ -48,6 +48,10 @@ pub struct ClusterFlags {
     /// Memory of each memory node in MiB. [default: twice what the workload should need]
     #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
+    /// Memory nodes over which each compute node spreads new lines, taking a chunk of each at a time.
+    /// [default: all, where each has a chunk for every compute node; else 1]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub stripes: Option<usize>,
     /// Take all memory at the start instead of at the first touch: for figures without the time that the
     /// operating system needs to provide it.
     #[arg(long, global = true, help_heading = "Cluster")]
@@ -98,6 +102,10 @@ impl ClusterFlags {
             Some(mib) => mib * MIB,
             None => memory_bytes(&config),
         };
+        // One chunk of a memory node is the pool's own.
+        let enough = config.memory_bytes / config.chunk_size > config.compute_nodes as u64;
+        let all = if enough { config.memory_nodes } else { 1 };
+        config.pool.stripes = self.stripes.unwrap_or(all);
         config.check().map_err(|error| self.config_error(&error))?;
         let least = 2 * config.chunk_size;
         if config.memory_bytes < least {
@@ -155,6 +163,7 @@ impl ClusterFlags {
             "sweep_tasks": config.sweep_tasks,
             "cache_mb": config.cache_bytes as f64 / MIB as f64,
             "memory_mb": config.memory_bytes / MIB,
+            "stripes": config.pool.stripes,
             "prefault": config.prefault,
             "gcl_size": config.line_size,
             "seed": config.seed,
@@ -198,6 +207,14 @@ mod tests {
         let config = config("").expect("defaults");
         assert_eq!((config.inflight, config.line_size), (1, 8192));
         assert_eq!(config.memory_bytes, 64 * MIB);
+    }
+
+    #[test]
+    fn lines_are_spread_where_every_memory_node_has_a_chunk_for_every_node() {
+        let stripes = |arguments: &str| config(arguments).expect("a configuration").pool.stripes;
+        assert_eq!(stripes("--memory-nodes 4 --compute-nodes 7"), 4);
+        assert_eq!(stripes("--memory-nodes 4 --compute-nodes 8"), 1);
+        assert_eq!(stripes("--memory-nodes 4 --compute-nodes 8 --stripes 2"), 2);
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! The same program in virtual time: the same workloads and checks, figures that are virtual, and
+//! a result that the command line decides.
+
+use serde_json::Value;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Lines of YCSB, the result document, and what people are told.
+struct Told {
+    out: String,
+    document: Value,
+    err: String,
+}
+
+fn run(arguments: &str) -> Told {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("latchwork-ycsb-{}-simulated-{number}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
+    command.args(arguments.split_whitespace()).args(["--fabric", "sim", "--json"]).arg(&file);
+    let output = command.output().expect("the program starts");
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    let text = std::fs::read_to_string(&file).expect("a document");
+    std::fs::remove_file(&file).expect("a file");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let checks = document["checks"].as_object().expect("checks");
+    for check in ["operations", "records", "dataintegrity", "tree"] {
+        assert_eq!(checks[check], "ok", "{arguments}\n{err}");
+    }
+    Told { out, document, err }
+}
+
+#[test]
+fn workloads_a_to_f_are_right_under_both_protocols() {
+    for workload in ["a", "b", "c", "d", "e", "f"] {
+        for protocol in ["selcc", "sel"] {
+            let arguments = format!(
+                "check -w {workload} --protocol {protocol} --compute-nodes 3 --threads 2 --memory-nodes 2 \
+                 --inflight 2 --cache-mb 0.5 -p recordcount=1000 --operations 1000 --load-by inserts"
+            );
+            let told = run(&arguments);
+            if workload != "e" {
+                assert_eq!(told.document["checks"]["linearizability"], "ok", "{arguments}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_command_line_is_one_result_and_another_seed_another() {
+    let shape = "run --compute-nodes 4 --threads 4 --inflight 1 --gcl-size 2048 --cache-mb 1 \
+                 -p recordcount=20000 -p fieldcount=1 -p fieldlength=8 --time 0.002 --warmup 0.001";
+    let (one, again) = (run(shape), run(shape));
+    assert_eq!(one.document, again.document);
+    assert_eq!(one.out, again.out);
+    assert!(one.document["event_hash"].is_string() && one.err.contains("event hash"));
+    let other = run(&format!("{shape} --seed 43"));
+    assert_ne!(one.document["event_hash"], other.document["event_hash"]);
+}
+
+#[test]
+fn times_and_rates_are_virtual() {
+    let arguments = "run -w c --nic ethernet10g --compute-nodes 2 --threads 2 --inflight 1 --cache-mb 0.2 \
+                     -p recordcount=20000 -p requestdistribution=uniform --time 0.05";
+    let slow = run(arguments).document;
+    assert_eq!(
+        (&slow["config"]["fabric"], &slow["config"]["nic"]),
+        (&"sim".into(), &"ethernet10g".into())
+    );
+    let elapsed = slow["elapsed_s"].as_f64().expect("seconds");
+    assert!((0.0499..0.051).contains(&elapsed), "{elapsed}");
+    let mean = |document: &Value| document["latency_us"]["READ"]["mean"].as_f64().expect("a mean");
+    // A miss is a round trip of its network, which this machine's speed does not change.
+    let fast = run(&arguments.replace("ethernet10g", "connectx5")).document;
+    assert!(mean(&slow) > 40.0 && mean(&fast) < 10.0, "{} {}", mean(&slow), mean(&fast));
+}
+
+#[test]
+fn a_target_is_kept_in_virtual_time() {
+    let told = run(
+        "run -w b -p recordcount=5000 --threads 2 --inflight 2 --target 200000 --time 0.02 --warmup 0.005",
+    );
+    let rate = told.document["throughput_ops_s"].as_f64().expect("a rate");
+    assert!((190_000.0..210_000.0).contains(&rate), "{rate}");
+    assert!(told.document["latency_us"]["Intended-READ"]["count"].as_u64() > Some(1000));
+}
+
+#[test]
+fn a_baseline_without_a_cache_pays_for_every_level_of_the_tree() {
+    let run = |protocol: &str| {
+        run(&format!(
+            "run -w c --protocol {protocol} --compute-nodes 2 --threads 1 --inflight 1 --gcl-size 1024 \
+             -p recordcount=20000 -p fieldcount=1 -p fieldlength=8 --time 0.01 --warmup 0.03"
+        ))
+    };
+    let (selcc, sel) = (run("selcc"), run("sel"));
+    let per_operation = |told: &Told, counter: &str| {
+        let count = told.document["counters"][counter].as_f64().expect("a counter");
+        count / told.document["ops"].as_f64().expect("operations")
+    };
+    let levels =
+        sel.err.split_once(" levels").and_then(|(before, _)| before.split(' ').next_back());
+    let levels: f64 = levels.and_then(|levels| levels.parse().ok()).expect("levels of the tree");
+    assert!(levels >= 3.0);
+    assert!(per_operation(&selcc, "cache_misses") < 0.2);
+    // Each with a READ, and one operation on the word before and behind it.
+    let close = |counter, expected: f64| (per_operation(&sel, counter) - expected).abs() < 0.1;
+    assert!(close("verbs_read", levels), "{levels} {}", per_operation(&sel, "verbs_read"));
+    assert!(close("verbs_faa", 2.0 * levels), "{levels} {}", per_operation(&sel, "verbs_faa"));
+    let rate = |told: &Told| told.document["throughput_ops_s"].as_f64().expect("a rate");
+    assert!(rate(&selcc) > levels * rate(&sel), "{} {}", rate(&selcc), rate(&sel));
+}
