@@ -183,6 +183,7 @@ impl Cache {
         self.hints.take(frame);
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
+        frame.end_watch();
         frame.touch(self.epoch.load(Ordering::Relaxed));
         self.index.insert(addr, id);
         Some(id)

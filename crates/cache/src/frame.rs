@@ -33,7 +33,12 @@ struct WriteSide {
     dirty: AtomicU64,
     reservations: AtomicU32,
     held_until: AtomicU64,
+    // Epoch; 0: not watched.
+    watched_since: AtomicU32,
 }
+
+/// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come that far.
+const WATCHED: u32 = u32::MAX;
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Frame>() == 128, "a frame header is two cache lines");
@@ -53,6 +58,7 @@ impl Default for Frame {
                 dirty: AtomicU64::new(DirtyBounds::EMPTY.bits()),
                 reservations: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
+                watched_since: AtomicU32::new(0),
             },
         }
     }
@@ -219,8 +225,31 @@ impl Frame {
         }
     }
 
+    /// The epoch of its last use; of a frame that is watched, the one when that began.
     pub(crate) fn last_use(&self) -> u32 {
-        self.read.last_use.load(Ordering::Relaxed)
+        match self.read.last_use.load(Ordering::Relaxed) {
+            WATCHED => self.write.watched_since.load(Ordering::Relaxed),
+            epoch => epoch,
+        }
+    }
+
+    /// Watches whether the line is used from now on. A hit notes it as it notes the epoch of its use, so the
+    /// watching costs a store for the first one. A hint: races with hits and with a change of hands
+    /// make the answer wrong now and then.
+    pub fn watch(&self) {
+        let since = self.last_use();
+        self.write.watched_since.store(since, Ordering::Relaxed);
+        self.read.last_use.store(WATCHED, Ordering::Relaxed);
+    }
+
+    /// Ends the watch, if there was one: whether the line was used.
+    pub fn end_watch(&self) -> Option<bool> {
+        let last_use = self.read.last_use.load(Ordering::Relaxed);
+        let since = self.write.watched_since.swap(0, Ordering::Relaxed);
+        if last_use == WATCHED {
+            self.read.last_use.store(since, Ordering::Relaxed);
+        }
+        (since != 0).then_some(last_use != WATCHED)
     }
 
     /// The number of its block of hints, from 1; 0 when it has none.

@@ -40,8 +40,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.inner.node.cache.frame(self.frame).unreserve();
         self.inner.let_go.set(true);
+        // At once, not with the next sweep: the worker's next access to the line must not find it here.
         if !self.inner.node.settings.policy.lazy_release {
-            self.inner.releases.borrow_mut().push(self.addr);
+            self.inner.evict(self.addr);
         }
     }
 }

@@ -75,6 +75,8 @@ counters! {
     upgrades,
     /// Lines evicted.
     evictions,
+    /// Lines to be given back because other nodes would take them away anyway.
+    early_releases,
     /// Bytes of lines that were written back.
     bytes_written_back,
     /// READs posted, those included that a fabric leaves out because their line was refused.

@@ -48,8 +48,15 @@ impl Inner {
             lapsed,
             held: held.is_some(),
         };
+        let before = record.line.hold();
         record.line.step(&node.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
+        let now_held = record.line.hold();
+        if before == Hold::Nothing && now_held != Hold::Nothing {
+            self.obtained(addr);
+        } else if now_held < before && before == Hold::Exclusive && !evicting {
+            self.taken(addr, record);
+        }
         let mut group = None;
         for action in actions.drain(..) {
             if let Err(error) = self.perform(addr, record, action, &mut group) {
@@ -91,19 +98,6 @@ impl Inner {
         self.release_eagerly(addr, record);
         if record.is_over(self.handle.sweep_time()) {
             records.remove(&addr);
-        }
-    }
-
-    /// Without lazy release, a line that nobody uses is given back.
-    fn release_eagerly(&self, addr: GlobalAddr, record: &Record) {
-        let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
-        if self.node.settings.policy.lazy_release || !held {
-            return;
-        }
-        // Where a local writer holds it, an alarm says when it does not.
-        let in_use = |id| self.node.cache.frame(id).is_reserved() || self.held(id).is_some();
-        if !record.frame.is_some_and(in_use) {
-            self.releases.borrow_mut().push(addr);
         }
     }
 

@@ -12,6 +12,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 
 use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};
+use crate::history::History;
 use crate::record::RecordTable;
 use crate::repeats::{NumberPool, Seen};
 use crate::timers::Timers;
@@ -52,6 +53,8 @@ pub struct Node {
     pub(crate) rules: Rules,
     pub(crate) reserve: Reserve,
     pub(crate) records: RecordTable,
+    /// Which lines others take away.
+    pub(crate) history: History,
     pub(crate) timers: Timers,
     pub(crate) blocked: Blocked,
     pub(crate) frame_waiters: FrameWaiters,
@@ -89,6 +92,7 @@ impl Node {
     pub fn new(parts: NodeParts) -> Arc<Node> {
         Arc::new(Node {
             id: parts.id,
+            history: History::new(parts.cache.capacity()),
             reserve: Reserve::new(parts.cache.capacity(), &parts.settings),
             cache: parts.cache,
             arena: parts.arena,

@@ -20,6 +20,7 @@ use crate::counters::WorkerCounters;
 use crate::letters::Sent;
 use crate::node::Node;
 use crate::operations::Group;
+use crate::release::Lingering;
 use crate::repeats::Numbers;
 
 /// One worker's view of its node's coherent memory.
@@ -65,8 +66,10 @@ pub(crate) struct Inner {
     pub(crate) letters: RefCell<Slab<Sent>>,
     /// Whether a ticket was dropped since the last sweep: somebody may have waited for it.
     pub(crate) let_go: Cell<bool>,
-    /// Lines to give back, where release is not lazy.
+    /// Lines to give back.
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
+    /// Lines that came lately.
+    pub(crate) lingering: RefCell<Lingering>,
     // Kept for their capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
@@ -121,6 +124,7 @@ impl Worker {
             letters: RefCell::default(),
             let_go: Cell::new(false),
             releases: RefCell::default(),
+            lingering: RefCell::default(),
             actions: RefCell::default(),
             victims: RefCell::default(),
             completions: RefCell::default(),
@@ -244,18 +248,6 @@ impl Inner {
             self.polled_late.set(true);
             self.port.ring();
         }
-    }
-
-    fn release_what_is_over(&self) -> bool {
-        if self.releases.borrow().is_empty() {
-            return false;
-        }
-        let mut any = false;
-        let lines = self.releases.take();
-        for addr in lines {
-            any |= self.evict(addr);
-        }
-        any
     }
 }
 

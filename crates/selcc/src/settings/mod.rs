@@ -29,6 +29,16 @@ impl Policy {
         Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
 }
 
+/// When a line that nobody has asked for is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Release {
+    /// When its frame is needed (SELCC 4.1).
+    #[default]
+    Lazy,
+    /// Sooner where other nodes would take it away anyway before it is used here again.
+    Adaptive,
+}
+
 /// Settings of a compute node. All may be changed at run time, before the node starts; [`Settings::TABLE`]
 /// has them by name.
 #[derive(Clone, Debug)]
@@ -57,6 +67,10 @@ pub struct Settings {
     pub evict_share: usize,
     /// Lines that one sweep evicts at most.
     pub evict_batch: usize,
+    /// Whether lines stay that other nodes keep taking away. Means nothing to a protocol without lazy release.
+    pub release: Release,
+    /// With adaptive release: so many lines that a worker obtained last are not given back yet.
+    pub linger: usize,
     /// Messages of one worker of another node that may be overtaken by later ones and still count: at
     /// least as many as a worker may have requests in flight to one node (the limits of the fabric),
     /// and one more for each worker of this node. A message that arrives twice counts once whatever
@@ -83,6 +97,8 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 32,
+            release: Release::Lazy,
+            linger: 2,
             gaps_max: 512,
             costs: None,
             drops_repeats: true,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::Settings;
 use super::value::Value;
+use super::{Release, Settings};
 
 /// A setting by name.
 pub struct Setting {
@@ -94,6 +94,10 @@ impl Settings {
             "Eviction starts when fewer frames than one in this many are free (SELCC 5.2.1)", []),
         setting!("evict-batch": evict_batch of usize [1],
             "Lines that one sweep evicts at most (SELCC 5.2.1)", ["1"]),
+        setting!("release": release of Release,
+            "lazy: lines stay until they are asked for; adaptive: those go early that others keep taking away", ["adaptive"]),
+        setting!("linger": linger of usize,
+            "With adaptive release, lines that a worker obtained last and does not give back yet", ["0"]),
         setting!("gaps-max": gaps_max of usize [1],
             "Messages of one worker that may be overtaken and still count", []),
     ];

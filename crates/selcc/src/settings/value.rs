@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Release;
+
 /// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
     /// What `text` says.
@@ -79,6 +81,35 @@ macro_rules! whole_numbers {
 }
 
 whole_numbers!(u8, u32, usize);
+
+/// One of a few words.
+macro_rules! words {
+    ($($of:ty: $($value:ident $word:literal),+;)*) => {
+        $(impl Value for $of {
+            fn parse(text: &str, _least: u64) -> Option<Self> {
+                match text {
+                    $($word => Some(<$of>::$value),)+
+                    _ => None,
+                }
+            }
+
+            fn show(&self) -> String {
+                match self {
+                    $(<$of>::$value => $word,)+
+                }
+                .to_owned()
+            }
+
+            fn expected(_least: u64) -> String {
+                [$($word),+].join(" or ")
+            }
+        })*
+    };
+}
+
+words! {
+    Release: Lazy "lazy", Adaptive "adaptive";
+}
 
 /// A bound that there need not be.
 impl<T: Value> Value for Option<T> {
