@@ -147,12 +147,14 @@ impl Outcome {
             role: "compute".to_owned(),
             id,
             counters: named(*counters),
+            series: Vec::new(),
         });
         let cluster = &self.session.settings.cluster;
         let memory = (0..cluster.memory_nodes as u64).map(|id| Node {
             role: "memory".to_owned(),
             id,
             counters: [("bytes".to_owned(), cluster.memory_bytes)].into(),
+            series: Vec::new(),
         });
         document.nodes = compute.chain(memory).collect();
         document

@@ -6,6 +6,8 @@
 //!   ClusterConfig, FabricChoice
 //!        │
 //!   Cluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
+//!                                │
+//!                             Course    warm-up, measured part, end: the same for all workers
 //! ```
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the protocol
@@ -38,10 +40,12 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod course;
 mod flags;
 pub mod parse;
 
 pub use cluster::Cluster;
+pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, MIB, OutputFlags, SettingFlags,
 };

@@ -52,6 +52,9 @@ pub struct Node {
     /// What it counted.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
+    /// Its operations so far, at the end of each interval that the run was divided into, where it was.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub series: Vec<u64>,
 }
 
 /// One run of one program: what it was asked, what it measured, whether it was right.
@@ -100,6 +103,9 @@ pub struct ResultDocument {
     pub failures: BTreeMap<String, u64>,
     /// Latencies by kind of operation; from intended starts under `Intended-` and the kind.
     pub latency_us: BTreeMap<String, LatencySummary>,
+    /// Figures that follow from counts, such as ratios and what an operation took, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub measures: BTreeMap<String, f64>,
     /// What all nodes together counted.
     pub counters: BTreeMap<String, u64>,
     /// The checks by name.
@@ -125,6 +131,7 @@ impl ResultDocument {
             aborts: None,
             failures: BTreeMap::new(),
             latency_us: BTreeMap::new(),
+            measures: BTreeMap::new(),
             counters: BTreeMap::new(),
             checks: BTreeMap::new(),
             nodes: Vec::new(),

@@ -39,7 +39,9 @@ impl Weighted {
         if weights.is_empty() || u32::try_from(weights.len()).is_err() {
             return refuse("weighted", "it needs 1 to 2^32 items");
         }
-        if weights.iter().any(|weight| !(*weight >= 0.0)) || !(sum > 0.0 && sum.is_finite()) {
+        if weights.iter().any(|weight| weight.is_nan() || *weight < 0.0)
+            || !(sum > 0.0 && sum.is_finite())
+        {
             return refuse("weighted", "its weights must be numbers, not negative, and not all 0");
         }
         // How full the column of an item would be by its own weight; 1 is full.

@@ -2,11 +2,14 @@
 //! a share of reads, a share of lines that all nodes use, locality, and skew.
 //!
 //! ```text
-//!   lines   0 .................................. N
-//!           |  shared by all nodes  | node 0's | node 1's | ..
+//!   lines   |  shared by all nodes  | node 0's | node 1's | ..
+//!           <------- lines that node 0 accesses ---->
 //!
 //!   items   each line has some, side by side; an access is to one item
 //! ```
+//!
+//! Every node accesses as many lines, whatever part of them it shares with the others: so its cache has the same part
+//! of them, and what sharing costs is all that changes.
 //!
 //! One task is one client: it draws where its next access goes from where its last one went.
 //!
@@ -55,7 +58,7 @@ pub enum WriteKind {
 /// The workload, as asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MicroConfig {
-    /// Lines.
+    /// Lines that each node accesses.
     pub lines: u64,
     /// How many times as many lines the zipfian is over; see [`ScaledZipfian`].
     pub scale: u64,
@@ -67,7 +70,7 @@ pub struct MicroConfig {
     pub reads: f64,
     /// Nodes that only write, while all others only read; instead of `reads` (SELCC 7.1.3).
     pub writer_nodes: u64,
-    /// Part of the lines that all nodes use, and of the accesses that go there.
+    /// Part of these lines that is the same on all nodes, and of the accesses that go there.
     pub sharing: f64,
     /// Probability that an access is to the line of the one before.
     pub temporal: f64,
@@ -170,16 +173,14 @@ impl MicroWorkload {
                 "{writer_nodes} nodes that write are more than the {nodes} nodes that there are"
             ));
         }
-        // Whole lines for each node; what is left over is shared.
-        let own = ((lines as f64 * (1.0 - config.sharing)) as u64) / nodes;
-        let shared = lines - own * nodes;
-        if config.sharing > 0.0 && config.sharing < 1.0 && own == 0 {
-            return refuse(format!(
-                "{lines} lines are too few for {nodes} nodes to have some of their own; use more"
-            ));
+        let shared = (lines as f64 * config.sharing).round() as u64;
+        let own = lines - shared.min(lines);
+        let (some, others) = (config.sharing > 0.0, config.sharing < 1.0);
+        if some && shared == 0 || others && own == 0 {
+            return refuse(format!("{lines} lines are too few to share a part of them; use more"));
         }
-        if config.sharing == 0.0 && own == 0 {
-            return refuse(format!("{lines} lines are too few for {nodes} nodes; use {nodes}"));
+        if own.checked_mul(nodes).and_then(|all| all.checked_add(shared)).is_none() {
+            return refuse(format!("{lines} lines for each of {nodes} nodes are too many"));
         }
         let (shared, private) = (Region::new(shared, &config)?, Region::new(own, &config)?);
         Ok(MicroWorkload { config, shared, private })
@@ -202,6 +203,11 @@ impl MicroWorkload {
     /// Lines that all nodes use, and lines of each node alone.
     pub fn regions(&self) -> (u64, u64) {
         (self.shared.lines, self.private.lines)
+    }
+
+    /// Lines of all nodes together.
+    pub fn lines(&self) -> u64 {
+        self.shared.lines + self.config.nodes * self.private.lines
     }
 }
 

@@ -45,11 +45,11 @@ fn each_node_keeps_to_what_is_shared_and_to_its_own() {
     let half = MicroConfig { sharing: 0.5, ..config() };
     let workload = MicroWorkload::new(half.clone()).unwrap();
     let (shared, own) = workload.regions();
-    assert_eq!((shared, own), (500, 125));
+    assert_eq!((shared, own, workload.lines()), (500, 500, 2500));
     for node in 0..4 {
         let all = accesses(&half, node, 20_000);
         assert!((share(&all, |a| a.line < 500) - 0.5).abs() < 0.015);
-        let mine = 500 + node * 125..500 + (node + 1) * 125;
+        let mine = 500 * (node + 1)..500 * (node + 2);
         assert!(all.iter().all(|a| a.line < 500 || mine.contains(&a.line)));
     }
     // Without sharing no line has two users, also with every locality and skew.
@@ -62,7 +62,7 @@ fn each_node_keeps_to_what_is_shared_and_to_its_own() {
     };
     for node in 0..4 {
         let all = accesses(&alone, node, 20_000);
-        assert!(all.iter().all(|a| a.line / 250 == node), "{node}");
+        assert!(all.iter().all(|a| a.line / 1000 == node), "{node}");
     }
 }
 
@@ -145,8 +145,9 @@ fn what_is_impossible_says_what_would_do() {
         (MicroConfig { reads: 1.5, ..config() }, "from 0 to 1"),
         (MicroConfig { sharing: f64::NAN, ..config() }, "sharing ratio"),
         (MicroConfig { writer_nodes: 5, ..config() }, "4 nodes"),
-        (MicroConfig { lines: 3, sharing: 0.0, ..config() }, "too few"),
-        (MicroConfig { lines: 3, sharing: 0.5, ..config() }, "use more"),
+        (MicroConfig { lines: 3, sharing: 0.1, ..config() }, "use more"),
+        (MicroConfig { lines: 3, sharing: 0.9, ..config() }, "use more"),
+        (MicroConfig { lines: u64::MAX / 2, sharing: 0.0, ..config() }, "too many"),
         (MicroConfig { popularity: Popularity::Zipfian { theta: -1.0 }, ..config() }, "skew"),
     ] {
         let line = MicroWorkload::new(wrong).expect_err("impossible").to_string();

@@ -1,0 +1,185 @@
+//! The command line.
+
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
+use latchwork_harness::parse::{percent, positive, seconds, whole};
+use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_workload::micro::WriteKind;
+use std::time::Duration;
+
+/// The micro-benchmark of GAM and SELCC: compute nodes that access lines by their global address, in this process.
+///
+/// On shared memory nodes are threads in real time; in a simulated network (--fabric sim) time is virtual, NICs
+/// take the time that theirs take, and the same flags give the same figures.
+///
+/// Every run ends with checks: that each item that was read is one that some writer left, and that no
+/// write was lost. A failed check is a failed run.
+///
+/// Without flags: 95 % reads of 24 thousand lines, drawn uniformly, by two compute nodes that can cache a sixth
+/// of them each.
+#[derive(Debug, Parser)]
+#[command(name = "microbench", version, max_term_width = 100)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
+#[command(mut_arg("gcl_size", |arg| arg.default_value("2048")))]
+#[command(mut_arg("inflight", |arg| arg.default_value("1")))]
+#[command(mut_arg("memory_nodes", |arg| arg.default_value("2")))]
+#[command(mut_arg("threads", |arg| arg.help("Workers of each compute node. [default: as many threads as give each core one; 8 in a simulated network]")))]
+pub(crate) struct Flags {
+    /// Lines that each node accesses.
+    #[arg(long, value_name = "N", default_value = "24000", value_parser = whole(1..=100_000_000u64), help_heading = "Workload")]
+    pub(crate) lines: u64,
+    /// The lines stand for so many times as many: hot lines stay as hot, and a part of the lines gets the same part of
+    /// the accesses, as with all of them. Changes zipfian accesses only.
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
+    pub(crate) scale: u64,
+    /// Bytes of an item, a multiple of 8.
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = whole(8..=65_536usize), help_heading = "Workload")]
+    pub(crate) item_size: usize,
+    /// Percentage of the accesses that are reads.
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent, help_heading = "Workload")]
+    pub(crate) reads: f64,
+    /// Nodes that only write, while all others only read, instead of --reads.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0..=58u64), help_heading = "Workload")]
+    pub(crate) writer_nodes: u64,
+    /// Percentage of these lines that are the same for all nodes, and of the accesses that go there; the others
+    /// are the node's own.
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent, help_heading = "Workload")]
+    pub(crate) sharing: f64,
+    /// Temporal locality: percentage of the accesses that are to the line of the one before.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
+    pub(crate) locality: f64,
+    /// Spatial locality: percentage of the other accesses that are to the item behind the one before.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
+    pub(crate) spatial: f64,
+    /// Skew of zipfian accesses, 0 to 100. [default: accesses are uniform]
+    #[arg(long, value_name = "THETA", value_parser = skew, help_heading = "Workload")]
+    pub(crate) theta: Option<f64>,
+    /// What a write does: locked adds one to what it finds; blind replaces it without looking.
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        default_value = "locked",
+        help_heading = "Workload"
+    )]
+    pub(crate) writes: Writes,
+    /// Cache of each compute node, as a part of its lines, instead of --cache-mb. [default: 0.1667]
+    #[arg(long, value_name = "PART", value_parser = positive, conflicts_with = "cache_mb", help_heading = "Cluster")]
+    pub(crate) cache_share: Option<f64>,
+    /// Stop after so many measured operations. [default: 200000, unless --time is given]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX / 2), help_heading = "Run")]
+    pub(crate) operations: Option<u64>,
+    /// Stop after so many seconds of measuring, virtual ones in a simulated network; fractions are fine.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Run")]
+    pub(crate) time: Option<Duration>,
+    /// Operations before measuring; auto goes on until the hit ratio is steady.
+    #[arg(long, value_name = "OPS|auto", default_value = "auto", value_parser = warmup, help_heading = "Run")]
+    pub(crate) warmup: WarmupFlag,
+    /// Tell the operations of each node so far every so many microseconds, in the result document.
+    #[arg(long, value_name = "US", value_parser = whole(1..=1_000_000_000u64), help_heading = "Output")]
+    pub(crate) series_us: Option<u64>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+    /// Whether a cache size in MiB was given.
+    #[arg(skip)]
+    pub(crate) cache_in_mib: bool,
+}
+
+/// [`WriteKind`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Writes {
+    Locked,
+    Blind,
+}
+
+impl From<Writes> for WriteKind {
+    fn from(writes: Writes) -> WriteKind {
+        match writes {
+            Writes::Locked => WriteKind::Locked,
+            Writes::Blind => WriteKind::Blind,
+        }
+    }
+}
+
+/// How long to warm up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WarmupFlag {
+    Auto,
+    Operations(u64),
+}
+
+fn warmup(text: &str) -> Result<WarmupFlag, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(WarmupFlag::Auto),
+        (_, Ok(operations)) if operations < u64::MAX / 2 => Ok(WarmupFlag::Operations(operations)),
+        _ => Err("use auto or a number of operations".to_owned()),
+    }
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if (0.0..=100.0).contains(&theta) => Ok(theta),
+        _ => Err("use a number from 0 to 100".to_owned()),
+    }
+}
+
+/// Parses the command line. What is wrong with it is one line.
+pub(crate) fn parse<I>(arguments: I) -> Result<Flags, clap::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<std::ffi::OsString> + Clone,
+{
+    let matches = Flags::command().try_get_matches_from(arguments)?;
+    let mut flags = Flags::from_arg_matches(&matches)?;
+    flags.cache_in_mib = matches.value_source("cache_mb") == Some(ValueSource::CommandLine);
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_harness::parse::one_line;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Flags::command().debug_assert();
+        let flags = parse(["microbench"]).expect("defaults");
+        assert_eq!((flags.cluster.gcl_size, flags.cluster.inflight), (2048, 1));
+        assert!(!flags.cache_in_mib);
+        assert!(parse(["microbench", "--cache-mb", "3"]).expect("a size").cache_in_mib);
+    }
+
+    #[test]
+    fn a_wrong_flag_is_one_line_with_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--lines 0", "--lines", "from 1"),
+            ("--scale 0", "--scale", "from 1"),
+            ("--reads 101", "--reads", "0 to 100"),
+            ("--sharing -1", "--sharing", "0 to 100"),
+            ("--locality x", "--locality", "0 to 100"),
+            ("--theta -1", "--theta", "0 to 100"),
+            ("--writes some", "--writes", "locked, blind"),
+            ("--item-size 4", "--item-size", "from 8"),
+            ("--warmup some", "--warmup", "auto or a number"),
+            ("--operations 0", "--operations", "from 1"),
+            ("--time 0", "--time", "above 0"),
+            ("--cache-share 0", "--cache-share", "above 0"),
+            ("--cache-share 0.5 --cache-mb 3", "--cache-share", "--cache-mb"),
+            ("--series-us 0", "--series-us", "from 1"),
+            ("--fabric tcp", "--fabric", "shm, sim"),
+            ("--nic token-ring", "--nic", "connectx3"),
+            ("--read 5", "--read", "--reads"),
+            ("run", "run", ""),
+        ] {
+            let arguments = std::iter::once("microbench").chain(arguments.split_whitespace());
+            let line = one_line(&parse(arguments.clone()).expect_err("a wrong command line"));
+            assert!(!line.contains('\n'), "{line}");
+            let arguments: Vec<_> = arguments.collect();
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments:?}: {line}");
+        }
+    }
+}

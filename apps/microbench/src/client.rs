@@ -1,0 +1,193 @@
+//! One worker's part of the run: several clients, each of which does one access after the other.
+
+use crate::lines::{Place, failed};
+use crate::settings::Settings;
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory as _, MemoryError};
+use latchwork_harness::{Course, Part, Share};
+use latchwork_runtime::{Handle, Time};
+use latchwork_selcc::Worker;
+use latchwork_verbs::GlobalAddr;
+use latchwork_workload::histogram::{Failure, Latencies};
+use latchwork_workload::micro::{
+    Access, AccessStream, ClientIndex, Garbage, MicroKind, Stamp, WriteKind,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What all workers share.
+pub(crate) struct Run {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) lines: Arc<Vec<GlobalAddr>>,
+    pub(crate) course: Course,
+}
+
+impl Run {
+    /// Clients of all workers.
+    pub(crate) fn clients(settings: &Settings) -> usize {
+        let cluster = &settings.cluster;
+        cluster.compute_nodes * cluster.workers * cluster.inflight
+    }
+}
+
+/// What one worker did.
+pub(crate) struct Done {
+    pub(crate) node: usize,
+    /// Of the measured part.
+    pub(crate) latencies: Latencies<MicroKind>,
+    /// Measured operations in each interval, where a series is wanted.
+    pub(crate) series: Vec<u64>,
+    /// Writes of each client, warm-up included.
+    pub(crate) writes: Vec<(usize, u64)>,
+    /// The first item that was found as nobody left it.
+    pub(crate) garbage: Option<String>,
+    /// Items that were looked at on the way.
+    pub(crate) looked_at: u64,
+}
+
+/// One worker at work.
+struct Runner {
+    run: Arc<Run>,
+    memory: Worker,
+    handle: Handle,
+    place: Place,
+    node: usize,
+    share: Share,
+    from: Cell<Option<Time>>,
+    done: RefCell<Done>,
+}
+
+/// Runs one worker. Nothing when the run failed.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
+    let inflight = run.settings.cluster.inflight;
+    let runner = Rc::new(Runner {
+        memory: member.memory.clone(),
+        handle: member.handle.clone(),
+        place: Place::of(&run.settings),
+        node: member.node,
+        share: Share::default(),
+        from: Cell::new(None),
+        done: RefCell::new(Done {
+            node: member.node,
+            latencies: Latencies::new(),
+            series: Vec::new(),
+            writes: Vec::new(),
+            garbage: None,
+            looked_at: 0,
+        }),
+        run,
+    });
+    let first = member.index * inflight;
+    let spawn = |client| member.handle.spawn(runner.clone().client(client));
+    let tasks: Vec<_> = (first..first + inflight).map(spawn).collect();
+    for task in tasks {
+        task.await.ok()?;
+    }
+    Some(Rc::into_inner(runner)?.done.into_inner())
+}
+
+impl Runner {
+    async fn client(self: Rc<Self>, client: usize) {
+        let settings = &self.run.settings;
+        let index = ClientIndex { node: self.node as u64, client: client as u64 };
+        let mut stream = AccessStream::new(&settings.workload, index, settings.cluster.seed);
+        let clients = Run::clients(settings) as u64;
+        let mut writes = 0;
+        let mut begin = self.handle.now();
+        loop {
+            // Others are served in between, however long everything hits. Without lazy release every access
+            // is one of its own: the line is given back before the next one.
+            match settings.cluster.node.policy.lazy_release {
+                true => self.handle.coop().await,
+                false => self.handle.yield_now().await,
+            }
+            let Some(part) = self.run.course.next(&self.share, begin) else { break };
+            let access = stream.draw();
+            // Its own: no two writes have the same.
+            let stamp = Stamp(1 + client as u64 + clients * writes);
+            let ended = self.access(access, stamp).await;
+            let end = self.handle.now();
+            match ended {
+                Ok(seen) => self.note(part, access, seen, begin, end),
+                Err(error) => {
+                    self.run.course.fail(failed(settings, &error));
+                    break;
+                }
+            }
+            writes += u64::from(access.kind == MicroKind::Write);
+            // One operation ends and the next begins: one look at the clock does for both.
+            begin = end;
+        }
+        self.done.borrow_mut().writes.push((client, writes));
+    }
+
+    /// What was found in the item, where it was looked at.
+    async fn access(
+        &self,
+        access: Access,
+        own: Stamp,
+    ) -> Result<Option<Result<Stamp, Garbage>>, MemoryError> {
+        let line = self.run.lines[access.line as usize];
+        let Place { layout, .. } = self.place;
+        let offset = self.place.offset(access.item);
+        let number = self.place.number(line, access.item);
+        if access.kind == MicroKind::Read {
+            let read = |words: latchwork_verbs::Words<'_>| {
+                layout.read(number, |at| words.u64(offset + 8 * at))
+            };
+            return self.memory.read(line, read).await.map(Some);
+        }
+        let locked = self.run.settings.workload.config().writes == WriteKind::Locked;
+        let write = self.memory.write(line, |guard| {
+            let words = guard.words();
+            let found = locked.then(|| layout.read(number, |at| words.u64(offset + 8 * at)));
+            let stamp = match found {
+                None => own,
+                Some(Ok(Stamp(found))) => Stamp(found + 1),
+                // It stays as it is, for whoever looks for the reason.
+                Some(Err(_)) => return found,
+            };
+            layout.write(number, stamp, |at, word| words.set_u64(offset + 8 * at, word));
+            guard.mark_dirty(offset..offset + layout.bytes());
+            found
+        });
+        write.await
+    }
+
+    fn note(
+        &self,
+        part: Part,
+        access: Access,
+        seen: Option<Result<Stamp, Garbage>>,
+        begin: Time,
+        end: Time,
+    ) {
+        let mut done = self.done.borrow_mut();
+        let garbage = seen.and_then(Result::err);
+        done.looked_at += u64::from(seen.is_some());
+        if let Some(garbage) = garbage {
+            let line = self.run.lines[access.line as usize];
+            done.garbage.get_or_insert_with(|| {
+                format!("item {} of line {line}, word {}", access.item, garbage.word)
+            });
+        }
+        if part == Part::WarmUp {
+            return;
+        }
+        match garbage {
+            None => done.latencies.record(access.kind, end - begin, None),
+            Some(_) => done.latencies.record_failure(access.kind, Failure::UnexpectedState),
+        }
+        if let Some(step) = self.run.settings.series {
+            let from = self.from.get().unwrap_or_else(|| self.run.course.from());
+            self.from.set(Some(from));
+            let at = (end - from).as_nanos() / step.as_nanos().max(1);
+            let at = at as usize;
+            if done.series.len() <= at {
+                done.series.resize(at + 1, 0);
+            }
+            done.series[at] += 1;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The phases of a run, one after the other on the same cluster.
+
+use crate::client::{self, Done, Run};
+use crate::error::AppError;
+use crate::figures::Figures;
+use crate::lines::{self, Found};
+use crate::outcome::{Check, Outcome};
+use crate::settings::Settings;
+use latchwork_cluster::ClusterError;
+use latchwork_harness::{Cluster, ClusterFlags, Course};
+use latchwork_workload::micro::WriteKind;
+use std::sync::Arc;
+
+/// Does what the settings ask for.
+pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
+    let settings = Arc::new(settings);
+    eprintln!("{}", headline(&settings));
+    let failed = |error: ClusterError| {
+        AppError::Failed(ClusterFlags::cluster_error(&settings.cluster, &error))
+    };
+    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric).map_err(failed)?;
+    let made = {
+        let settings = settings.clone();
+        let body = move |member| {
+            let settings = settings.clone();
+            async move { lines::make(&settings, &member).await }
+        };
+        all(cluster.run(body).map_err(failed)?)?.into_iter().flatten().collect()
+    };
+    let lines = Arc::new(lines::spread(made, settings.workload.lines()));
+    let workers = settings.cluster.compute_nodes * settings.cluster.workers;
+    let is_simulated = matches!(cluster, Cluster::Simulated(_));
+    let course = Course::new(settings.plan, cluster.nodes(), workers, is_simulated, cluster.now());
+    let run = Arc::new(Run { settings: settings.clone(), lines: lines.clone(), course });
+    let done: Vec<Option<Done>> = {
+        let run = run.clone();
+        cluster.run(move |member| client::run(run.clone(), member)).map_err(failed)?
+    };
+    let went = run.course.went().map_err(AppError::Failed)?;
+    let lost = || AppError::Failed("a worker ended without a result".to_owned());
+    let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
+    let clients = match settings.workload.config().writes {
+        WriteKind::Locked => 0,
+        WriteKind::Blind => Run::clients(&settings),
+    };
+    let mut found = Found::default();
+    let inspected = {
+        let settings = settings.clone();
+        let body = move |member| {
+            let (settings, lines) = (settings.clone(), lines.clone());
+            async move { lines::inspect(&settings, &lines, clients, &member).await }
+        };
+        cluster.run(body).map_err(failed)?
+    };
+    all(inspected)?.into_iter().for_each(|part| found.merge(part));
+    let checks = judge(&settings, &done, &found);
+    let figures = Figures::new(&settings, done, went);
+    Ok(Outcome { settings, figures, checks, event_hash: cluster.event_hash() })
+}
+
+/// All results, or the first error.
+fn all<T>(results: Vec<Result<T, String>>) -> Result<Vec<T>, AppError> {
+    results.into_iter().collect::<Result<_, _>>().map_err(AppError::Failed)
+}
+
+fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {
+    let looked_at: u64 = found.items + done.iter().map(|done| done.looked_at).sum::<u64>();
+    let garbage = done.iter().find_map(|done| done.garbage.as_ref()).or(found.first.as_ref());
+    let contents = match garbage {
+        None => Check::new("contents", true, format!("{looked_at} items as some writer left them")),
+        Some(place) => Check::new("contents", false, format!("{place} is as no writer left it")),
+    };
+    let written: u64 = done.iter().flat_map(|done| &done.writes).map(|(_, count)| count).sum();
+    let writes = match settings.workload.config().writes {
+        WriteKind::Locked => Check::new(
+            "writes",
+            found.stamps == written,
+            format!("{written} writes, and the items say {}", found.stamps),
+        ),
+        WriteKind::Blind => {
+            let ahead = done.iter().flat_map(|done| &done.writes).find(|(client, count)| {
+                found.last_of.get(*client).is_some_and(|last| last > count)
+            });
+            let detail = match ahead {
+                None => format!("{written} writes, and each item has one of them"),
+                Some((client, count)) => {
+                    format!("client {client} wrote {count} times, and an item has a later one")
+                }
+            };
+            Check::new("writes", ahead.is_none(), detail)
+        }
+    };
+    vec![contents, writes]
+}
+
+/// What is about to be done, for people.
+fn headline(settings: &Settings) -> String {
+    let (cluster, micro) = (&settings.cluster, settings.workload.config());
+    let popularity = match micro.popularity {
+        latchwork_workload::micro::Popularity::Uniform => "uniform".to_owned(),
+        latchwork_workload::micro::Popularity::Zipfian { theta } => format!("zipfian {theta}"),
+    };
+    format!(
+        "microbench: {} on {}{}; {} compute nodes with {} workers each, {} memory nodes; {} lines of {} bytes, \
+         {popularity}, {:.0} % reads, {:.0} % shared; cache of {} lines per compute node",
+        cluster.node.policy.name,
+        settings.fabric.name(),
+        settings.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
+        cluster.compute_nodes,
+        cluster.workers,
+        cluster.memory_nodes,
+        settings.workload.lines(),
+        cluster.line_size,
+        micro.reads * 100.0,
+        micro.sharing * 100.0,
+        crate::settings::frames(cluster),
+    )
+}

@@ -1,0 +1,169 @@
+//! The lines: allocated and filled by all workers, and read by all when the run is over.
+
+use crate::settings::{Settings, allocated};
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory as _, MemoryError};
+use latchwork_harness::MIB;
+use latchwork_verbs::{GlobalAddr, LINE_HEADER};
+use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
+use std::collections::BTreeMap;
+
+/// Where the items of a line stand.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) layout: ItemLayout,
+    pub(crate) items: u64,
+}
+
+impl Place {
+    pub(crate) fn of(settings: &Settings) -> Place {
+        let items = settings.workload.config().items_per_line;
+        Place { layout: settings.layout, items }
+    }
+
+    /// Where an item begins in the line's payload.
+    pub(crate) fn offset(&self, item: u64) -> usize {
+        item as usize * self.layout.bytes()
+    }
+
+    /// The item's number: its global address, which no other item has.
+    pub(crate) fn number(&self, line: GlobalAddr, item: u64) -> ItemNumber {
+        ItemNumber(line.bits() + (LINE_HEADER + self.offset(item)) as u64)
+    }
+}
+
+/// The numbers of `0..count` that are the share of worker `index` of `workers`.
+fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
+    let part = |index: usize| count * index as u64 / workers as u64;
+    part(index)..part(index + 1)
+}
+
+/// Allocates one worker's share of the lines, and fills their items with the first stamp.
+pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<GlobalAddr>, String> {
+    let (memory, place) = (&member.memory, Place::of(settings));
+    let config = &settings.cluster;
+    let workers = config.compute_nodes * config.workers;
+    let count = allocated(settings.workload.lines(), config);
+    let mut lines = Vec::new();
+    for _ in share(count, member.index, workers) {
+        let made = async {
+            let line = memory.allocate().await?;
+            let filled = memory.write(line, |guard| {
+                let words = guard.words();
+                for item in 0..place.items {
+                    let offset = place.offset(item);
+                    let set = |at: usize, word| words.set_u64(offset + 8 * at, word);
+                    place.layout.write(place.number(line, item), Stamp::default(), set);
+                }
+                let end = words.len();
+                guard.mark_dirty(0..end);
+            });
+            filled.await.map(|()| line)
+        };
+        lines.push(made.await.map_err(|error| failed(settings, &error))?);
+    }
+    Ok(lines)
+}
+
+/// The lines that are accessed, out of those that were allocated: as many of each memory node, and neighbours in
+/// number on different ones.
+pub(crate) fn spread(made: Vec<GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
+    let mut nodes: BTreeMap<_, Vec<GlobalAddr>> = BTreeMap::new();
+    for line in made {
+        nodes.entry(line.node()).or_default().push(line);
+    }
+    let mut nodes: Vec<_> = nodes.into_values().map(|lines| lines.into_iter()).collect();
+    let mut spread = Vec::with_capacity(lines as usize);
+    while spread.len() < lines as usize {
+        let before = spread.len();
+        spread.extend(nodes.iter_mut().filter_map(Iterator::next));
+        if spread.len() == before {
+            break;
+        }
+    }
+    spread.truncate(lines as usize);
+    spread
+}
+
+/// What one worker found at the end.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) items: u64,
+    /// The sum of all stamps.
+    pub(crate) stamps: u64,
+    /// Items that no writer left like that, and the first of them.
+    pub(crate) garbage: u64,
+    pub(crate) first: Option<String>,
+    /// The largest stamp of each client, where stamps are the clients' own.
+    pub(crate) last_of: Vec<u64>,
+}
+
+impl Found {
+    pub(crate) fn merge(&mut self, other: Found) {
+        self.items += other.items;
+        self.stamps = self.stamps.wrapping_add(other.stamps);
+        self.garbage += other.garbage;
+        self.first = self.first.take().or(other.first);
+        self.last_of.resize(self.last_of.len().max(other.last_of.len()), 0);
+        for (mine, other) in self.last_of.iter_mut().zip(other.last_of) {
+            *mine = other.max(*mine);
+        }
+    }
+}
+
+/// Reads one worker's share of the lines.
+pub(crate) async fn inspect(
+    settings: &Settings,
+    lines: &[GlobalAddr],
+    clients: usize,
+    member: &Member,
+) -> Result<Found, String> {
+    let (memory, place) = (&member.memory, Place::of(settings));
+    let config = &settings.cluster;
+    let workers = config.compute_nodes * config.workers;
+    let mut found = Found { last_of: vec![0; clients], ..Found::default() };
+    let mut stamps = Vec::new();
+    for at in share(lines.len() as u64, member.index, workers) {
+        member.handle.coop().await;
+        let line = lines[at as usize];
+        let read = memory.read(line, |words| {
+            stamps.clear();
+            stamps.extend((0..place.items).map(|item| {
+                let offset = place.offset(item);
+                place.layout.read(place.number(line, item), |at| words.u64(offset + 8 * at))
+            }));
+        });
+        read.await.map_err(|error| failed(settings, &error))?;
+        for (item, stamp) in stamps.iter().enumerate() {
+            found.items += 1;
+            match stamp {
+                Ok(Stamp(stamp)) => {
+                    found.stamps = found.stamps.wrapping_add(*stamp);
+                    if let (Some(of), 1..) = (stamp.checked_sub(1), clients) {
+                        let last = &mut found.last_of[(of % clients as u64) as usize];
+                        *last = (*last).max(of / clients as u64 + 1);
+                    }
+                }
+                Err(garbage) => {
+                    found.garbage += 1;
+                    found.first.get_or_insert_with(|| {
+                        format!("item {item} of line {line}, word {}", garbage.word)
+                    });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Why memory failed, with the flag that would help.
+pub(crate) fn failed(settings: &Settings, error: &MemoryError) -> String {
+    let given = settings.cluster.memory_bytes / MIB;
+    match error {
+        MemoryError::OutOfMemory(_) => format!(
+            "memory exhausted: --memory-mb {given} is too small; use --memory-mb {}",
+            2 * given
+        ),
+        error => format!("memory failed: {error}"),
+    }
+}

@@ -1,0 +1,175 @@
+//! What the command line asks for, checked before anything starts.
+
+use crate::args::{Flags, WarmupFlag};
+use crate::error::AppError;
+use latchwork_cache::Cache;
+use latchwork_cluster::ClusterConfig;
+use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
+use latchwork_memnode::Geometry;
+use latchwork_verbs::LINE_HEADER;
+use latchwork_workload::micro::{ItemLayout, MicroConfig, MicroWorkload, Popularity, WriteKind};
+use latchwork_workload::result::Destination;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Workers of each node of a simulated network: what a machine has must not change figures.
+const THREADS_SIMULATED: usize = 8;
+
+/// Operations to measure where nothing limits the run.
+const OPERATIONS_DEFAULT: u64 = 200_000;
+
+/// Part of its lines that a node can cache: 8 GB of 48 (SELCC 7.1).
+const CACHE_SHARE_DEFAULT: f64 = 1.0 / 6.0;
+
+/// Everything that a run needs to know.
+pub(crate) struct Settings {
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) fabric: FabricChoice,
+    pub(crate) workload: MicroWorkload,
+    pub(crate) layout: ItemLayout,
+    pub(crate) plan: Plan,
+    pub(crate) series: Option<Duration>,
+    pub(crate) json: Option<Destination>,
+}
+
+impl Settings {
+    /// Puts the flags together.
+    ///
+    /// # Errors
+    /// One line about the first thing that is impossible, with what would do.
+    pub(crate) fn new(flags: Flags) -> Result<Settings, AppError> {
+        let json = flags.output.destination()?;
+        let fabric = flags.fabric.choice()?;
+        let payload = flags.cluster.gcl_size as usize - LINE_HEADER;
+        let items = payload / flags.item_size;
+        let layout = ItemLayout::new(flags.item_size).filter(|_| items > 0).ok_or_else(|| {
+            AppError::Usage(format!(
+                "--item-size {}: use a multiple of 8 up to {payload}, which is what a line of {} bytes has room for",
+                flags.item_size, flags.cluster.gcl_size
+            ))
+        })?;
+        let workload = MicroWorkload::new(MicroConfig {
+            lines: flags.lines,
+            scale: flags.scale,
+            items_per_line: items as u64,
+            nodes: flags.cluster.compute_nodes as u64,
+            reads: flags.reads / 100.0,
+            writer_nodes: flags.writer_nodes,
+            sharing: flags.sharing / 100.0,
+            temporal: flags.locality / 100.0,
+            spatial: flags.spatial / 100.0,
+            popularity: match flags.theta {
+                None => Popularity::Uniform,
+                Some(theta) => Popularity::Zipfian { theta },
+            },
+            writes: flags.writes.into(),
+        })?;
+        let cluster = cluster(&flags, &fabric, &workload)?;
+        let window = || (frames(&cluster) * cluster.compute_nodes as u64).max(10_000);
+        let warmup = match flags.warmup {
+            WarmupFlag::Operations(operations) => Warmup::Operations(operations),
+            WarmupFlag::Auto => Warmup::Steady { window: window() },
+        };
+        let none = flags.operations.is_none() && flags.time.is_none();
+        let operations = flags.operations.or(none.then_some(OPERATIONS_DEFAULT));
+        let plan = Plan { warmup, operations, time: flags.time };
+        let series = flags.series_us.map(Duration::from_micros);
+        Ok(Settings { cluster, fabric, workload, layout, plan, series, json })
+    }
+
+    /// The settings as a result document tells them.
+    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+        let mut config = ClusterFlags::describe(&self.cluster);
+        let micro = self.workload.config();
+        let warmup = match self.plan.warmup {
+            Warmup::Operations(operations) => json!(operations),
+            _ => json!("auto"),
+        };
+        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
+        add("fabric", self.fabric.name().into());
+        add("lines", micro.lines.into());
+        add("scale", micro.scale.into());
+        add("item_bytes", self.layout.bytes().into());
+        add("reads", micro.reads.into());
+        add("writer_nodes", micro.writer_nodes.into());
+        add("sharing", micro.sharing.into());
+        add("temporal_locality", micro.temporal.into());
+        add("spatial_locality", micro.spatial.into());
+        add("cache_frames", frames(&self.cluster).into());
+        add("warmup", warmup);
+        match micro.writes {
+            WriteKind::Locked => add("writes", "locked".into()),
+            WriteKind::Blind => add("writes", "blind".into()),
+        };
+        match micro.popularity {
+            Popularity::Uniform => add("popularity", "uniform".into()),
+            Popularity::Zipfian { theta } => {
+                add("theta", theta.into());
+                add("popularity", "zipfian".into())
+            }
+        };
+        let optional = [
+            ("nic", self.fabric.nic().map(Value::from)),
+            ("operations", self.plan.operations.map(Value::from)),
+            ("time_s", self.plan.time.map(|time| time.as_secs_f64().into())),
+            ("series_us", self.series.map(|step| json!(step.as_micros() as u64))),
+        ];
+        config.extend(
+            optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
+        );
+        config
+    }
+}
+
+/// Frames of each compute node's cache, about.
+pub(crate) fn frames(cluster: &ClusterConfig) -> u64 {
+    let line = cluster.line_size as usize;
+    let thousand = Cache::footprint(1001, line) - Cache::footprint(1, line);
+    (cluster.cache_bytes * 1000 / thousand.max(1)) as u64
+}
+
+fn cluster(
+    flags: &Flags,
+    fabric: &FabricChoice,
+    workload: &MicroWorkload,
+) -> Result<ClusterConfig, AppError> {
+    let cluster = &flags.cluster;
+    let threads = cluster.threads.unwrap_or_else(|| match fabric {
+        FabricChoice::Shm => cluster.threads_of_machine(),
+        FabricChoice::Sim(_) => THREADS_SIMULATED,
+    });
+    let mut cluster = cluster.clone();
+    if !flags.cache_in_mib {
+        let share = flags.cache_share.unwrap_or(CACHE_SHARE_DEFAULT);
+        // Beyond all lines there is nothing to cache.
+        let lines = (share.min(2.0) * flags.lines as f64).ceil() as usize;
+        let frames = lines.max(64);
+        cluster.cache_mb = Cache::footprint(frames, cluster.gcl_size as usize) as f64 / MIB as f64;
+    }
+    let chunk_size = chunk_size(cluster.gcl_size);
+    let mut config = cluster.config(threads, |config| memory_bytes(workload.lines(), config))?;
+    config.chunk_size = chunk_size;
+    Ok(config)
+}
+
+/// Chunks of 512 lines, less the table: small enough that a data set of any size is spread evenly over
+/// memory nodes, and large enough that the latch words of a chunk cover all buckets of a NIC that has 12 bits
+/// of them (Sherman 3.2.2).
+fn chunk_size(line_size: u32) -> u64 {
+    (512 * u64::from(line_size)).max(Geometry::MIN_CHUNK)
+}
+
+/// Lines to allocate so that each memory node has its part of `lines`: chunks fill one after the other, and
+/// not in step.
+pub(crate) fn allocated(lines: u64, config: &ClusterConfig) -> u64 {
+    lines + 512 * config.memory_nodes as u64
+}
+
+/// Memory of each memory node that has room for all.
+fn memory_bytes(lines: u64, config: &ClusterConfig) -> u64 {
+    let chunk = chunk_size(config.line_size);
+    let chunks = allocated(lines, config).div_ceil(500) + config.compute_nodes as u64;
+    let bytes = (2 * chunks.div_ceil(config.memory_nodes as u64) + 4) * chunk;
+    bytes.max(2 * config.chunk_size)
+}

@@ -1,0 +1,373 @@
+//! [`Course`]: a run from its warm-up to its end, the same for all workers.
+//!
+//! ```text
+//!   warm-up                             measured                    over
+//!   ├ window ┼ window ┼ window ┤        ├──────────────────────────┤
+//!                      steady? ──► from, counters           end, counters
+//! ```
+//!
+//! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What was counted
+//! before and after is noted at that moment.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{AtomicU8, AtomicU64, Mutex, Ordering};
+use latchwork_selcc::{Counters, Node};
+
+/// How a run warms up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Warmup {
+    /// For so many operations of all workers together; 0 is none.
+    Operations(u64),
+    /// For so long.
+    Time(Duration),
+    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of so many operations the highest and the
+    /// lowest are no further apart than a hundredth. At most [`Warmup::WINDOWS_MAX`] windows.
+    Steady {
+        /// Operations of all workers together: about as many as all caches have frames, so that in a window
+        /// everything that is cached could be replaced.
+        window: u64,
+    },
+}
+
+impl Warmup {
+    /// Windows that must agree.
+    pub const STEADY: usize = 3;
+    /// Windows at most.
+    pub const WINDOWS_MAX: usize = 40;
+    /// How far the hit ratios of windows may be apart.
+    const APART: f64 = 0.01;
+}
+
+/// When a run is measured and when it ends: after so many operations of all workers together, after so much time,
+/// or whatever comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// What comes before.
+    pub warmup: Warmup,
+    /// Operations in the measured part.
+    pub operations: Option<u64>,
+    /// Length of the measured part.
+    pub time: Option<Duration>,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// It does not count.
+    WarmUp,
+    /// It does.
+    Measured,
+}
+
+const WARM_UP: u8 = 0;
+const MEASURED: u8 = 1;
+const OVER: u8 = 2;
+
+/// The course of one run.
+pub struct Course {
+    plan: Plan,
+    nodes: Vec<Arc<Node>>,
+    /// Operations that a worker takes at a time, so that workers on threads rarely meet.
+    chunk: u64,
+    stage: AtomicU8,
+    /// Operations taken, in the warm-up and in the measured part.
+    taken: [AtomicU64; 2],
+    /// Operations until the next look at the warm-up.
+    window_end: AtomicU64,
+    /// When the part that is on ends, in nanoseconds.
+    until: AtomicU64,
+    marks: Mutex<Marks>,
+}
+
+#[derive(Default)]
+struct Marks {
+    from: Time,
+    end: Option<Time>,
+    before: Vec<Counters>,
+    after: Vec<Counters>,
+    hit_ratios: Vec<f64>,
+    counted: Counters,
+    error: Option<String>,
+}
+
+/// What a worker has taken and not begun yet.
+#[derive(Default)]
+pub struct Share {
+    stage: Cell<u8>,
+    left: Cell<u64>,
+}
+
+/// How a run went, apart from what its workers know.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Went {
+    /// When the measured part began.
+    pub from: Time,
+    /// When it ended: no operation began at or after this time.
+    pub end: Time,
+    /// Operations of the warm-up.
+    pub warm_ups: u64,
+    /// Hit ratios of the windows of a warm-up until steady.
+    pub hit_ratios: Vec<f64>,
+    /// What each compute node counted in between.
+    pub counters: Vec<Counters>,
+}
+
+impl Went {
+    /// Seconds of the measured part.
+    pub fn elapsed_s(&self) -> f64 {
+        (self.end - self.from).as_secs_f64()
+    }
+}
+
+impl Course {
+    /// A run on these nodes with so many workers, which begins now.
+    pub fn new(
+        plan: Plan,
+        nodes: &[Arc<Node>],
+        workers: usize,
+        is_simulated: bool,
+        now: Time,
+    ) -> Course {
+        // In a simulated world all is one thread, and one by one is the most even.
+        let even = plan.operations.unwrap_or(1 << 20) / (256 * workers.max(1) as u64);
+        let chunk = if is_simulated { 1 } else { even.clamp(1, 64) };
+        let window_end = match plan.warmup {
+            Warmup::Operations(operations) => operations,
+            Warmup::Time(_) => u64::MAX,
+            Warmup::Steady { window } => window,
+        };
+        let until = match plan.warmup {
+            Warmup::Time(time) => now + time,
+            _ => Time::MAX,
+        };
+        Course {
+            plan,
+            nodes: nodes.to_vec(),
+            chunk,
+            stage: AtomicU8::new(WARM_UP),
+            taken: Default::default(),
+            window_end: AtomicU64::new(window_end),
+            until: AtomicU64::new(until.as_nanos()),
+            marks: Mutex::new(Marks { counted: total(nodes), ..Marks::default() }),
+        }
+    }
+
+    /// Takes one operation; in which part it counts. `None` when there are no more.
+    #[inline]
+    pub fn next(&self, share: &Share, now: Time) -> Option<Part> {
+        loop {
+            let stage = self.stage.load(Ordering::Acquire);
+            let part = match stage {
+                WARM_UP => Part::WarmUp,
+                MEASURED => Part::Measured,
+                // Operations that were taken are done, so that as many are done as were asked for.
+                _ if share.stage.get() == MEASURED && share.left.get() > 0 && self.is_good() => {
+                    Part::Measured
+                }
+                _ => return None,
+            };
+            if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
+                self.turn(stage, now);
+                continue;
+            }
+            if stage == OVER || share.stage.get() == stage && share.left.get() > 0 {
+                share.left.set(share.left.get() - 1);
+                return Some(part);
+            }
+            let limit = match part {
+                Part::WarmUp => self.window_end.load(Ordering::Relaxed),
+                Part::Measured => self.plan.operations.unwrap_or(u64::MAX),
+            };
+            let taken = self.taken[usize::from(stage)].fetch_add(self.chunk, Ordering::Relaxed);
+            if taken < limit {
+                share.stage.set(stage);
+                share.left.set(self.chunk.min(limit - taken));
+            } else {
+                self.turn(stage, now);
+            }
+        }
+    }
+
+    /// Goes on to the next part, or the next window, unless somebody else did.
+    #[cold]
+    fn turn(&self, stage: u8, now: Time) {
+        let mut marks = self.marks.lock();
+        if self.stage.load(Ordering::Acquire) != stage {
+            return;
+        }
+        if stage == MEASURED {
+            let until = Time::from_nanos(self.until.load(Ordering::Relaxed));
+            marks.end = Some(now.min(until));
+            marks.after = self.counters();
+            return self.stage.store(OVER, Ordering::Release);
+        }
+        if let Warmup::Steady { window } = self.plan.warmup
+            && !self.is_steady(&mut marks, window)
+        {
+            return;
+        }
+        marks.from = now;
+        marks.before = self.counters();
+        let until = self.plan.time.map_or(Time::MAX, |time| now + time);
+        self.until.store(until.as_nanos(), Ordering::Relaxed);
+        // Whoever sees the stage sees the end that belongs to it.
+        self.stage.store(MEASURED, Ordering::Release);
+    }
+
+    /// Whether a warm-up is over; if it is not, there is another window.
+    fn is_steady(&self, marks: &mut Marks, window: u64) -> bool {
+        let end = self.window_end.load(Ordering::Relaxed);
+        // Somebody else has judged this window already.
+        if self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed) < end {
+            return false;
+        }
+        let counted = total(&self.nodes);
+        let misses = (counted - marks.counted).cache_misses;
+        marks.counted = counted;
+        marks.hit_ratios.push(1.0 - (misses as f64 / window as f64).min(1.0));
+        let ratios = &marks.hit_ratios;
+        let last = &ratios[ratios.len().saturating_sub(Warmup::STEADY)..];
+        let (low, high) = last.iter().fold((1f64, 0f64), |(l, h), r| (l.min(*r), h.max(*r)));
+        let steady = last.len() == Warmup::STEADY && high - low <= Warmup::APART;
+        if steady || ratios.len() == Warmup::WINDOWS_MAX {
+            return true;
+        }
+        // From here on: what was taken beyond the end was given to nobody.
+        let taken = self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed);
+        self.window_end.store(taken.max(end) + window, Ordering::Relaxed);
+        false
+    }
+
+    /// Ends the run on all workers because of an error, of which the first counts.
+    pub fn fail(&self, error: String) {
+        self.marks.lock().error.get_or_insert(error);
+        self.stage.store(OVER, Ordering::Release);
+    }
+
+    fn is_good(&self) -> bool {
+        self.marks.lock().error.is_none()
+    }
+
+    /// When the measured part began. Right in the measured part only.
+    pub fn from(&self) -> Time {
+        self.marks.lock().from
+    }
+
+    /// Operations that were taken: in the warm-up, and in the measured part.
+    pub fn taken(&self) -> (u64, u64) {
+        let [warm, measured] = &self.taken;
+        (warm.load(Ordering::Relaxed), measured.load(Ordering::Relaxed))
+    }
+
+    /// How it went. To be called when all workers have ended.
+    ///
+    /// # Errors
+    /// The error that ended it.
+    pub fn went(&self) -> Result<Went, String> {
+        let marks = self.marks.lock();
+        if let Some(error) = &marks.error {
+            return Err(error.clone());
+        }
+        let Some(end) = marks.end else {
+            return Err("the run ended before it was measured".to_owned());
+        };
+        let counters = marks.after.iter().zip(&marks.before).map(|(a, b)| *a - *b);
+        Ok(Went {
+            from: marks.from,
+            end,
+            warm_ups: self.taken().0,
+            hit_ratios: marks.hit_ratios.clone(),
+            counters: counters.collect(),
+        })
+    }
+
+    fn counters(&self) -> Vec<Counters> {
+        self.nodes.iter().map(|node| node.counters()).collect()
+    }
+}
+
+fn total(nodes: &[Arc<Node>]) -> Counters {
+    nodes.iter().map(|node| node.counters()).fold(Counters::default(), |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(warmup: Warmup, operations: Option<u64>, time: Option<Duration>) -> Course {
+        Course::new(Plan { warmup, operations, time }, &[], 1, true, Time::ZERO)
+    }
+
+    fn parts(course: &Course, step: u64) -> (u64, u64) {
+        let share = Share::default();
+        let (mut warm, mut measured, mut now) = (0, 0, 0);
+        while let Some(part) = course.next(&share, Time::from_nanos(now)) {
+            match part {
+                Part::WarmUp => warm += 1,
+                Part::Measured => measured += 1,
+            }
+            now += step;
+            assert!(warm + measured < 100_000, "it ends");
+        }
+        (warm, measured)
+    }
+
+    #[test]
+    fn as_many_operations_as_were_asked_for() {
+        assert_eq!(parts(&course(Warmup::Operations(0), Some(100), None), 10), (0, 100));
+        let both = course(Warmup::Operations(50), Some(100), None);
+        assert_eq!(parts(&both, 10), (50, 100));
+        let went = both.went().expect("no error");
+        assert_eq!((went.from, went.end), (Time::from_nanos(500), Time::from_nanos(1500)));
+        assert_eq!(went.warm_ups, 51, "one was taken that nobody got");
+    }
+
+    #[test]
+    fn as_long_as_was_asked_for() {
+        let us = Duration::from_micros;
+        let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
+        assert_eq!(parts(&timed, 10), (100, 200));
+        assert_eq!(timed.went().expect("no error").elapsed_s(), 2e-6);
+        assert_eq!(parts(&course(Warmup::Time(us(1)), Some(20), Some(us(2))), 10), (100, 20));
+    }
+
+    #[test]
+    fn a_warm_up_is_over_when_its_windows_agree() {
+        // Without nodes nothing misses: the windows agree at once.
+        let steady = course(Warmup::Steady { window: 10 }, Some(5), None);
+        let (warm, measured) = parts(&steady, 1);
+        assert_eq!((warm, measured), (10 * Warmup::STEADY as u64, 5));
+        assert_eq!(steady.went().expect("no error").hit_ratios, [1.0; Warmup::STEADY]);
+    }
+
+    #[test]
+    fn an_error_ends_it_for_all() {
+        let failed = course(Warmup::Operations(0), Some(100), None);
+        let share = Share::default();
+        assert_eq!(failed.next(&share, Time::ZERO), Some(Part::Measured));
+        failed.fail("first".to_owned());
+        failed.fail("second".to_owned());
+        assert_eq!(failed.next(&share, Time::ZERO), None);
+        assert_eq!(failed.went(), Err("first".to_owned()));
+    }
+
+    #[test]
+    fn threads_share_the_operations() {
+        let plan = Plan { warmup: Warmup::Operations(1000), operations: Some(100_000), time: None };
+        let course = Course::new(plan, &[], 4, false, Time::ZERO);
+        let measured: u64 = std::thread::scope(|scope| {
+            let count = || {
+                let share = Share::default();
+                let next = || course.next(&share, Time::ZERO);
+                std::iter::from_fn(next).filter(|part| *part == Part::Measured).count() as u64
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!(measured, 100_000);
+    }
+}
