@@ -96,12 +96,14 @@ impl Runner {
         let mut writes = 0;
         let mut begin = self.handle.now();
         loop {
-            // Others are served in between, however long everything hits. Without lazy release every access
-            // is one of its own: the line is given back before the next one.
+            // Others are served in between, however long everything hits; and in virtual time an access
+            // does not take effect before its time. Without lazy release each is one of its own: the line is given
+            // back before the next one.
             match settings.cluster.node.policy.lazy_release {
                 true => self.handle.coop().await,
                 false => self.handle.yield_now().await,
             }
+            self.handle.catch_up().await;
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
             // Its own: no two writes have the same.

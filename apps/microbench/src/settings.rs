@@ -150,6 +150,7 @@ fn cluster(
     let chunk_size = chunk_size(cluster.gcl_size);
     let mut config = cluster.config(threads, |config| memory_bytes(workload.lines(), config))?;
     config.chunk_size = chunk_size;
+    config.pool.stripes = cluster.stripes.unwrap_or(config.memory_nodes);
     Ok(config)
 }
 
@@ -160,16 +161,18 @@ fn chunk_size(line_size: u32) -> u64 {
     (512 * u64::from(line_size)).max(Geometry::MIN_CHUNK)
 }
 
-/// Lines to allocate so that each memory node has its part of `lines`: chunks fill one after the other, and
-/// not in step.
+/// Lines to allocate so that each memory node has its part of `lines`: nodes take lines of all memory nodes by
+/// turns, but not in step.
 pub(crate) fn allocated(lines: u64, config: &ClusterConfig) -> u64 {
-    lines + 512 * config.memory_nodes as u64
+    lines + 2 * (config.compute_nodes * config.memory_nodes) as u64
 }
 
 /// Memory of each memory node that has room for all.
 fn memory_bytes(lines: u64, config: &ClusterConfig) -> u64 {
-    let chunk = chunk_size(config.line_size);
-    let chunks = allocated(lines, config).div_ceil(500) + config.compute_nodes as u64;
-    let bytes = (2 * chunks.div_ceil(config.memory_nodes as u64) + 4) * chunk;
+    let (nodes, memory_nodes) = (config.compute_nodes as u64, config.memory_nodes as u64);
+    let lines_each = allocated(lines, config).div_ceil(nodes * memory_nodes) + 1;
+    // 512 lines less the table, which takes 4 of the smallest lines.
+    let chunks = nodes * lines_each.div_ceil(500) + 2;
+    let bytes = chunks * chunk_size(config.line_size);
     bytes.max(2 * config.chunk_size)
 }
