@@ -20,6 +20,9 @@ pub struct Rules {
     /// Refused nodes ask the owners to give the line up (SELCC). Off: they only try again after a
     /// pause, as the plain shared-exclusive latch does (SEL).
     pub invalidate: bool,
+    /// An exclusive holder that is asked forwards the line and hands the word over, or downgrades (SELCC
+    /// 4.4.1 and 4.4.2). Off: it writes back and releases, and who asked tries again (figure 7a).
+    pub forwarding: bool,
     /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
     /// finite that way.
     pub seq_modulus: u32,
@@ -39,6 +42,7 @@ impl Rules {
         settle: true,
         registered_wait: true,
         invalidate: true,
+        forwarding: true,
         seq_modulus: 1 << 14,
         priority_max: 31,
         aging: true,

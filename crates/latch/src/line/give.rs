@@ -67,6 +67,14 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
+        if !rules.forwarding {
+            // All who wait look at the word again when this is complete.
+            if copy.try_invalidate() {
+                self.hold = Hold::Nothing;
+                self.start(WordOp::ReleaseExclusive, out);
+            }
+            return;
+        }
         // The highest priority, and the first that came among equals.
         let best = (0..self.remembered.len())
             .rev()

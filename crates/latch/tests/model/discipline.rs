@@ -105,6 +105,15 @@ fn questions_without_priorities() {
     holds("one of both, a writer and a reader, no priorities", &setting);
 }
 
+/// Without forwarding, an owner that is asked writes back and releases.
+#[test]
+fn owners_that_only_release() {
+    let clients = [Client::both(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
+    let mut setting = Setting::discipline(&clients, 1);
+    setting.rules.forwarding = false;
+    holds("one of both, a writer and a reader, nothing forwarded", &setting);
+}
+
 /// Whatever a failing connection cuts off, the node looks at the word, and does again what was not applied.
 #[test]
 fn connections_that_fail_under_operations() {

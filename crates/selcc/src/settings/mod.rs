@@ -67,6 +67,9 @@ pub struct Settings {
     pub evict_share: usize,
     /// Lines that one sweep evicts at most.
     pub evict_batch: usize,
+    /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of writing it back
+    /// and releasing it (SELCC 4.4.1).
+    pub forwarding: bool,
     /// Whether lines stay that other nodes keep taking away. Means nothing to a protocol without lazy release.
     pub release: Release,
     /// With adaptive release: so many lines that a worker obtained last are not given back yet.
@@ -97,6 +100,7 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 32,
+            forwarding: true,
             release: Release::Lazy,
             linger: 2,
             gaps_max: 512,
@@ -109,7 +113,7 @@ impl Default for Settings {
 impl Settings {
     /// The rules of the latch: those of the protocol, with what settings say of them.
     pub fn rules(&self) -> Rules {
-        self.policy.rules
+        Rules { forwarding: self.forwarding, ..self.policy.rules }
     }
 
     /// `base` doubled `times` times, up to `max`.

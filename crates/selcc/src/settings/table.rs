@@ -94,6 +94,8 @@ impl Settings {
             "Eviction starts when fewer frames than one in this many are free (SELCC 5.2.1)", []),
         setting!("evict-batch": evict_batch of usize [1],
             "Lines that one sweep evicts at most (SELCC 5.2.1)", ["1"]),
+        setting!("forwarding": forwarding of bool,
+            "An exclusive holder that is asked hands the line over; off: it writes back and releases (SELCC 4.4.1)", ["off"]),
         setting!("release": release of Release,
             "lazy: lines stay until they are asked for; adaptive: those go early that others keep taking away", ["adaptive"]),
         setting!("linger": linger of usize,

@@ -1,5 +1,4 @@
-//! When lines are given back: early where other nodes would take them away anyway, at once under SEL, and
-//! else not before they are asked for. In worlds that keep a NIC's time.
+//! Writes of several nodes to the same lines, in a world that keeps a NIC's time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,15 +13,21 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 use latchwork_workload::random::Random;
 
 const LIMIT: Duration = Duration::from_secs(10);
-const NODES: usize = 4;
-const LINES: usize = 256;
+pub(crate) const NODES: usize = 4;
+pub(crate) const LINES: usize = 256;
 const WRITES: usize = 2_000;
+/// All of them.
+pub(crate) const ALL: u64 = (NODES * 2 * WRITES) as u64;
 
 /// Which line a worker writes next: of all lines, after the one that it wrote last.
-type Next = fn(&Member, &mut Random, usize) -> usize;
+pub(crate) type Next = fn(&Member, &mut Random, usize) -> usize;
 
 /// What writes of four nodes take, and what they count, when all lines fit into each cache.
-fn writes(protocol: Protocol, release: &str, next: Next) -> (Duration, Counters) {
+pub(crate) fn writes(
+    protocol: Protocol,
+    settings: &[(&str, &str)],
+    next: Next,
+) -> (Duration, Counters) {
     let mut config = ClusterConfig {
         compute_nodes: NODES,
         memory_nodes: NODES,
@@ -34,7 +39,9 @@ fn writes(protocol: Protocol, release: &str, next: Next) -> (Duration, Counters)
         ..ClusterConfig::default()
     };
     config.node.policy = protocol.policy();
-    config.node.set("release", release).expect("a known value");
+    for (name, value) in settings {
+        config.node.set(name, value).expect("a known setting");
+    }
     let profile = NicProfile::named("connectx3").expect("it comes with the crate");
     let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
     let lines: Rc<RefCell<Vec<GlobalAddr>>> = Rc::default();
@@ -92,54 +99,7 @@ fn writes(protocol: Protocol, release: &str, next: Next) -> (Duration, Counters)
     (times.into_iter().max().expect("some workers"), counters)
 }
 
-fn anywhere(_: &Member, random: &mut Random, _: usize) -> usize {
+/// Uniformly any line.
+pub(crate) fn anywhere(_: &Member, random: &mut Random, _: usize) -> usize {
     random.below(LINES as u64) as usize
-}
-
-/// Every other write is of the line of the last one.
-fn often_again(member: &Member, random: &mut Random, last: usize) -> usize {
-    if random.below(2) == 0 { last } else { anywhere(member, random, last) }
-}
-
-/// Each node has lines of its own.
-fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
-    let share = LINES / NODES;
-    member.node * share + random.below(share as u64) as usize
-}
-
-#[test]
-fn lines_that_nodes_write_in_turn_go_early() {
-    let (lazy_time, lazy) = writes(Protocol::Selcc, "lazy", anywhere);
-    let (time, adaptive) = writes(Protocol::Selcc, "adaptive", anywhere);
-    assert_eq!(lazy.early_releases, 0);
-    let all = (NODES * 2 * WRITES) as u64;
-    assert!(adaptive.early_releases > all / 2, "{adaptive:?}");
-    assert!(adaptive.handovers < lazy.handovers / 3, "{adaptive:?}\n{lazy:?}");
-    assert!(time < lazy_time, "{time:?} after {lazy_time:?}");
-}
-
-#[test]
-fn what_is_used_again_at_once_is_still_there() {
-    let (_, counters) = writes(Protocol::Selcc, "adaptive", often_again);
-    let all = (NODES * 2 * WRITES) as u64;
-    assert!(counters.early_releases > all / 4, "{counters:?}");
-    assert!(counters.cache_misses < all * 55 / 100, "half of the writes hit: {counters:?}");
-}
-
-#[test]
-fn what_nobody_else_uses_stays() {
-    let (_, counters) = writes(Protocol::Selcc, "adaptive", at_home);
-    // Once each, and what one node made.
-    assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
-    assert!(counters.early_releases <= LINES as u64, "{counters:?}");
-}
-
-#[test]
-fn under_sel_every_access_is_a_remote_one() {
-    let (_, counters) = writes(Protocol::Sel, "lazy", often_again);
-    let all = (NODES * 2 * WRITES) as u64;
-    // But for two workers of a node that meet at a line: they share what one of them got.
-    assert!(counters.evictions > all * 98 / 100, "{counters:?}");
-    assert!(counters.verbs_cas > all * 98 / 100, "{counters:?}");
-    assert_eq!((counters.invalidations_sent, counters.early_releases), (0, 0));
 }

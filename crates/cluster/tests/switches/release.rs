@@ -1,0 +1,52 @@
+//! When lines are given back: early where other nodes would take them away anyway, at once under SEL, and
+//! else not before they are asked for.
+
+use latchwork_cluster::{Member, Protocol};
+use latchwork_workload::random::Random;
+
+use crate::load::{ALL, LINES, NODES, anywhere, writes};
+
+/// Every other write is of the line of the last one.
+fn often_again(member: &Member, random: &mut Random, last: usize) -> usize {
+    if random.below(2) == 0 { last } else { anywhere(member, random, last) }
+}
+
+/// Each node has lines of its own.
+fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
+    let share = LINES / NODES;
+    member.node * share + random.below(share as u64) as usize
+}
+
+#[test]
+fn lines_that_nodes_write_in_turn_go_early() {
+    let (lazy_time, lazy) = writes(Protocol::Selcc, &[], anywhere);
+    let (time, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
+    assert_eq!(lazy.early_releases, 0);
+    assert!(adaptive.early_releases > ALL / 2, "{adaptive:?}");
+    assert!(adaptive.handovers < lazy.handovers / 3, "{adaptive:?}\n{lazy:?}");
+    assert!(time < lazy_time, "{time:?} after {lazy_time:?}");
+}
+
+#[test]
+fn what_is_used_again_at_once_is_still_there() {
+    let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
+    assert!(counters.early_releases > ALL / 4, "{counters:?}");
+    assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
+}
+
+#[test]
+fn what_nobody_else_uses_stays() {
+    let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
+    // Once each, and what one node made.
+    assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
+    assert!(counters.early_releases <= LINES as u64, "{counters:?}");
+}
+
+#[test]
+fn under_sel_every_access_is_a_remote_one() {
+    let (_, counters) = writes(Protocol::Sel, &[], often_again);
+    // But for two workers of a node that meet at a line: they share what one of them got.
+    assert!(counters.evictions > ALL * 98 / 100, "{counters:?}");
+    assert!(counters.verbs_cas > ALL * 98 / 100, "{counters:?}");
+    assert_eq!((counters.invalidations_sent, counters.early_releases), (0, 0));
+}
