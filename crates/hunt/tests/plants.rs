@@ -42,6 +42,16 @@ fn a_protocol_that_takes_refused_bits_back_has_words_that_name_nobody() {
     is_found(Plant::NoRegisteredWait, 30, &[Check::Owners], busy);
 }
 
+/// Reads beside a writer.
+#[test]
+fn pledges_that_do_not_bind_let_writers_in_beside_readers() {
+    let takeover = |seed| Scenario {
+        settings: [("takeover".to_owned(), "on".to_owned())].into(),
+        ..busy(seed)
+    };
+    is_found(Plant::NoBinding, 30, &[Check::Owners, Check::Values], takeover);
+}
+
 #[test]
 fn changes_that_were_not_reported_are_missing_in_memory() {
     is_found(Plant::ForgetsDirty, 5, &[Check::Values], busy);

@@ -95,6 +95,13 @@ pub trait LocalCopy {
     fn publish(&mut self, hold: Hold);
     /// The shared copy may now be written.
     fn promote(&mut self);
+    /// Forbids all use of the shared copy for the time of a pledge, unless local code is using it or has it
+    /// reserved. Its bytes stay.
+    fn try_suspend(&mut self) -> bool;
+    /// The suspended copy may be read again: nobody has written.
+    fn restore(&mut self);
+    /// The suspended copy is worth nothing any more.
+    fn lose(&mut self);
     /// Forbids all use, unless local code is using the copy or has it reserved: then nothing
     /// happens and the result is `false`.
     fn try_invalidate(&mut self) -> bool;

@@ -23,6 +23,7 @@
 //! - **R1** One operation on the word in flight per node and line.
 //! - **R2** A node adds and clears its own bit only, never a set bit, never clears a clear one. A refused
 //!   reader's bit stays: a registered wait that turns into ownership when the holder gives the line up.
+//!   With [`Rules::takeover`], a writer's compare-and-swap also clears bits that were pledged to it.
 //! - **R3** The exclusive field changes only by compare-and-swap of an exact word in which it is zero,
 //!   or by an addition of its holder.
 //! - **R4** The receiver of a grant may use the line at once, but posts no operation on its word and

@@ -84,6 +84,30 @@ pub enum Message {
         /// Which question.
         seq: Seq,
     },
+    /// A final answer to a writer: the sender's copy is not used and its bit stays set, until the writer
+    /// reports what became of this pledge.
+    Pledged {
+        /// Who pledges: not always who was asked, since questions travel.
+        by: ComputeNodeId,
+        /// Who was asked.
+        asked: ComputeNodeId,
+        /// Which question, and so the number of the pledge.
+        seq: Seq,
+    },
+    /// The report on a pledge: the writer has the line, and the pledger's bit is gone.
+    Taken {
+        /// The writer.
+        by: ComputeNodeId,
+        /// Which pledge.
+        seq: Seq,
+    },
+    /// The report on a pledge: nobody has written, and the pledger shares the line as before.
+    GaveUp {
+        /// The writer.
+        by: ComputeNodeId,
+        /// Which pledge.
+        seq: Seq,
+    },
 }
 
 /// How many requests a node remembers per line: one of every other node.

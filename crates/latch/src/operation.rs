@@ -2,7 +2,7 @@
 
 use latchwork_verbs::ComputeNodeId;
 
-use crate::LatchWord;
+use crate::{LatchWord, NodeSet};
 
 /// An operation on a line's latch word. A node has at most one in flight per line (rule R1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +15,11 @@ pub enum WordOp {
     AcquireExclusive,
     /// Turns sole shared ownership into exclusive ownership. The copy is valid already.
     Upgrade,
+    /// Turns the shared ownership of these nodes, who have all pledged it to this one, into exclusive
+    /// ownership, then reads the line.
+    TakeOver(NodeSet),
+    /// As [`WordOp::TakeOver`], but this node shares the line, too: the copy is valid already.
+    UpgradeOver(NodeSet),
     /// Clears the own shared bit.
     ReleaseShared,
     /// Writes changes back, then clears the exclusive field.
@@ -48,7 +53,8 @@ pub enum WordVerb {
 impl WordOp {
     /// The atomic verb that `me` posts for this operation.
     ///
-    /// Each adds or clears the own bit only (R2), and changes the exclusive field only by a
+    /// Each adds or clears the own bit only, but for a takeover, which clears those that were pledged to it
+    /// (R2), and changes the exclusive field only by a
     /// compare-and-swap of an exact word in which it is zero, or by an addition of its holder (R3).
     pub fn verb(self, me: ComputeNodeId) -> WordVerb {
         let bit = LatchWord::shared_by(me).bits();
@@ -62,6 +68,14 @@ impl WordOp {
             },
             WordOp::Upgrade => WordVerb::CompareSwap {
                 expected: LatchWord::shared_by(me),
+                desired: LatchWord::exclusively(me),
+            },
+            WordOp::TakeOver(pledged) => WordVerb::CompareSwap {
+                expected: LatchWord::shared_among(pledged),
+                desired: LatchWord::exclusively(me),
+            },
+            WordOp::UpgradeOver(pledged) => WordVerb::CompareSwap {
+                expected: LatchWord::shared_among(pledged.with(me)),
                 desired: LatchWord::exclusively(me),
             },
             WordOp::ReleaseShared | WordOp::Undo => WordVerb::Add(bit.wrapping_neg()),
@@ -79,7 +93,18 @@ impl WordOp {
 
     /// Whether the line is read behind the atomic, in the same batch.
     pub fn reads_line(self) -> bool {
-        matches!(self, WordOp::AcquireShared | WordOp::Poll | WordOp::AcquireExclusive)
+        matches!(
+            self,
+            WordOp::AcquireShared | WordOp::Poll | WordOp::AcquireExclusive | WordOp::TakeOver(_)
+        )
+    }
+
+    /// The word on which this compare-and-swap of `me` works; `None` for an addition.
+    pub fn expected(self, me: ComputeNodeId) -> Option<LatchWord> {
+        match self.verb(me) {
+            WordVerb::CompareSwap { expected, .. } => Some(expected),
+            WordVerb::Add(_) => None,
+        }
     }
 
     /// Whether changes are written back before the atomic, in the same batch.

@@ -23,6 +23,12 @@ pub struct Rules {
     /// An exclusive holder that is asked forwards the line and hands the word over, or downgrades (SELCC
     /// 4.4.1 and 4.4.2). Off: it writes back and releases, and who asked tries again (figure 7a).
     pub forwarding: bool,
+    /// A sharer that is asked by a writer pledges its copy, and the writer takes the line over from all
+    /// sharers at once. Off: it releases its copy itself, with an operation on the word (SELCC 4.4.3).
+    pub takeover: bool,
+    /// R2: a pledge binds until its report. Off: its sender takes its copy into use again when local code
+    /// wants it.
+    pub binding: bool,
     /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
     /// finite that way.
     pub seq_modulus: u32,
@@ -43,6 +49,8 @@ impl Rules {
         registered_wait: true,
         invalidate: true,
         forwarding: true,
+        takeover: false,
+        binding: true,
         seq_modulus: 1 << 14,
         priority_max: 31,
         aging: true,

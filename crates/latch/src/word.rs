@@ -56,6 +56,11 @@ impl LatchWord {
         LatchWord(1 << (id.get() - 1))
     }
 
+    /// The word that says: these nodes, shared.
+    pub const fn shared_among(nodes: NodeSet) -> Self {
+        LatchWord(nodes.0)
+    }
+
     /// The exclusive holder. A reserved id reads as nobody.
     pub const fn exclusive(self) -> Option<ComputeNodeId> {
         ComputeNodeId::new((self.0 >> SHARED_BITS) as u8)
@@ -104,6 +109,24 @@ impl NodeSet {
     #[must_use]
     pub const fn without(self, id: ComputeNodeId) -> Self {
         NodeSet(self.0 & !(1 << (id.get() - 1)))
+    }
+
+    /// The set with `id`.
+    #[must_use]
+    pub const fn with(self, id: ComputeNodeId) -> Self {
+        NodeSet(self.0 | 1 << (id.get() - 1))
+    }
+
+    /// The nodes of both sets.
+    #[must_use]
+    pub const fn union(self, other: NodeSet) -> Self {
+        NodeSet(self.0 | other.0)
+    }
+
+    /// The set without those of `other`.
+    #[must_use]
+    pub const fn less(self, other: NodeSet) -> Self {
+        NodeSet(self.0 & !other.0)
     }
 
     /// Whether no node is in it.

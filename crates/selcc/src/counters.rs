@@ -73,6 +73,12 @@ counters! {
     handovers,
     /// Upgrades from shared to exclusive that were tried.
     upgrades,
+    /// Shared lines pledged to writers.
+    pledges,
+    /// Pledges that writers gave back.
+    pledges_given_up,
+    /// Shared lines taken over by pledge.
+    takeovers,
     /// Lines evicted.
     evictions,
     /// Lines to be given back because other nodes would take them away anyway.

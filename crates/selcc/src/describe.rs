@@ -20,6 +20,9 @@ use crate::wire::{Body, Letter};
 ///                              final: the line is in your frame, 8 bytes of it are not written back
 ///                              yet, and a question that C3 asked C2 is yours to serve
 ///   settled #7                 the giver's operation is complete
+///   pledged #7                 final, to a writer: my bit stays, my copy is not used
+///   taken #7                   the writer has the line, and the bit of the pledge is gone
+///   gave up #7                 the pledge is over, and the pledger shares the line again
 ///   has my grant arrived?      the connection failed under it
 /// ```
 ///
@@ -72,6 +75,9 @@ pub fn describe(wire: &Wire) -> String {
             text
         }
         Message::Settled { seq } => format!("settled #{}", seq.0),
+        Message::Pledged { asked, seq, .. } => format!("pledged #{}{}", seq.0, asked_other(*asked)),
+        Message::Taken { seq, .. } => format!("taken #{}", seq.0),
+        Message::GaveUp { seq, .. } => format!("gave up #{}", seq.0),
     }
 }
 
@@ -121,6 +127,14 @@ mod tests {
         assert_eq!(said(answer(node(4)), none), "Released #1");
         assert_eq!(said(answer(node(2)), none), "Released #1 (asked C2)");
         assert_eq!(said(Message::Settled { seq: Seq(7) }, none), "settled #7");
+        let (by, seq) = (node(4), Seq(7));
+        assert_eq!(said(Message::Pledged { by, asked: node(4), seq }, none), "pledged #7");
+        assert_eq!(
+            said(Message::Pledged { by, asked: node(2), seq }, none),
+            "pledged #7 (asked C2)"
+        );
+        assert_eq!(said(Message::Taken { by, seq }, none), "taken #7");
+        assert_eq!(said(Message::GaveUp { by, seq }, none), "gave up #7");
         let travelling: Remembered = [request(0), request(1)].into_iter().collect();
         let grant =
             Message::Grant { asked: node(4), seq: Seq(7), mode: GrantMode::Exclusive, travelling };

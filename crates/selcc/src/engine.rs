@@ -9,7 +9,9 @@ use latchwork_coherence::Mode;
 use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, Seq, Want};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Ordering;
-use latchwork_verbs::{GlobalAddr, Message as Wire, Target, VerbError, prefetch_write};
+use latchwork_verbs::{
+    ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
+};
 
 use crate::Settings;
 use crate::letters::Bytes;
@@ -130,8 +132,13 @@ impl Inner {
                     }
                     other => other,
                 };
-                if matches!(message, Message::Answer { answer: Answer::Dropped, .. }) {
-                    self.counters.invalidations_dropped.add(1);
+                match &message {
+                    Message::Answer { answer: Answer::Dropped, .. } => {
+                        self.counters.invalidations_dropped.add(1);
+                    }
+                    Message::Pledged { .. } => self.counters.pledges.add(1),
+                    Message::GaveUp { .. } => self.counters.pledges_given_up.add(1),
+                    _ => {}
                 }
                 self.send(addr, to, Body::Line(message))
             }
@@ -196,11 +203,14 @@ impl Inner {
                 let record = self.record(&mut records, addr);
                 if record.failed.is_some() && record.frame.is_none() {
                     drop(records);
-                    return self.send_away(addr, &message);
+                    return self.send_away(addr, wire.from, &message);
                 }
                 record.incoming_dirty = dirty;
                 self.get_ready(record, &message);
                 self.drive(addr, record, Event::Received(message));
+                if record.failed.is_some() {
+                    self.abandon_pledges(addr, record);
+                }
                 self.finish(&mut records, addr);
             }
             Body::Doubt(of) => self.answer_doubt(addr, wire.from, of),
@@ -233,13 +243,30 @@ impl Inner {
     }
 
     /// Answers for a line that this node has given up for lost.
-    fn send_away(&self, addr: GlobalAddr, message: &Message) {
-        if let Message::Request(request) = message {
-            self.counters.invalidations_dropped.add(1);
-            let (asked, seq, answer) = (request.asked, request.seq, Answer::Dropped);
-            // A node that cannot be answered does not wait for it.
-            let answer = Body::Line(Message::Answer { asked, seq, answer });
-            let _ = self.send(addr, request.from, answer);
+    fn send_away(&self, addr: GlobalAddr, from: ComputeNodeId, message: &Message) {
+        let (to, answer) = match message {
+            Message::Request(request) => {
+                self.counters.invalidations_dropped.add(1);
+                let (asked, seq, answer) = (request.asked, request.seq, Answer::Dropped);
+                (request.from, Message::Answer { asked, seq, answer })
+            }
+            &Message::Pledged { seq, .. } => {
+                self.counters.pledges_given_up.add(1);
+                (from, Message::GaveUp { by: self.node.id, seq })
+            }
+            _ => return,
+        };
+        // A node that cannot be answered does not wait for it.
+        let _ = self.send(addr, to, Body::Line(answer));
+    }
+
+    /// Gives the pledges back that a line has which is given up for lost: other nodes need not lose it, too.
+    pub(crate) fn abandon_pledges(&self, addr: GlobalAddr, record: &mut Record) {
+        let mut actions = Vec::new();
+        record.line.abandon_pledges(&mut actions);
+        for action in actions {
+            // A node that cannot be told waits until its deadline, as for any that is gone.
+            let _ = self.perform(addr, record, action, &mut None);
         }
     }
 

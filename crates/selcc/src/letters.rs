@@ -153,6 +153,7 @@ impl Inner {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr) {
             record.fail(error);
+            self.abandon_pledges(addr, record);
         }
     }
 

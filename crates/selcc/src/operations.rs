@@ -102,7 +102,7 @@ impl Inner {
         (group.op, group.dirty) = (Some((op, id)), dirty);
         match op {
             WordOp::HandOver(_) => self.counters.handovers.add(1),
-            WordOp::Upgrade => self.counters.upgrades.add(1),
+            WordOp::Upgrade | WordOp::UpgradeOver(_) => self.counters.upgrades.add(1),
             _ => {}
         }
         self.counters.bytes_written_back.add(dirty.range().len() as u64);
@@ -289,6 +289,10 @@ impl Inner {
         if record.doubts.is_empty()
             && let Some((op, old)) = record.landed.take()
         {
+            let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
+            if by_pledge && op.expected(self.node.id) == Some(old) {
+                self.counters.takeovers.add(1);
+            }
             self.drive(addr, record, Event::Completed { op, old });
         }
     }

@@ -198,6 +198,15 @@ impl FrameCopy<'_> {
         }
     }
 
+    /// The copy that upgrades have seen is gone.
+    fn give_way(&mut self) {
+        for waiter in self.waiters.iter_mut().filter(|w| w.upgrade) {
+            if matches!(waiter.outcome, Outcome::Waiting) {
+                waiter.end(Outcome::GaveWay);
+            }
+        }
+    }
+
     fn is_reserved(&self) -> bool {
         !self.lapsed && self.frame().is_reserved()
     }
@@ -215,15 +224,26 @@ impl LocalCopy for FrameCopy<'_> {
         self.grant(Hold::Exclusive);
     }
 
+    fn try_suspend(&mut self) -> bool {
+        !self.is_reserved() && !self.held && self.frame().try_invalidate()
+    }
+
+    fn lose(&mut self) {
+        self.give_way();
+    }
+
+    fn restore(&mut self) {
+        // Nobody had it to write since, so all of it is in the memory node.
+        self.frame().set_dirty(DirtyBounds::EMPTY);
+        self.frame().publish(Ownership::Shared);
+        self.grant(Hold::Shared);
+    }
+
     fn try_invalidate(&mut self) -> bool {
         if self.is_reserved() || self.held || !self.frame().try_invalidate() {
             return false;
         }
-        for waiter in self.waiters.iter_mut().filter(|w| w.upgrade) {
-            if matches!(waiter.outcome, Outcome::Waiting) {
-                waiter.end(Outcome::GaveWay);
-            }
-        }
+        self.give_way();
         true
     }
 

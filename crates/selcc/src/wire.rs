@@ -6,6 +6,7 @@
 //!  word 2:  worker of the sender 16 | number 48
 //!  request: word 3  the request
 //!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
+//!  pledged, taken, gave up: nothing more; who says it is who sends it
 //!  doubt, verdict: word 3  stamp of the grant that is in doubt
 //!
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
@@ -32,6 +33,9 @@ const GRANT: u64 = 3;
 const SETTLED: u64 = 4;
 const DOUBT: u64 = 5;
 const VERDICT: u64 = 6;
+const PLEDGED: u64 = 7;
+const TAKEN: u64 = 8;
+const GAVE_UP: u64 = 9;
 
 /// Where the stamp stands.
 const STAMP: usize = 2;
@@ -133,6 +137,9 @@ impl Letter {
                 GRANT | head(*asked, *seq) | (*mode as u64) << 32 | (travelling.len() as u64) << 40
             }
             Message::Settled { seq } => SETTLED | u64::from(seq.0) << 16,
+            Message::Pledged { asked, seq, .. } => PLEDGED | head(*asked, *seq),
+            Message::Taken { seq, .. } => TAKEN | u64::from(seq.0) << 16,
+            Message::GaveUp { seq, .. } => GAVE_UP | u64::from(seq.0) << 16,
         };
         Wire { from, body }
     }
@@ -179,6 +186,9 @@ impl Letter {
                 Message::Grant { asked: asked?, seq, mode, travelling }
             }
             SETTLED => Message::Settled { seq },
+            PLEDGED => Message::Pledged { by: wire.from, asked: asked?, seq },
+            TAKEN => Message::Taken { by: wire.from, seq },
+            GAVE_UP => Message::GaveUp { by: wire.from, seq },
             _ => return None,
         };
         Some((Letter { addr, dirty, body: Body::Line(message) }, stamp))
@@ -253,6 +263,9 @@ mod tests {
                 travelling: Remembered::new(),
             },
             Message::Settled { seq: Seq(77) },
+            Message::Pledged { by: node(4), asked: node(58), seq: Seq(u16::MAX) },
+            Message::Taken { by: node(4), seq: Seq(3) },
+            Message::GaveUp { by: node(4), seq: Seq(4) },
         ];
         for message in messages {
             let dirty = match message {
@@ -281,9 +294,16 @@ mod tests {
 
     #[test]
     fn what_is_no_letter_is_refused() {
-        for head in
-            [0, 7, DOUBT, VERDICT, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 3 << 32]
-        {
+        for head in [
+            0,
+            PLEDGED,
+            GAVE_UP + 1,
+            DOUBT,
+            VERDICT,
+            ANSWER,
+            GRANT | 9 << 32 | 1 << 8,
+            ANSWER | 1 << 8 | 3 << 32,
+        ] {
             let mut body = [0; Wire::WORDS];
             (body[0], body[STAMP]) = (head, 1);
             assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");

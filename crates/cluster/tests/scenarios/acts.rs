@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use latchwork_latch::{LatchWord, Message, WordOp, WordVerb};
+use latchwork_latch::{LatchWord, Message, NodeSet, WordOp, WordVerb};
 use latchwork_selcc::read_message;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
 use latchwork_verbs_sim::Passing;
@@ -61,6 +61,12 @@ pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     }
 }
 
+/// Whether a writer takes a shared line over from others, who must have pledged it.
+pub(crate) fn is_taken_over(old: LatchWord, new: LatchWord) -> bool {
+    let owner = new.exclusive().filter(|_| new.shared().is_empty());
+    old.exclusive().is_none() && owner.is_some_and(|owner| !old.shared().without(owner).is_empty())
+}
+
 /// What a batch is about, if it is about a watched line.
 pub(crate) fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, usize, Act)> {
     let from = passing.from.index();
@@ -98,7 +104,11 @@ fn operations() -> impl Iterator<Item = WordOp> {
         WordOp::ReleaseExclusive,
         WordOp::Downgrade,
     ];
-    plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to))))
+    let by_pledge = (1..1 << 5).flat_map(|bits| {
+        let pledged = LatchWord::from_bits(bits).shared();
+        [WordOp::TakeOver(pledged), WordOp::UpgradeOver(pledged)]
+    });
+    plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to)))).chain(by_pledge)
 }
 
 // ---- what can be chosen at a gate, and looked for in the log --------------------------------------
@@ -155,6 +165,26 @@ pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
 /// A report that a giver's operation is complete.
 pub(crate) fn settled(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, Message::Settled { .. }))
+}
+
+/// A pledge.
+pub(crate) fn pledge(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Pledged { .. }))
+}
+
+/// A report that a pledge was used.
+pub(crate) fn taken(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::Taken { .. }))
+}
+
+/// A report that a pledge was not used.
+pub(crate) fn gave_up(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
+    letter(from, to, |message| matches!(message, Message::GaveUp { .. }))
+}
+
+/// These nodes.
+pub(crate) fn set(nodes: &[usize]) -> NodeSet {
+    nodes.iter().fold(NodeSet::EMPTY, |set, &node| set.with(id(node)))
 }
 
 // ---- words ------------------------------------------------------------------------------------------

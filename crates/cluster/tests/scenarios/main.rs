@@ -20,6 +20,7 @@ mod messages;
 mod repeats;
 mod stage;
 mod sweeps;
+mod takeover;
 mod upgrade;
 mod words;
 

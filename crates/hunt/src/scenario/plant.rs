@@ -14,6 +14,9 @@ pub enum Plant {
     /// A refused reader takes its bit back while the holder may set it again: rule R2 off, the
     /// published scheme.
     NoRegisteredWait,
+    /// A node that has pledged its copy to a writer takes it into use again before the writer
+    /// reports: rule R2 off. Shows where `takeover` is on.
+    NoBinding,
     /// A writer now and then forgets to say what it changed.
     ForgetsDirty,
     /// A reader now and then answers what it answered the last time.
@@ -36,9 +39,10 @@ pub enum Plant {
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 11] = [
+    pub const ALL: [Plant; 12] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
+        Plant::NoBinding,
         Plant::ForgetsDirty,
         Plant::Remembers,
         Plant::Forgets,
@@ -55,6 +59,7 @@ impl Plant {
         match self {
             Plant::NoSettling => rules.settle = false,
             Plant::NoRegisteredWait => rules.registered_wait = false,
+            Plant::NoBinding => rules.binding = false,
             Plant::NeverGivesUp => rules.invalidate = false,
             Plant::KeepsRepeats => config.node.drops_repeats = false,
             // Clients do these.

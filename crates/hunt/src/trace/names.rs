@@ -141,6 +141,15 @@ fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
         (WordOp::ReleaseExclusive, "ReleaseExclusive"),
         (WordOp::Downgrade, "Downgrade"),
     ];
+    if let WordVerb::CompareSwap { expected, desired } = verb
+        && desired == LatchWord::exclusively(from)
+        && expected.exclusive().is_none()
+        && !expected.shared().without(from).is_empty()
+    {
+        let (own, others) = (expected.shared().contains(from), expected.shared().without(from));
+        let name = if own { "UpgradeOver" } else { "TakeOver" };
+        return Some(format!("{name}({others:?})"));
+    }
     let named = plain.into_iter().find(|(op, _)| op.verb(from) == verb);
     named.map(|(_, name)| name.to_owned()).or_else(|| {
         let others = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);

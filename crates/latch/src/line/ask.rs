@@ -54,6 +54,9 @@ impl Line {
                     self.start(WordOp::ReleaseShared, out);
                 }
             }
+            WordOp::TakeOver(pledged) | WordOp::UpgradeOver(pledged) => {
+                self.took_over(rules, op, pledged, old, copy, out);
+            }
             WordOp::ReleaseShared | WordOp::ReleaseExclusive => {
                 self.send_away(Answer::Released, out);
             }
@@ -66,7 +69,7 @@ impl Line {
         }
     }
 
-    fn acquired(&mut self, hold: Hold, copy: &mut impl LocalCopy) {
+    pub(super) fn acquired(&mut self, hold: Hold, copy: &mut impl LocalCopy) {
         self.hold = hold;
         copy.publish(hold);
     }
@@ -77,7 +80,7 @@ impl Line {
         }
     }
 
-    fn send_away(&mut self, how: Answer, out: &mut Vec<Action>) {
+    pub(super) fn send_away(&mut self, how: Answer, out: &mut Vec<Action>) {
         for request in std::mem::take(&mut self.remembered) {
             answer(&request, how, out);
         }
@@ -98,7 +101,19 @@ impl Line {
             // Only a word that no discipline can produce names no owner: try again later.
             return self.pause(rules, out);
         }
-        self.phase = Phase::Asking { open: whom, dropped: false };
+        self.question(rules, whom, NodeSet::EMPTY, kind, out);
+    }
+
+    /// Asks under the present number, besides those who have pledged under it.
+    pub(super) fn question(
+        &mut self,
+        rules: &Rules,
+        whom: NodeSet,
+        pledged: NodeSet,
+        kind: RequestKind,
+        out: &mut Vec<Action>,
+    ) {
+        self.phase = Phase::Asking { open: whom, pledged, dropped: false };
         for asked in whom.iter() {
             let request = Request {
                 from: self.me,
@@ -114,7 +129,7 @@ impl Line {
 
     /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other, both
     /// must compare the same two priorities, or each would refuse the other, time after time.
-    fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
+    pub(super) fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
         out.push(Action::Pause { priority: self.raised_priority(rules) });
     }
@@ -159,6 +174,11 @@ impl Line {
                 self.remembered = travelling;
                 self.answered(rules, asked, seq, false, out);
             }
+            Message::Pledged { by, asked, seq } => {
+                self.received_pledge(rules, by, asked, seq, out);
+            }
+            Message::Taken { by, seq } => self.reported(by, seq, true, copy, out),
+            Message::GaveUp { by, seq } => self.reported(by, seq, false, copy, out),
             Message::Settled { seq } => {
                 if seq != self.seq {
                     return;
@@ -173,7 +193,7 @@ impl Line {
     }
 
     /// One of the nodes that were asked has given its final answer.
-    fn answered(
+    pub(super) fn answered(
         &mut self,
         rules: &Rules,
         asked: ComputeNodeId,
@@ -181,18 +201,22 @@ impl Line {
         refused: bool,
         out: &mut Vec<Action>,
     ) {
-        let Phase::Asking { open, dropped } = self.phase else { return };
+        let Phase::Asking { open, pledged, dropped } = self.phase else { return };
         if seq != self.seq || !open.contains(asked) {
             return;
         }
         let open = open.without(asked);
         let dropped = dropped || refused;
         if !open.is_empty() {
-            self.phase = Phase::Asking { open, dropped };
+            self.phase = Phase::Asking { open, pledged, dropped };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
+            debug_assert!(pledged.is_empty(), "a pledged bit keeps everybody else from the line");
             self.phase = Phase::Rest;
         } else if dropped {
+            self.give_up(pledged, out);
             self.pause(rules, out);
+        } else if !pledged.is_empty() {
+            self.take_over(pledged, out);
         } else {
             self.phase = Phase::Rest;
             self.raise_priority(rules);
@@ -201,6 +225,10 @@ impl Line {
 
     fn asked(&mut self, rules: &Rules, request: Request, out: &mut Vec<Action>) {
         let keep = match (self.hold, self.phase) {
+            (_, Phase::Pledged { .. }) => match self.answer_of_pledger(&request) {
+                None => true,
+                Some(how) => return answer(&request, how, out),
+            },
             // Giving the line up: the answer comes when that is complete.
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))

@@ -50,14 +50,20 @@ impl Line {
             }
             !stale
         });
-        let Some(priority) = self.remembered.iter().map(|r| r.priority).max() else { return };
-        if copy.try_invalidate() {
+        let first = self.remembered.iter().copied().max_by_key(|r| (r.priority, r.from));
+        let Some(first) = first else { return };
+        let stopped = if rules.takeover { copy.try_suspend() } else { copy.try_invalidate() };
+        if stopped {
             self.hold = Hold::Nothing;
             if self.phase == Phase::Pausing {
                 self.raise_priority(rules);
             }
-            out.push(Action::HoldOff { priority });
-            self.start(WordOp::ReleaseShared, out);
+            out.push(Action::HoldOff { priority: first.priority });
+            if rules.takeover {
+                self.pledge(first, out);
+            } else {
+                self.start(WordOp::ReleaseShared, out);
+            }
         }
     }
 

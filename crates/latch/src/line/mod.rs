@@ -1,10 +1,11 @@
 //! [`Line`]: one node's part in the ownership of one line, as a state machine.
 //!
 //! Here is its state and what it does next; `give` is about giving the line up, `ask` about operations
-//! that complete, questions and answers; `rename` is for models.
+//! that complete, questions and answers, `pledge` about taking shared lines over; `rename` is for models.
 
 mod ask;
 mod give;
+mod pledge;
 mod rename;
 
 use latchwork_verbs::ComputeNodeId;
@@ -20,10 +21,12 @@ enum Phase {
     Rest,
     /// An operation on the word is in flight.
     Operating(WordOp),
-    /// Questions are out; these nodes have not answered.
-    Asking { open: NodeSet, dropped: bool },
+    /// Questions are out; the nodes of `open` have not answered, those of `pledged` wait for a report.
+    Asking { open: NodeSet, pledged: NodeSet, dropped: bool },
     /// Refused: waiting before the next try.
     Pausing,
+    /// The copy is pledged to a writer, and its report has not come. The bit is in the word.
+    Pledged { to: ComputeNodeId, seq: Seq, priority: u8 },
 }
 
 /// One node's part in the ownership of one line.
@@ -136,6 +139,9 @@ impl Line {
             self.want = None;
             self.priority = 0;
         }
+        if !rules.binding && self.want.is_some() {
+            self.break_pledge(copy);
+        }
         self.serve(rules, copy, out);
         if self.phase != Phase::Rest || self.unsettled {
             return;
@@ -184,9 +190,11 @@ impl Line {
         self.hold == Hold::Shared
             && self.want == Some(Want::Exclusive)
             && match self.phase {
-                Phase::Operating(op) => op == WordOp::Upgrade,
+                Phase::Operating(op) => {
+                    matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
+                }
                 Phase::Asking { .. } | Phase::Pausing => true,
-                Phase::Rest => false,
+                Phase::Rest | Phase::Pledged { .. } => false,
             }
     }
 }

@@ -28,8 +28,11 @@ impl Line {
         let phase = match *phase {
             Phase::Rest => Phase::Rest,
             Phase::Operating(op) => Phase::Operating(op.renamed(name)),
-            Phase::Asking { open, dropped } => Phase::Asking { open: open.renamed(name), dropped },
+            Phase::Asking { open, pledged, dropped } => {
+                Phase::Asking { open: open.renamed(name), pledged: pledged.renamed(name), dropped }
+            }
             Phase::Pausing => Phase::Pausing,
+            Phase::Pledged { to, seq, priority } => Phase::Pledged { to: name(to), seq, priority },
         };
         Line {
             me: name(*me),
@@ -54,6 +57,8 @@ impl WordOp {
         match self {
             WordOp::HandOver(to) => WordOp::HandOver(name(to)),
             WordOp::DowngradeFor(reader) => WordOp::DowngradeFor(name(reader)),
+            WordOp::TakeOver(from) => WordOp::TakeOver(from.renamed(name)),
+            WordOp::UpgradeOver(from) => WordOp::UpgradeOver(from.renamed(name)),
             other => other,
         }
     }
@@ -101,6 +106,11 @@ impl Message {
                 travelling: travelling.iter().map(|request| request.renamed(name)).collect(),
             },
             &Message::Settled { seq } => Message::Settled { seq },
+            &Message::Pledged { by, asked, seq } => {
+                Message::Pledged { by: name(by), asked: name(asked), seq }
+            }
+            &Message::Taken { by, seq } => Message::Taken { by: name(by), seq },
+            &Message::GaveUp { by, seq } => Message::GaveUp { by: name(by), seq },
         }
     }
 }

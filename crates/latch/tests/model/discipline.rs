@@ -35,7 +35,7 @@ fn is_safe(name: &str, setting: &Setting) {
 }
 
 /// From every state, all wishes can be met; and all properties, by another search than the checker's.
-fn is_live(name: &str, setting: &Setting) {
+pub(crate) fn is_live(name: &str, setting: &Setting) {
     let graph = graph::search(setting);
     println!("{name}: all wishes can be met from each of {} states", graph.states);
     if let Some((property, steps)) = graph.wrong {
@@ -43,7 +43,7 @@ fn is_live(name: &str, setting: &Setting) {
     }
 }
 
-fn holds(name: &str, setting: &Setting) {
+pub(crate) fn holds(name: &str, setting: &Setting) {
     is_safe(name, setting);
     is_live(name, setting);
 }

@@ -7,6 +7,7 @@
 //!   graph.rs     whether everybody gets the line
 //!   symmetry.rs  which worlds differ by names alone
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
+//!   takeover.rs  the same of shared lines that are taken over by pledge
 //!   larger.rs    settings that take long
 //!   story.rs     a path, told
 //!   script.rs    single runs: conflicts.rs, races.rs; and requests.rs, of one machine alone
@@ -27,4 +28,5 @@ mod script;
 mod setting;
 mod story;
 mod symmetry;
+mod takeover;
 mod world;

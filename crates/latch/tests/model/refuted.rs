@@ -21,7 +21,7 @@ fn setting(rules: Rules, clients: &[Client]) -> Setting {
 }
 
 /// The shortest way to a state without some property, with the property's name.
-fn refute(setting: &Setting) -> Option<(&'static str, Vec<Step>)> {
+pub(crate) fn refute(setting: &Setting) -> Option<(&'static str, Vec<Step>)> {
     let mut found = None;
     let mut depth_max = usize::MAX;
     loop {
@@ -41,7 +41,7 @@ fn refute(setting: &Setting) -> Option<(&'static str, Vec<Step>)> {
     }
 }
 
-fn is_refuted(setting: &Setting, property: &str) -> String {
+pub(crate) fn is_refuted(setting: &Setting, property: &str) -> String {
     let (found, steps) = refute(setting).expect("a counterexample");
     let story = tell(setting, &steps);
     println!("not \"{found}\" after {} steps:\n{story}", steps.len());

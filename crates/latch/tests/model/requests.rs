@@ -18,6 +18,11 @@ struct Copy {
 
 impl LocalCopy for Copy {
     fn publish(&mut self, _: Hold) {}
+    fn restore(&mut self) {}
+    fn lose(&mut self) {}
+    fn try_suspend(&mut self) -> bool {
+        !self.reserved
+    }
     fn promote(&mut self) {}
     fn try_invalidate(&mut self) -> bool {
         !self.reserved

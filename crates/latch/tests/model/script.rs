@@ -26,6 +26,12 @@ impl Script {
         Script { world: setting.first(), setting }
     }
 
+    /// The same nodes, which take shared lines over by pledge.
+    pub(crate) fn with_takeover(mut self) -> Self {
+        self.setting.rules.takeover = true;
+        self
+    }
+
     /// The same nodes, which never ask each other.
     pub(crate) fn latch_only(mut self) -> Self {
         self.setting.rules.invalidate = false;
@@ -115,6 +121,18 @@ impl Script {
         self.receive(to, |message| matches!(message, Message::Settled { .. }));
     }
 
+    pub(crate) fn receive_pledge(&mut self, to: u8, from: u8) {
+        self.receive(to, |m| matches!(m, Message::Pledged { by, .. } if *by == node(from)));
+    }
+
+    pub(crate) fn receive_taken(&mut self, to: u8, from: u8) {
+        self.receive(to, |m| matches!(m, Message::Taken { by, .. } if *by == node(from)));
+    }
+
+    pub(crate) fn receive_gave_up(&mut self, to: u8, from: u8) {
+        self.receive(to, |m| matches!(m, Message::GaveUp { by, .. } if *by == node(from)));
+    }
+
     /// Node `id`, which wants the line when nobody is in its way, gets it and uses it.
     pub(crate) fn obtain(&mut self, id: u8, want: Want) {
         self.want(id, want);
@@ -160,6 +178,10 @@ impl Script {
 
     pub(crate) fn hold(&self, id: u8) -> Hold {
         self.node(id).frame.hold
+    }
+
+    pub(crate) fn is_pledged(&self, id: u8) -> bool {
+        self.node(id).line.is_pledged()
     }
 
     pub(crate) fn is_pausing(&self, id: u8) -> bool {

@@ -6,7 +6,7 @@ use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
 use crate::symmetry;
-use crate::world::{Bytes, Fault, Frame, Stage, World};
+use crate::world::{Breach, Bytes, Fault, Frame, Stage, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,8 @@ pub(crate) struct Setting {
     pub(crate) failures: u8,
     /// And it is done again without a look at the word.
     pub(crate) blind: bool,
+    /// How the nodes break their pledges.
+    pub(crate) breach: Option<Breach>,
 }
 
 /// One step of the world.
@@ -101,6 +103,7 @@ pub(crate) enum Step {
     Progress { at: u8, flight: u8 },
     Fail { at: u8, flight: u8 },
     Deliver { packet: u16 },
+    Renege { at: u8 },
 }
 
 impl Setting {
@@ -119,7 +122,14 @@ impl Setting {
             groups: Vec::new(),
             failures: 0,
             blind: false,
+            breach: None,
         }
+    }
+
+    /// Shared lines are taken over by pledge.
+    pub(crate) fn with_takeover(mut self) -> Self {
+        self.rules.takeover = true;
+        self
     }
 
     /// Takes worlds for one that differ only by the names of clients that do the same.
@@ -142,8 +152,8 @@ impl Setting {
 
     /// The world before the first step.
     pub(crate) fn first(&self) -> World {
-        let (failures, blind) = (self.failures, self.blind);
-        World { failures, blind, ..World::new(self.clients.iter().map(|client| client.id)) }
+        let &Setting { failures, blind, breach, .. } = self;
+        World { failures, blind, breach, ..World::new(self.clients.iter().map(|client| client.id)) }
     }
 
     /// Whether the step is nobody's free choice: it will be taken at some time.
@@ -154,7 +164,7 @@ impl Setting {
             // Without invalidations, the engine gives back what nobody uses.
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
-            Step::Fail { .. } => false,
+            Step::Fail { .. } | Step::Renege { .. } => false,
         }
     }
 
@@ -183,6 +193,10 @@ impl Setting {
             }
             if node.pausing {
                 steps.push(Step::Retry { at });
+            }
+            let reneges = !matches!(self.breach, None | Some(Breach::ForgetsGaveUp));
+            if reneges && node.line.is_pledged() && node.flights.is_empty() {
+                steps.push(Step::Renege { at });
             }
             if client.reads && node.wanted.is_none() && hold == Hold::Nothing {
                 steps.push(Step::Want { at, want: Want::Shared });
@@ -225,6 +239,7 @@ impl Setting {
             Step::Fail { at, flight } => next.fail(at.into(), flight.into()),
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
+            Step::Renege { at } => next.renege(rules, at.into()),
         }
         (next != *world).then(|| symmetry::representative(next, &self.groups))
     }
@@ -326,6 +341,11 @@ fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     impl LocalCopy for Any {
         fn publish(&mut self, _: Hold) {}
         fn promote(&mut self) {}
+        fn restore(&mut self) {}
+        fn lose(&mut self) {}
+        fn try_suspend(&mut self) -> bool {
+            self.0
+        }
         fn try_invalidate(&mut self) -> bool {
             self.0
         }

@@ -51,6 +51,7 @@ fn happening(world: &World, step: Step) -> String {
             let (id, op) = (id(at), format!("{op:?}"));
             format!("the connection fails under {id:?}'s {op}, at {stage:?}")
         }
+        Step::Renege { at } => format!("{:?} breaks its pledge: {:?}", id(at), world.breach),
         Step::Deliver { packet } => {
             let Packet { to, message, .. } = &world.wire[usize::from(packet)];
             format!("{to:?} receives {}", content(message))
@@ -124,6 +125,9 @@ fn content(message: &Message) -> String {
         Message::Grant { mode: GrantMode::Shared, .. } => "a grant to read".to_owned(),
         Message::Grant { mode: GrantMode::Exclusive, .. } => "a grant to write".to_owned(),
         Message::Settled { .. } => "a settled notice".to_owned(),
+        Message::Pledged { by, .. } => format!("{by:?}'s pledge"),
+        Message::Taken { by, .. } => format!("{by:?}'s report: taken"),
+        Message::GaveUp { by, .. } => format!("{by:?}'s report: gave up"),
     }
 }
 

@@ -84,8 +84,8 @@ pub(crate) fn renamed(world: &World, name: &impl Fn(ComputeNodeId) -> ComputeNod
     nodes.sort_unstable_by_key(|node| node.id);
     let mut wire: Vec<_> = world.wire.iter().map(|packet| rename_packet(packet, name)).collect();
     wire.sort_unstable();
-    let World { memory, fault, failures, blind, .. } = *world;
-    World { word: world.word.renamed(name), memory, nodes, wire, fault, failures, blind }
+    let World { memory, fault, failures, blind, breach, .. } = *world;
+    World { word: world.word.renamed(name), memory, nodes, wire, fault, failures, blind, breach }
 }
 
 fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Node {
@@ -105,6 +105,7 @@ fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> N
         pausing: node.pausing,
         awaited: awaited.fold(0, |bits, id| bits | 1 << name(id).index()),
         unsettled: node.unsettled,
+        pledged: node.pledged.map(|(to, seq)| (name(to), seq)),
     }
 }
 

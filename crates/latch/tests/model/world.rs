@@ -89,6 +89,9 @@ pub(crate) struct Node {
     pub(crate) awaited: u64,
     /// Grants received less settled notices received.
     pub(crate) unsettled: i8,
+    /// To whom the node has pledged its copy without having got the report: counted apart from what the
+    /// machine believes.
+    pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
 }
 
 /// What must never happen, and shows in a single step.
@@ -108,6 +111,10 @@ pub(crate) enum Fault {
     AskedNobody(ComputeNodeId),
     /// A line was forwarded into a frame that is in use.
     ForwardedIntoUse(ComputeNodeId),
+    /// A takeover cleared a bit that was not pledged to its sender (R2).
+    TookUnpledged(ComputeNodeId),
+    /// A pledge beside another, or a report on none.
+    PledgesMixedUp(ComputeNodeId),
     /// The word did not tell what became of an operation.
     Untold(ComputeNodeId, WordOp),
     /// An assertion of the machine failed.
@@ -131,6 +138,19 @@ pub(crate) struct World {
     pub(crate) failures: u8,
     /// Nobody looks at the word then: the operation is simply done again.
     pub(crate) blind: bool,
+    /// What the nodes do wrong about pledges.
+    pub(crate) breach: Option<Breach>,
+}
+
+/// A pledge that does not bind: what is wrong with weaker disciplines of takeover.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Breach {
+    /// A plain acknowledgement: its sender releases its bit before the report, and is free.
+    Acknowledges,
+    /// The pledger releases its bit, and waits for the report all the same.
+    ReleasesItself,
+    /// The writer keeps to itself that it gave up.
+    ForgetsGaveUp,
 }
 
 impl World {
@@ -147,6 +167,7 @@ impl World {
                 pausing: false,
                 awaited: 0,
                 unsettled: 0,
+                pledged: None,
             }
         };
         World {
@@ -157,6 +178,7 @@ impl World {
             fault: None,
             failures: 0,
             blind: false,
+            breach: None,
         }
     }
 
@@ -210,6 +232,23 @@ impl World {
         self.feed(rules, at, Event::Retry, Bytes::Stale);
     }
 
+    /// A pledger does what its pledge forbids.
+    pub(crate) fn renege(&mut self, rules: &Rules, at: usize) {
+        let (me, node) = (self.nodes[at].id, &self.nodes[at]);
+        let (by, seq) = node.pledged.expect("a pledger");
+        match self.breach {
+            Some(Breach::Acknowledges) => {
+                // The release takes effect; the machine goes on as one that has nothing.
+                self.word = self.word.plus(LatchWord::shared_by(me).bits().wrapping_neg());
+                self.feed(rules, at, Event::Received(Message::Taken { by, seq }), Bytes::Stale);
+            }
+            Some(Breach::ReleasesItself) => {
+                self.post(rules, at, WordOp::ReleaseShared, Bytes::Stale);
+            }
+            Some(Breach::ForgetsGaveUp) | None => {}
+        }
+    }
+
     // ---- the fabric ------------------------------------------------------------------------------
 
     /// The next part of an operation in flight takes effect.
@@ -232,6 +271,7 @@ impl World {
                 if is_misapplied(self.word, moving.op, id) {
                     self.blame(Fault::Misapplied(id, moving.op));
                 }
+                self.check_takeover(moving.op, id);
                 moving.old = self.word;
                 self.word = match moving.op.verb(id) {
                     WordVerb::Add(add) => self.word.plus(add),
@@ -260,11 +300,27 @@ impl World {
             },
             Stage::Report => {
                 self.nodes[at].flights.remove(flight);
+                if self.breach == Some(Breach::ReleasesItself) && moving.op == WordOp::ReleaseShared
+                {
+                    return;
+                }
                 let event = Event::Completed { op: moving.op, old: moving.old };
                 return self.feed(rules, at, event, moving.bytes);
             }
         }
         self.nodes[at].flights[flight] = moving;
+    }
+
+    /// A takeover that works clears only bits that are pledged to its sender, and its own.
+    fn check_takeover(&mut self, op: WordOp, by: ComputeNodeId) {
+        if op.expected(by) != Some(self.word) {
+            return;
+        }
+        let pledged = |node: &Node| node.id == by || node.line.pledged_to() == Some(by);
+        let bits = self.word.shared();
+        if !self.nodes.iter().filter(|node| bits.contains(node.id)).all(pledged) {
+            self.blame(Fault::TookUnpledged(by));
+        }
     }
 
     fn inspect(&self, op: WordOp, by: ComputeNodeId) -> Option<Inspection> {
@@ -299,6 +355,12 @@ impl World {
                 }
             }
             Message::Settled { .. } => self.nodes[at].unsettled -= 1,
+            Message::Pledged { asked, .. } => self.is_answered(at, *asked),
+            Message::Taken { by, seq } | Message::GaveUp { by, seq } => {
+                if self.nodes[at].pledged.take() != Some((*by, *seq)) {
+                    self.blame(Fault::PledgesMixedUp(to));
+                }
+            }
         }
         self.feed(rules, at, Event::Received(message), forwarded.unwrap_or(Bytes::Stale));
     }
@@ -343,6 +405,8 @@ impl World {
                 Action::Send {
                     message: Message::Answer { answer: Answer::Queued, .. }, ..
                 } => {}
+                Action::Send { message: Message::GaveUp { .. }, .. }
+                    if self.breach == Some(Breach::ForgetsGaveUp) => {}
                 Action::Send { to, message } => {
                     if let Message::Request(request) = &message
                         && request.from == self.nodes[at].id
@@ -351,6 +415,11 @@ impl World {
                             self.blame(Fault::AskedTooEarly(request.from));
                         }
                         self.nodes[at].awaited |= 1 << to.index();
+                    }
+                    if let Message::Pledged { by, seq, .. } = message
+                        && self.nodes[at].pledged.replace((to, seq)).is_some()
+                    {
+                        self.blame(Fault::PledgesMixedUp(by));
                     }
                     self.send(Packet { to, message, forwarded: None });
                 }
@@ -361,8 +430,9 @@ impl World {
                 Action::HoldOff { .. } => {}
             }
         }
-        let frame = &mut self.nodes[at].frame;
-        if frame.hold == Hold::Nothing {
+        let Node { frame, line, .. } = &mut self.nodes[at];
+        // What is pledged may be read again.
+        if frame.hold == Hold::Nothing && !line.is_pledged() {
             frame.bytes = Bytes::Stale;
         }
     }
@@ -400,6 +470,7 @@ fn has_acquired(flight: Flight) -> bool {
     match flight.op {
         WordOp::AcquireShared | WordOp::Poll => flight.old.exclusive().is_none(),
         WordOp::AcquireExclusive => flight.old == LatchWord::FREE,
+        WordOp::TakeOver(pledged) => flight.old == LatchWord::shared_among(pledged),
         _ => false,
     }
 }
@@ -412,7 +483,10 @@ fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
     match op {
         WordOp::AcquireShared => own_bit,
         WordOp::Poll | WordOp::ReleaseShared | WordOp::Undo => !own_bit,
-        WordOp::AcquireExclusive | WordOp::Upgrade => false,
+        WordOp::AcquireExclusive
+        | WordOp::Upgrade
+        | WordOp::TakeOver(_)
+        | WordOp::UpgradeOver(_) => false,
         WordOp::ReleaseExclusive | WordOp::HandOver(_) => !owner,
         WordOp::Downgrade => !owner || own_bit,
         WordOp::DowngradeFor(reader) => !owner || own_bit || word.shared().contains(reader),
@@ -459,6 +533,18 @@ impl LocalCopy for Copy<'_> {
 
     fn promote(&mut self) {
         self.frame.hold = Hold::Exclusive;
+        self.stale |= self.frame.bytes == Bytes::Stale;
+        self.give_to_local_code();
+    }
+
+    fn try_suspend(&mut self) -> bool {
+        self.restrict(Hold::Nothing)
+    }
+
+    fn lose(&mut self) {}
+
+    fn restore(&mut self) {
+        self.frame.hold = Hold::Shared;
         self.stale |= self.frame.bytes == Bytes::Stale;
         self.give_to_local_code();
     }

@@ -74,6 +74,9 @@ pub struct Settings {
     pub release: Release,
     /// With adaptive release: so many lines that a worker obtained last are not given back yet.
     pub linger: usize,
+    /// Whether sharers pledge their copies to a writer, which takes the line over from all of them at once.
+    /// Off: each releases its own (SELCC 4.4.3).
+    pub takeover: bool,
     /// Messages of one worker of another node that may be overtaken by later ones and still count: at
     /// least as many as a worker may have requests in flight to one node (the limits of the fabric),
     /// and one more for each worker of this node. A message that arrives twice counts once whatever
@@ -103,6 +106,7 @@ impl Default for Settings {
             forwarding: true,
             release: Release::Lazy,
             linger: 2,
+            takeover: false,
             gaps_max: 512,
             costs: None,
             drops_repeats: true,
@@ -113,7 +117,8 @@ impl Default for Settings {
 impl Settings {
     /// The rules of the latch: those of the protocol, with what settings say of them.
     pub fn rules(&self) -> Rules {
-        Rules { forwarding: self.forwarding, ..self.policy.rules }
+        let Settings { forwarding, takeover, policy, .. } = self;
+        Rules { forwarding: *forwarding, takeover: *takeover, ..policy.rules }
     }
 
     /// `base` doubled `times` times, up to `max`.

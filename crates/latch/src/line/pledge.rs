@@ -1,0 +1,198 @@
+//! Taking shared lines over: a writer that meets sharers asks each for a pledge instead of a release, and
+//! then takes the whole word with one compare-and-swap.
+//!
+//! ```text
+//!   writer W                       word          sharer P
+//!   Operating(AcquireExclusive)    (0, {P, Q})   Rest, shared
+//!   Asking ── request ─────────────────────────► copy forbidden, Pledged to W
+//!   Asking ◄───────────────────── pledged ──────
+//!   Operating(TakeOver{P, Q})      (W, {})
+//!   Rest, exclusive ── taken ──────────────────► Rest, holds nothing
+//! ```
+//!
+//! # Why the word stays true
+//!
+//! A pledge binds until its report. The pledger's bit stays set; it starts no operation on the word, keeps
+//! its frame and its bytes, and pledges to nobody else. So while a pledge to W stands, nobody but W can
+//! clear that bit: its owner does nothing, and every other writer's compare-and-swap expects words without it
+//! (a writer expects the bits of those who pledged to itself, and its own). A word with a bit that no
+//! compare-and-swap expects keeps its exclusive field at zero. Hence
+//!
+//! - when W's compare-and-swap works, all bits that it clears were pledged to W, and at that instant their
+//!   owners hold nothing;
+//! - when it fails, or W gives up before, nobody has written since the pledge: the copy is as good as it was.
+//!
+//! A plain acknowledgement would not do. Its sender could let go of its bit and set it again before W's
+//! compare-and-swap comes, which finds the word that it expects and works beside a reader.
+//!
+//! # Why nobody waits in a circle
+//!
+//! Writers that want one line are ordered by priority, then id; a writer's priority stays the same from its
+//! question to the end of the attempt. A pledger remembers the questions of writers that come before the one
+//! that it has pledged to, and sends away the others. So a writer waits for writers behind it only; one that
+//! meets a writer before it is sent away, gives its pledges up and pauses. Of two that hold half of the
+//! pledges each, the first in the order gets the other half.
+
+use latchwork_verbs::ComputeNodeId;
+
+use super::{Line, Phase, answer};
+use crate::message::{Answer, Message, Request, RequestKind};
+use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
+
+impl Line {
+    /// Whether the copy is pledged to a writer that has not reported yet: it may not be used, but its
+    /// bytes stay as they are.
+    pub fn is_pledged(&self) -> bool {
+        matches!(self.phase, Phase::Pledged { .. })
+    }
+
+    /// To whom the copy is pledged.
+    pub fn pledged_to(&self) -> Option<ComputeNodeId> {
+        if let Phase::Pledged { to, .. } = self.phase { Some(to) } else { None }
+    }
+
+    // ---- a sharer --------------------------------------------------------------------------------
+
+    /// The copy was forbidden: pledges it to the first of those who asked.
+    pub(super) fn pledge(&mut self, to: Request, out: &mut Vec<Action>) {
+        self.phase = Phase::Pledged { to: to.from, seq: to.seq, priority: to.priority };
+        let Request { asked, seq, .. } = to;
+        let message = Message::Pledged { by: self.me, asked, seq };
+        out.push(Action::Send { to: to.from, message });
+        for other in std::mem::take(&mut self.remembered) {
+            if other == to {
+                continue;
+            }
+            // A writer that had asked two nodes, one of which has handed its question on.
+            let same = other.from == to.from;
+            answer(&other, if same { Answer::Released } else { Answer::Dropped }, out);
+        }
+    }
+
+    /// What a pledger does with a question; `None`: remembers it until the report.
+    pub(super) fn answer_of_pledger(&self, request: &Request) -> Option<Answer> {
+        let Phase::Pledged { to, priority, .. } = self.phase else { return Some(Answer::Dropped) };
+        match request.kind {
+            // It saw the time before a downgrade: its wait is ownership now.
+            RequestKind::Read => Some(Answer::Released),
+            // The writer itself, who asks again: its report is on the way.
+            RequestKind::Write if request.from == to => None,
+            RequestKind::Write if (request.priority, request.from) > (priority, to) => None,
+            RequestKind::Write => Some(Answer::Dropped),
+        }
+    }
+
+    /// The writer has reported.
+    pub(super) fn reported(
+        &mut self,
+        by: ComputeNodeId,
+        seq: Seq,
+        taken: bool,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        match self.phase {
+            Phase::Pledged { to, seq: pledged, .. } if (to, pledged) == (by, seq) => {}
+            _ => return,
+        }
+        self.phase = Phase::Rest;
+        if taken {
+            copy.lose();
+            self.send_away(Answer::Released, out);
+        } else {
+            self.hold = Hold::Shared;
+            copy.restore();
+        }
+    }
+
+    /// What no pledger may do, and the model refutes.
+    pub(super) fn break_pledge(&mut self, copy: &mut impl LocalCopy) {
+        if self.is_pledged() {
+            self.phase = Phase::Rest;
+            self.hold = Hold::Shared;
+            copy.restore();
+        }
+    }
+
+    // ---- the writer ------------------------------------------------------------------------------
+
+    /// A sharer has pledged its copy: its final answer.
+    pub(super) fn received_pledge(
+        &mut self,
+        rules: &Rules,
+        by: ComputeNodeId,
+        asked: ComputeNodeId,
+        seq: Seq,
+        out: &mut Vec<Action>,
+    ) {
+        if let Phase::Asking { open, pledged, .. } = &mut self.phase
+            && seq == self.seq
+            && open.contains(asked)
+        {
+            *pledged = pledged.with(by);
+        }
+        self.answered(rules, asked, seq, false, out);
+    }
+
+    /// Everybody has pledged, or let go.
+    pub(super) fn take_over(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
+        let op = match self.hold {
+            Hold::Shared => WordOp::UpgradeOver(pledged),
+            _ => WordOp::TakeOver(pledged),
+        };
+        self.start(op, out);
+    }
+
+    /// The compare-and-swap of a takeover has found `old`.
+    pub(super) fn took_over(
+        &mut self,
+        rules: &Rules,
+        op: WordOp,
+        pledged: NodeSet,
+        old: LatchWord,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        if Some(old) == op.expected(self.me) {
+            if self.hold == Hold::Shared {
+                self.hold = Hold::Exclusive;
+                copy.promote();
+            } else {
+                self.acquired(Hold::Exclusive, copy);
+            }
+            return self.report(pledged, true, out);
+        }
+        debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
+        let newcomers = old.shared().without(self.me).less(pledged);
+        // Readers that joined are asked as well, and each makes the rest smaller; but a writer that comes
+        // before this one has waited long enough.
+        if newcomers.is_empty() || !self.remembered.is_empty() {
+            self.give_up(pledged, out);
+            return self.pause(rules, out);
+        }
+        self.question(rules, newcomers, pledged, RequestKind::Write, out);
+    }
+
+    /// The pledges come to nothing: the copies are their owners' again.
+    pub(super) fn give_up(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
+        self.report(pledged, false, out);
+    }
+
+    fn report(&self, pledged: NodeSet, taken: bool, out: &mut Vec<Action>) {
+        let (by, seq) = (self.me, self.seq);
+        for to in pledged.iter() {
+            let message =
+                if taken { Message::Taken { by, seq } } else { Message::GaveUp { by, seq } };
+            out.push(Action::Send { to, message });
+        }
+    }
+
+    /// Gives up the pledges that this node has, because it will not go on: one of its questions cannot be
+    /// delivered. Not while the takeover itself is in flight: then nobody knows.
+    pub fn abandon_pledges(&mut self, out: &mut Vec<Action>) {
+        if let Phase::Asking { pledged, .. } = &mut self.phase {
+            let pledged = std::mem::take(pledged);
+            self.give_up(pledged, out);
+        }
+    }
+}
