@@ -1,7 +1,10 @@
 //! A cluster that keeps a NIC's time: what work costs is what the profile says.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_cache::WriteGuard;
 use latchwork_cluster::{ClusterConfig, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
@@ -43,4 +46,77 @@ fn a_hit_costs_what_the_profile_says() {
         |profile: &mut NicProfile| (profile.cpu.hit_ns, profile.cpu.copy_ns_per_kib) = (70, 15);
     // A line of 2 KiB is read as a whole.
     assert_eq!(hits(some), READS * Duration::from_nanos(70 + 2 * 15));
+}
+
+fn set(guard: &mut WriteGuard<'_>, value: u64) {
+    guard.words().set_u64(0, value);
+    guard.mark_dirty(0..8);
+}
+
+/// How long a write takes on average that meets `sharers` other nodes with copies of its line. `upgrade`: the
+/// writer has one, too.
+fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
+    const LINES: u32 = 100;
+    // Apart in virtual time, so that all is at rest before the next part.
+    const STEP: Duration = Duration::from_millis(10);
+    let profile = NicProfile::named("connectx3").expect("it comes with the crate");
+    let mut config = ClusterConfig {
+        compute_nodes: sharers + 1,
+        cache_bytes: 1 << 20,
+        memory_bytes: 32 << 20,
+        ..ClusterConfig::default()
+    };
+    config.node.takeover = takeover;
+    let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
+    let lines: Rc<RefCell<Vec<_>>> = Rc::default();
+    let took = cluster.run(LIMIT, move |member| {
+        let lines = Rc::clone(&lines);
+        async move {
+            let (memory, handle) = (&member.memory, &member.handle);
+            let _operation = memory.enter().await.expect("no faults");
+            let writer = member.node == 0;
+            if writer {
+                for _ in 0..LINES {
+                    let line = memory.allocate().await.expect("an empty pool");
+                    memory.write(line, |guard| set(guard, 1)).await.expect("no faults");
+                    lines.borrow_mut().push(line);
+                }
+            }
+            handle.sleep_until(latchwork_runtime::Time::ZERO + STEP).await;
+            let lines = lines.borrow().clone();
+            for &line in lines.iter().filter(|_| !writer) {
+                assert_eq!(memory.read(line, |words| words.u64(0)).await.expect("no faults"), 1);
+            }
+            if writer && !upgrade {
+                handle.sleep_until(latchwork_runtime::Time::ZERO + 2 * STEP).await;
+                lines.iter().for_each(|&line| assert!(memory.evict(line)));
+            }
+            handle.sleep_until(latchwork_runtime::Time::ZERO + 3 * STEP).await;
+            let mut took = Duration::ZERO;
+            for &line in lines.iter().filter(|_| writer) {
+                let start = handle.now();
+                memory.write(line, |guard| set(guard, 2)).await.expect("no faults");
+                took += handle.now() - start;
+                // The reports and what else is on its way.
+                handle.sleep(Duration::from_micros(50)).await;
+            }
+            took / LINES
+        }
+    });
+    let nodes = cluster.counters();
+    assert_eq!(nodes.takeovers, if takeover { u64::from(LINES) } else { 0 });
+    took.expect("no worker fails")[0]
+}
+
+/// Without takeover the sharers' additions stand between question and answer.
+#[test]
+fn a_takeover_saves_a_write_to_a_shared_line_a_round_trip() {
+    for upgrade in [false, true] {
+        for sharers in [1, 2, 7] {
+            let [off, on] = [false, true].map(|on| write_to_shared(sharers, on, upgrade));
+            println!("{sharers} sharers, upgrade {upgrade}: {off:?}, with takeover {on:?}");
+            let saved = off.checked_sub(on).expect("faster");
+            assert!(saved > Duration::from_micros(1), "{sharers} sharers: {saved:?} saved");
+        }
+    }
 }

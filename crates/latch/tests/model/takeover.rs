@@ -189,6 +189,17 @@ fn two_nodes() {
     holds("takeover, two nodes, three numbers", &numbered);
 }
 
+/// An exclusive holder that releases instead of handing over, beside sharers that pledge.
+#[test]
+fn two_nodes_without_forwarding() {
+    let mut setting = takeover(&both(&[1, 2]), 1);
+    setting.rules.forwarding = false;
+    holds("takeover, two nodes, no forwarding", &setting);
+    let mut equal = takeover(&both(&[1, 2]), 1);
+    equal.rules.aging = false;
+    holds("takeover, two nodes, no aging", &equal);
+}
+
 #[test]
 fn two_readers_and_one_who_also_writes() {
     let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
