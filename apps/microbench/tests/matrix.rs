@@ -1,0 +1,76 @@
+//! Small runs of every kind on both fabrics under both protocols, checks green.
+
+use std::process::Command;
+
+fn good(arguments: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
+    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    for check in ["contents", "writes"] {
+        assert!(out.contains(&format!("[CHECK], {check}, ok")), "{arguments}\n{out}\n{err}");
+    }
+}
+
+fn everywhere(arguments: &str) {
+    for fabric in ["shm", "sim"] {
+        for protocol in ["selcc", "sel"] {
+            good(&format!(
+                "--fabric {fabric} --protocol {protocol} --threads 2 --warmup 500 --operations 3000 \
+                 --lines 300 {arguments}"
+            ));
+        }
+    }
+}
+
+#[test]
+fn shares_of_reads_and_kinds_of_writes_are_right() {
+    for arguments in [
+        "--reads 100",
+        "--reads 95",
+        "--reads 0 --compute-nodes 4",
+        "--reads 50 --writes blind --compute-nodes 3",
+        "--reads 0 --writes blind --inflight 4",
+    ] {
+        everywhere(arguments);
+    }
+}
+
+#[test]
+fn sharing_locality_and_skew_are_right() {
+    for arguments in [
+        "--reads 50 --sharing 0",
+        "--reads 50 --sharing 40 --locality 50 --spatial 50",
+        "--reads 50 --theta 0.99 --scale 100",
+        "--reads 0 --theta 10 --compute-nodes 4",
+        "--theta 10 --writer-nodes 1 --compute-nodes 3 --memory-nodes 3",
+    ] {
+        everywhere(arguments);
+    }
+}
+
+#[test]
+fn sizes_of_lines_items_and_caches_are_right() {
+    for arguments in [
+        "--reads 50 --gcl-size 512 --item-size 8",
+        "--reads 50 --gcl-size 8192 --item-size 8000",
+        "--reads 50 --cache-share 2",
+        "--reads 50 --cache-mb 0.15 --inflight 4",
+        "--reads 50 --lines 1 --item-size 1000",
+    ] {
+        everywhere(arguments);
+    }
+}
+
+#[test]
+fn every_nic_measures() {
+    for nic in ["connectx3", "connectx5", "ethernet10g"] {
+        good(&format!("--fabric sim --nic {nic} --lines 300 --operations 3000 --warmup 0"));
+    }
+}
+
+#[test]
+fn more_workers_than_cores_finish() {
+    good("--reads 50 --compute-nodes 8 --threads 4 --lines 500 --operations 10000 --warmup 1000");
+}
