@@ -9,6 +9,10 @@ _default:
 ycsb *ARGS:
     cargo run --release --bin ycsb -- "$@"
 
+# The micro-benchmark of GAM and SELCC: `just microbench --fabric sim --compute-nodes 8 --locality 50`.
+microbench *ARGS:
+    cargo run --release --bin microbench -- "$@"
+
 # A simulated world, replayed: `just sim run --seed 7`; `just sim --help` tells more.
 sim *ARGS:
     cargo run --release --bin sim -- "$@"

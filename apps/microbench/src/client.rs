@@ -97,12 +97,8 @@ impl Runner {
         let mut begin = self.handle.now();
         loop {
             // Others are served in between, however long everything hits; and in virtual time an access
-            // does not take effect before its time. Without lazy release each is one of its own: the line is given
-            // back before the next one.
-            match settings.cluster.node.policy.lazy_release {
-                true => self.handle.coop().await,
-                false => self.handle.yield_now().await,
-            }
+            // does not take effect before its time.
+            self.handle.coop().await;
             self.handle.catch_up().await;
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
