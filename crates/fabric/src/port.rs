@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Outcome, Region, Request, SetupError, Target, VerbError,
+    ComputeNodeId, Endpoint as _, Outcome, Region, RegionKey, Request, SetupError, Target,
+    VerbError,
 };
 
 use crate::backend::{Endpoint, Fabric};
@@ -24,6 +26,7 @@ use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 /// the worker: an engine's own poller, or where there is none, the one of [`Port::poller`].
 pub struct Port {
     node: ComputeNodeId,
+    fabric: Fabric,
     inner: RefCell<Inner>,
     pub(crate) scratch: Scratch,
 }
@@ -50,12 +53,21 @@ impl Port {
         let key = fabric.register(node, region.clone())?;
         let inner = Inner { endpoint, operations: Operations::default(), after: Vec::new() };
         let scratch = Scratch::new(region, key);
-        Ok(Rc::new(Port { node, inner: RefCell::new(inner), scratch }))
+        let fabric = fabric.clone();
+        Ok(Rc::new(Port { node, fabric, inner: RefCell::new(inner), scratch }))
     }
 
     /// The compute node whose worker this is.
     pub fn node(&self) -> ComputeNodeId {
         self.node
+    }
+
+    /// Registers memory of the port's node, for local buffers of what it posts.
+    ///
+    /// # Errors
+    /// [`SetupError::TooManyRegions`].
+    pub fn register(&self, region: Arc<Region>) -> Result<RegionKey, SetupError> {
+        self.fabric.register(self.node, region)
     }
 
     /// Posts a batch whose completion [`Port::poll`] reports with `tag`. The local buffers in it

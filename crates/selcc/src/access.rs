@@ -195,7 +195,10 @@ impl Inner {
                     }
                 }
                 Attempt::Held(until) => self.handle.sleep_until(until).await,
-                Attempt::NoFrame => poll_fn(|cx| self.poll_free_frame(cx)).await,
+                Attempt::NoFrame => {
+                    self.counters.frame_waits.add(1);
+                    poll_fn(|cx| self.poll_free_frame(cx)).await;
+                }
                 Attempt::Asked(id) => {
                     let id = Cell::new(Some(id));
                     let fresh = Cell::new(true);

@@ -32,7 +32,7 @@ pub struct CpuCosts {
 }
 
 impl CpuCosts {
-    fn copy(&self, bytes: usize) -> Duration {
+    pub(crate) fn copy(&self, bytes: usize) -> Duration {
         // In one piece: rounded down once.
         Duration::from_nanos(
             (self.copy_per_kib.as_nanos() as u64).saturating_mul(bytes as u64) / 1024,

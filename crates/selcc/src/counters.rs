@@ -81,6 +81,16 @@ counters! {
     takeovers,
     /// Lines evicted.
     evictions,
+    /// Of them, those that went because frames ran short.
+    evictions_for_room,
+    /// Batches in which these went: lines of one memory node in one sweep, behind one doorbell.
+    eviction_batches,
+    /// Evicted lines whose changes were copied, so that their frames were free at once.
+    write_backs_copied,
+    /// Evicted lines with changes for which there was no room to be copied to.
+    write_backs_in_frame,
+    /// Accesses that had to wait for a free frame.
+    frame_waits,
     /// Lines to be given back because other nodes would take them away anyway.
     early_releases,
     /// Bytes of lines that were written back.

@@ -8,15 +8,13 @@ use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
 use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, Seq, Want};
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
 };
 
 use crate::Settings;
 use crate::letters::Bytes;
-use crate::node::Node;
-use crate::record::{FrameCopy, Record, Records, hold_at_rest};
+use crate::record::{FrameCopy, Outcome, Record, Records, hold_at_rest};
 use crate::timers::Alarm;
 use crate::wire::{Body, Letter};
 use crate::worker::Inner;
@@ -115,7 +113,8 @@ impl Inner {
         match action {
             Action::Post(op) => {
                 let frame = record.frame.expect("a line whose word is operated on has a frame");
-                self.post_operation(addr, frame, op, group.take())
+                record.frame_in_verb = self.post_operation(addr, frame, op, group.take())?;
+                Ok(())
             }
             Action::Send { to, message } => {
                 let message = match message {
@@ -300,7 +299,9 @@ impl Inner {
     }
 
     fn want_for_waiters(&self, addr: GlobalAddr, record: &mut Record) {
-        let mode = record.waiters.iter().map(|w| w.mode).max();
+        // Others know already how their waiting has ended, or will when their tasks run.
+        let waiting = record.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
+        let mode = waiting.map(|w| w.mode).max();
         if let Some(mode) = mode.filter(|_| !record.line.is_wanted()) {
             self.drive(addr, record, Event::Want(want(mode)));
         }
@@ -324,62 +325,6 @@ impl Inner {
             self.finish(&mut records, addr);
         }
         served
-    }
-
-    // ---- eviction --------------------------------------------------------------------------------
-
-    /// How many frames are missing: none as long as it is not worth an eviction. Asked on every sweep.
-    #[inline]
-    fn shortage(&self) -> usize {
-        let Node { cache, reserve, frame_waiters, releasing, .. } = &*self.node;
-        let waiting = frame_waiters.len();
-        let coming = cache.free_frames() + releasing.load(Ordering::Relaxed);
-        if coming < reserve.enough + waiting { reserve.wanted + waiting - coming } else { 0 }
-    }
-
-    /// Whether frames run short, so that lines should be given up.
-    pub(crate) fn is_short(&self) -> bool {
-        self.shortage() > 0
-    }
-
-    /// Gives lines up, in a batch, when frames run short. Whoever polls does it, so a miss finds a
-    /// free frame.
-    #[inline]
-    pub(crate) fn evict_if_short(&self) -> bool {
-        let shortage = self.shortage();
-        shortage > 0 && self.evict_some(shortage)
-    }
-
-    fn evict_some(&self, shortage: usize) -> bool {
-        let cache = &self.node.cache;
-        let mut victims = self.victims.take();
-        cache.victims(shortage.min(self.node.settings.evict_batch), &mut victims);
-        // One doorbell serves all that go to the same memory node.
-        victims.sort_unstable();
-        let mut any = false;
-        for addr in victims.drain(..) {
-            any |= self.evict(addr);
-        }
-        self.victims.replace(victims);
-        any
-    }
-
-    /// Gives a line up, unless it is in use. Returns whether its release was posted.
-    pub(crate) fn evict(&self, addr: GlobalAddr) -> bool {
-        let mut records = self.node.records.shard(addr).lock();
-        let record = self.record(&mut records, addr);
-        let held = record.line.hold() != Hold::Nothing;
-        if held && record.failed.is_none() {
-            self.drive(addr, record, Event::Evict);
-        }
-        let gone = held && record.line.hold() == Hold::Nothing;
-        if gone {
-            self.counters.evictions.add(1);
-            record.evicting = true;
-            self.node.releasing.fetch_add(1, Ordering::Relaxed);
-        }
-        self.finish(&mut records, addr);
-        gone
     }
 }
 

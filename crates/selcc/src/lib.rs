@@ -22,7 +22,8 @@
 //!   checks; here its actions are carried out.
 //! - A frame loses its right to be read before the release of its line is posted.
 //! - A frame is not used for another line while a verb may read or write it: the record holds it until
-//!   the operation, forwards included, is complete.
+//!   the operation, forwards included, is complete. An evicted line's bytes are copied out of it first, so
+//!   its frame is free at once; the copy stays until the operation is complete.
 //! - A message that arrives twice counts once.
 //! - Futures own no protocol state. A dropped access leaves the line to come or go by itself.
 //! - Every wait ends at [`Settings::deadline`].
@@ -37,6 +38,7 @@ mod costs;
 mod counters;
 mod describe;
 mod engine;
+mod evict;
 mod history;
 mod letters;
 mod node;
@@ -48,6 +50,7 @@ mod settings;
 mod timers;
 mod wire;
 mod worker;
+mod write_back;
 
 pub use access::Ticket;
 pub use costs::CpuCosts;

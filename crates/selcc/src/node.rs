@@ -70,7 +70,7 @@ pub struct Node {
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
-/// How many frames eviction keeps free.
+/// How many frames eviction keeps free, besides those that accesses wait for.
 pub(crate) struct Reserve {
     /// So many, when it is at it.
     pub(crate) wanted: usize,
@@ -82,6 +82,10 @@ pub(crate) struct Reserve {
 impl Reserve {
     fn new(frames: usize, settings: &Settings) -> Reserve {
         let (share, batch) = (settings.evict_share.max(1), settings.evict_batch.max(1));
+        if batch == 1 {
+            // Not ahead: only for accesses that wait for a frame.
+            return Reserve { wanted: 0, enough: 0 };
+        }
         let wanted = (frames / share).clamp(1, batch * 8);
         Reserve { wanted, enough: wanted - (wanted / 2).min(batch) }
     }

@@ -4,8 +4,9 @@
 //! effect, so the word can be read at leisure: one's own field tells whether the operation was applied
 //! ([`Inspection`], with the argument). If it was, the operation has ended as if nothing had happened; the
 //! look at the word has the line's READ behind it where the operation has one. If it was not, it is
-//! posted again, with its write-back: the writers are shut out until the operation is complete, so the
-//! bytes are still those, and the bounds are kept with the operation.
+//! posted again, with its write-back: the writers are shut out until the operation is complete, or the
+//! bytes were copied ([`crate::write_back`]), so they are still those, and the bounds are kept with the
+//! operation.
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
@@ -14,6 +15,7 @@ use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Targe
 
 use crate::record::Record;
 use crate::worker::Inner;
+use crate::write_back::Slot;
 
 /// How often an operation or a message that ended ambiguous is taken up again. Then the connection
 /// counts as gone.
@@ -54,10 +56,13 @@ impl Tag {
 #[derive(Debug)]
 pub(crate) struct Group {
     addr: GlobalAddr,
-    /// Set when the operation is posted: the forwards come first.
-    op: Option<(WordOp, FrameId)>,
+    /// Set when the operation is posted, with where the line's bytes go to or come from: the forwards come
+    /// first.
+    op: Option<(WordOp, LocalBuffer)>,
     /// What the operation writes back.
     dirty: DirtyBounds,
+    /// The copy that it is written back from, where that is not the frame.
+    slot: Option<Slot>,
     old: u64,
     left: u32,
     tries: u8,
@@ -73,6 +78,7 @@ impl Inner {
                 addr,
                 op: None,
                 dirty: DirtyBounds::EMPTY,
+                slot: None,
                 old: 0,
                 left: 0,
                 tries: 0,
@@ -83,37 +89,70 @@ impl Inner {
         key
     }
 
+    /// Posts an operation on the word of a line in frame `id`. Returns whether its verbs read or write the
+    /// frame, which has to stay as it is until the operation is complete.
+    ///
+    /// Forwards of the same group do, too: only an operation without one may say that they do not.
     pub(crate) fn post_operation(
         &self,
         addr: GlobalAddr,
         id: FrameId,
         op: WordOp,
         mut group: Option<usize>,
-    ) -> Result<(), VerbError> {
+    ) -> Result<bool, VerbError> {
         let key = self.join_group(&mut group, addr);
-        let mut dirty = DirtyBounds::EMPTY;
-        if op.writes_back() {
-            let frame = self.node.cache.frame(id);
-            dirty = frame.dirty();
-            // The writers are shut out already, so nothing is added to the bounds any more.
-            frame.set_dirty(DirtyBounds::EMPTY);
-        }
-        let group = &mut self.groups.borrow_mut()[key];
-        (group.op, group.dirty) = (Some((op, id)), dirty);
+        let dirty = if op.writes_back() { self.take_dirty(id) } else { DirtyBounds::EMPTY };
+        // Nobody evicts what he hands on or keeps a copy of, so no other release is worth the copying.
+        let evicts = op == WordOp::ReleaseExclusive;
+        let slot = if evicts { self.copy_out(addr, id, &dirty) } else { None };
+        let buffer = match &slot {
+            Some(slot) => slot.buffer(),
+            None => self.node.cache.buffer(id, self.node.arena),
+        };
+        let frame_in_verb = match op {
+            WordOp::ReleaseShared => false,
+            WordOp::ReleaseExclusive => slot.is_none() && !dirty.is_empty(),
+            _ => true,
+        };
         match op {
             WordOp::HandOver(_) => self.counters.handovers.add(1),
             WordOp::Upgrade | WordOp::UpgradeOver(_) => self.counters.upgrades.add(1),
             _ => {}
         }
         self.counters.bytes_written_back.add(dirty.range().len() as u64);
-        self.submit_operation(key, group)
+        let mut groups = self.groups.borrow_mut();
+        let group = &mut groups[key];
+        (group.op, group.dirty, group.slot) = (Some((op, buffer)), dirty, slot);
+        if let Err(error) = self.submit_operation(key, group) {
+            // No completion will come; where forwards are out, theirs end the group.
+            group.left -= 1;
+            group.op = None;
+            if group.left == 0 {
+                self.give_slot_back(groups.remove(key).slot);
+            }
+            return Err(error);
+        }
+        Ok(frame_in_verb)
+    }
+
+    /// What is to be written back of a frame whose writers are shut out already, so that nothing is added to
+    /// the bounds any more.
+    fn take_dirty(&self, id: FrameId) -> DirtyBounds {
+        let frame = self.node.cache.frame(id);
+        let dirty = frame.dirty();
+        frame.set_dirty(DirtyBounds::EMPTY);
+        if dirty.is_empty() || self.node.settings.dirty_bounds {
+            dirty
+        } else {
+            DirtyBounds::of(0..self.node.cache.line_size())
+        }
     }
 
     /// Posts the group's operation, for the first time or again.
     fn submit_operation(&self, key: usize, group: &Group) -> Result<(), VerbError> {
-        let (op, id) = group.op.expect("a group that has its operation");
+        let (op, buffer) = group.op.expect("a group that has its operation");
         let mut batch = Batch::new();
-        self.write_back(group.addr, id, group.dirty, &mut batch);
+        self.write_back(group.addr, buffer, group.dirty, &mut batch);
         let latch = self.node.geometry.latch_addr(group.addr).offset();
         // What the atomic must find for the line to be read at all: the word that is swapped, or nobody
         // in the exclusive field. Otherwise the line comes from whoever the word names.
@@ -145,9 +184,8 @@ impl Inner {
         found: (u64, u64),
         tag: Tag,
     ) -> Result<(), VerbError> {
-        let (op, id) = group.op.expect("a group that has its operation");
+        let (op, local) = group.op.expect("a group that has its operation");
         if op.reads_line() {
-            let local = self.node.cache.buffer(id, self.node.arena);
             self.counters.verbs_read.add(1);
             self.counters.bytes_read.add(u64::from(local.len));
             let (remote, (mask, value)) = (group.addr.offset(), found);
@@ -156,12 +194,18 @@ impl Inner {
         self.port.post(Target::Memory(group.addr.node()), batch.requests(), tag.bits())
     }
 
-    fn write_back(&self, addr: GlobalAddr, id: FrameId, dirty: DirtyBounds, batch: &mut Batch) {
+    /// Adds the WRITE of what changed in the line that lies in `whole`.
+    fn write_back(
+        &self,
+        addr: GlobalAddr,
+        whole: LocalBuffer,
+        dirty: DirtyBounds,
+        batch: &mut Batch,
+    ) {
         let range = dirty.range();
         if range.is_empty() {
             return;
         }
-        let whole = self.node.cache.buffer(id, self.node.arena);
         let len = range.len() as u32;
         self.counters.verbs_write.add(1);
         self.counters.bytes_written.add(u64::from(len));
@@ -229,7 +273,7 @@ impl Inner {
 
     /// One batch of a group has come to its end: the operation, with what it found, or a forward.
     pub(crate) fn leave_group(&self, key: usize, end: Result<Option<u64>, VerbError>) {
-        let group = {
+        let mut group = {
             let mut groups = self.groups.borrow_mut();
             let group = &mut groups[key];
             match end {
@@ -243,6 +287,8 @@ impl Inner {
             }
             groups.remove(key)
         };
+        // However it ended, nothing of it is posted again.
+        self.give_slot_back(group.slot.take());
         let mut records = self.node.records.shard(group.addr).lock();
         let Some(record) = records.get_mut(&group.addr) else { return };
         if record.evicting {
@@ -275,7 +321,7 @@ impl Inner {
     /// Takes the frame from a line whose operation has failed. The operation is over and no question is
     /// out (R1, R5), so nothing can write into the frame or read it any more, unless a forward from it
     /// is in doubt.
-    fn give_frame_back(&self, record: &mut Record) {
+    pub(crate) fn give_frame_back(&self, record: &mut Record) {
         let cache = &self.node.cache;
         let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
         if let Some(id) = record.frame.take_if(free) {

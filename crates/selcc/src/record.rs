@@ -124,6 +124,8 @@ pub(crate) struct Record {
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
     pub(crate) evicting: bool,
+    /// Whether a verb of the operation that was posted last reads or writes the frame.
+    pub(crate) frame_in_verb: bool,
     /// Forwards that may not have arrived.
     pub(crate) doubts: Vec<Doubt>,
     /// An operation that is complete but for these.
@@ -146,6 +148,7 @@ impl Record {
             blocked_since: None,
             listed: false,
             evicting: false,
+            frame_in_verb: false,
             doubts: Vec::new(),
             landed: None,
             failed: None,

@@ -22,6 +22,7 @@ use crate::node::Node;
 use crate::operations::Group;
 use crate::release::Lingering;
 use crate::repeats::Numbers;
+use crate::write_back::WriteBackRing;
 
 /// One worker's view of its node's coherent memory.
 ///
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     subscription: Subscription,
     /// Operations on words that are in flight, with their forwards.
     pub(crate) groups: RefCell<Slab<Group>>,
+    /// Where evicted lines wait for their write-back.
+    pub(crate) write_backs: WriteBackRing,
     /// Messages that are in flight.
     pub(crate) letters: RefCell<Slab<Sent>>,
     /// Whether a ticket was dropped since the last sweep: somebody may have waited for it.
@@ -121,6 +124,7 @@ impl Worker {
             subscription: inbox.subscribe(handle.notifier()),
             inbox,
             groups: RefCell::default(),
+            write_backs: WriteBackRing::new(node.settings.write_back_ring, node.cache.line_size()),
             letters: RefCell::default(),
             let_go: Cell::new(false),
             releases: RefCell::default(),
@@ -151,6 +155,11 @@ impl Worker {
     /// Returns whether its release was posted. For whoever knows that the node is done with it.
     pub fn evict(&self, addr: GlobalAddr) -> bool {
         self.inner.node.geometry.is_line(addr) && self.inner.evict(addr)
+    }
+
+    /// Evicted lines whose bytes this worker has copied and not written back yet.
+    pub fn write_backs(&self) -> usize {
+        self.inner.write_backs.taken()
     }
 
     /// Waits until nothing that this worker posted is in flight, and gives up its part in the node's

@@ -51,18 +51,19 @@ impl Endpoint {
         Endpoint { world, own, handle, completions, posted, lanes, pushed_back: 0, in_flight: 0 }
     }
 
-    /// The CPU time of writing what was posted into send queues: one doorbell for all that goes the
-    /// same way.
-    fn charge_posted(&self, times: &NicTimes) {
-        let (mut requests, mut doorbells) = (0, 0);
-        for (at, flight) in self.posted.iter().enumerate() {
-            requests += flight.batch.requests().len() as u32;
-            let target = flight.batch.target;
-            doorbells += u32::from(self.posted[..at].iter().all(|f| f.batch.target != target));
-        }
-        if requests > 0 {
-            self.handle.charge(times.post * requests + times.doorbell * doorbells);
-        }
+    /// How many doorbells submit what was posted: one for all that goes the same way.
+    fn doorbells(&self) -> u32 {
+        let target = |flight: &Flight| flight.batch.target;
+        let is_first = |at: usize| {
+            self.posted[..at].iter().all(|before| target(before) != target(&self.posted[at]))
+        };
+        (0..self.posted.len()).filter(|&at| is_first(at)).count() as u32
+    }
+
+    /// The CPU time of writing what was posted into send queues, and of ringing.
+    fn charge_posted(&self, times: &NicTimes, doorbells: u32) {
+        let requests: usize = self.posted.iter().map(|f| f.batch.requests().len()).sum();
+        self.handle.charge(times.post * requests as u32 + times.doorbell * doorbells);
     }
 }
 
@@ -82,8 +83,13 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn ring(&mut self) {
+        if self.posted.is_empty() {
+            return;
+        }
+        let doorbells = self.doorbells();
+        self.world.doorbells.set(self.world.doorbells.get() + u64::from(doorbells));
         if let Some(times) = &self.world.nic {
-            self.charge_posted(times);
+            self.charge_posted(times, doorbells);
         }
         let from = self.handle.now();
         for flight in self.posted.drain(..) {

@@ -39,6 +39,7 @@ pub(crate) struct World {
     faults: Cell<Faults>,
     fault_counts: Cell<FaultCounts>,
     verbs: Cell<u64>,
+    pub(crate) doorbells: Cell<u64>,
     actor: OnceCell<ActorId>,
     memory: RefCell<Vec<MemoryNode>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
@@ -65,6 +66,7 @@ impl Fabric {
             faults: Cell::new(config.faults),
             fault_counts: Cell::default(),
             verbs: Cell::new(0),
+            doorbells: Cell::new(0),
             config: config.sane(),
             actor: OnceCell::new(),
             memory: RefCell::default(),
@@ -197,6 +199,11 @@ impl Fabric {
     /// How many requests have taken effect.
     pub fn verbs(&self) -> u64 {
         self.world.verbs.get()
+    }
+
+    /// How many doorbells have been rung: one for all that a worker submits to one target at a time.
+    pub fn doorbells(&self) -> u64 {
+        self.world.doorbells.get()
     }
 
     /// What goes wrong by chance from now on.

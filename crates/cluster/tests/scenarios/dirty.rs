@@ -167,6 +167,59 @@ fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
     });
 }
 
+/// What is written back of a line is what changed, from the first byte to the last; without the bounds the
+/// whole line, and of a line that did not change nothing in either case.
+#[test]
+fn only_what_changed_is_written_back() {
+    in_every_world(|seed| {
+        for (bounds, whole) in [(true, None), (false, Some(512))] {
+            let mut config = crate::common::small(2, 1, 16, seed);
+            config.node.dirty_bounds = bounds;
+            let stage = Stage::on(config);
+            let line = stage.line();
+            let written = |act: &dyn Fn()| {
+                let before = stage.cluster.counters().bytes_written_back;
+                act();
+                stage.cluster.counters().bytes_written_back - before
+            };
+            let poke = |at: usize| stage.end(pokes(&stage, A, line, at, at as u64));
+            assert_eq!(
+                written(&|| {
+                    poke(7);
+                    stage.evict_now(A, line)
+                }),
+                whole.unwrap_or(8)
+            );
+            assert_eq!(
+                written(&|| {
+                    poke(9);
+                    poke(11);
+                    stage.evict_now(A, line)
+                }),
+                whole.unwrap_or(24)
+            );
+            let downgrade = || {
+                poke(20);
+                assert_eq!(all_words(&stage, B, line)[20], 20);
+                stage.pass(A_WHILE);
+            };
+            assert_eq!(written(&downgrade), whole.unwrap_or(8));
+            let unchanged = || {
+                let ticket = stage.take(A, line, latchwork_coherence::Mode::Exclusive);
+                stage.drop_on(A, ticket);
+                stage.evict_now(A, line);
+            };
+            assert_eq!(written(&unchanged), 0);
+            assert_eq!(
+                stage.memory(line),
+                expected(&[(7, 7), (9, 9), (11, 11), (20, 20)]),
+                "seed {seed}"
+            );
+            stage.finish();
+        }
+    });
+}
+
 /// Random ranges of a line, changed by all nodes with evictions in between, against a copy that only
 /// the test sees: each reader finds exactly what was written last, and in the end so does the memory.
 #[test]

@@ -4,6 +4,7 @@
 //! really happened, and that it did no harm.
 
 mod acts;
+mod batches;
 mod cancel;
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,5 +24,6 @@ mod sweeps;
 mod takeover;
 mod upgrade;
 mod words;
+mod write_back;
 
 use common::invariants;

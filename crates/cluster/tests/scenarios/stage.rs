@@ -240,6 +240,12 @@ impl Stage {
         self.until("the line is given up", || self.node(node).lines_under_way() == 0);
     }
 
+    /// Has node A give a line up, and waits until its frame is free, whatever else is under way.
+    pub(crate) fn evict_now_beside(&self, line: GlobalAddr) {
+        assert!(self.evict(A, line), "the line is not in use");
+        self.until("its frame is free", || self.frame(A, line).is_none());
+    }
+
     /// Drops something that only its own worker may touch, in a task of that worker.
     pub(crate) fn drop_on<T: 'static>(&self, worker: usize, value: T) {
         self.run(worker, async move |_| drop(value));

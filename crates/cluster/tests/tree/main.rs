@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bytes;
 mod memory;
 mod scans;
 mod shape;

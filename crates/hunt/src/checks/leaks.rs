@@ -45,12 +45,18 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
 
 /// No operation of a worker is left whose batch has completed.
 pub(crate) fn check_worker(member: &Member) -> Verdict {
-    let operations = member.memory.port().operations();
-    if operations == 0 {
-        return Ok(());
-    }
     let (node, worker) = (member.node + 1, member.worker);
-    leak(format!("node {node} worker {worker}: {operations} operations are not over"))
+    let operations = member.memory.port().operations();
+    if operations > 0 {
+        return leak(format!("node {node} worker {worker}: {operations} operations are not over"));
+    }
+    let copies = member.memory.write_backs();
+    if copies > 0 {
+        return leak(format!(
+            "node {node} worker {worker}: {copies} copies of evicted lines are kept"
+        ));
+    }
+    Ok(())
 }
 
 /// Nothing is under way, and each latch word names exactly the nodes whose caches hold the line.

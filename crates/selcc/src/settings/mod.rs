@@ -65,8 +65,16 @@ pub struct Settings {
     pub serve_interval: Duration,
     /// Eviction starts when fewer frames than one in this many are free.
     pub evict_share: usize,
-    /// Lines that one sweep evicts at most.
+    /// Lines that one sweep evicts at most, ahead of need. With 1 there is no batch and no ahead: an access
+    /// that finds no free frame evicts one line, with a doorbell of its own, and waits for the frame.
     pub evict_batch: usize,
+    /// Evicted lines of one worker whose changes are on their way to one memory node at most while their
+    /// frames are used anew already (SELCC 5.2.1). Each takes memory of a line's size beside the cache, so
+    /// this many times the line size for each worker, the handler included, and memory node that it has
+    /// evicted dirty lines to. With 0 a frame stays with its line until the release is complete.
+    pub write_back_ring: usize,
+    /// Whether only what changed of a line is written back (SELCC 5.2.2), and not all of it.
+    pub dirty_bounds: bool,
     /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of writing it back
     /// and releasing it (SELCC 4.4.1).
     pub forwarding: bool,
@@ -103,6 +111,8 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 32,
+            write_back_ring: 32,
+            dirty_bounds: true,
             forwarding: true,
             release: Release::Lazy,
             linger: 2,
