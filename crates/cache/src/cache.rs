@@ -1,10 +1,8 @@
 //! The cache of a compute node: an arena of frames within an exact memory limit.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
-use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
 use latchwork_verbs::{
     GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words, large_slice,
 };
@@ -15,7 +13,8 @@ use crate::free::FreeFrames;
 use crate::guard::{OptimisticRead, WriteGuard};
 use crate::hint::{Hint, HintBlocks};
 use crate::index::Index;
-use crate::{FrameId, FrameState, Ownership};
+use crate::replacement::Policy;
+use crate::{FrameId, FrameState, Ownership, ReplacementPolicy};
 
 /// Why a cache cannot be made.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -60,16 +59,7 @@ pub struct Cache {
     hints: HintBlocks,
     free: FreeFrames,
     line_size: usize,
-    epoch: AtomicU32,
-    replacement: Replacement,
-}
-
-/// What every eviction writes.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Replacement {
-    evicted_in_epoch: AtomicUsize,
-    hand: AtomicUsize,
+    replacement: Policy,
 }
 
 impl Cache {
@@ -113,9 +103,15 @@ impl Cache {
             hints: HintBlocks::new(frames, line_size),
             free: FreeFrames::all(frames),
             line_size,
-            epoch: AtomicU32::new(1),
-            replacement: Replacement::default(),
+            replacement: Policy::new(ReplacementPolicy::default()),
         })
+    }
+
+    /// The same cache, still empty, with another replacement policy.
+    #[must_use]
+    pub fn with_replacement(self, policy: ReplacementPolicy) -> Self {
+        debug_assert_eq!(self.free_frames(), self.capacity(), "there are lines in it already");
+        Cache { replacement: Policy::new(policy), ..self }
     }
 
     /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, hints, free list.
@@ -184,7 +180,7 @@ impl Cache {
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
         frame.end_watch();
-        frame.touch(self.epoch.load(Ordering::Relaxed));
+        self.replacement.enter(&self.frames, id);
         self.index.insert(addr, id);
         Some(id)
     }
@@ -195,6 +191,7 @@ impl Cache {
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         self.index.remove(frame.addr(), id);
         self.hints.take(frame);
+        self.replacement.leave(&self.frames, id);
         frame.set_addr(GlobalAddr::NULL);
         self.free.push(id.0);
     }
@@ -225,8 +222,15 @@ impl Cache {
             frame.unlatch(held);
             return None;
         }
-        frame.touch(self.epoch.load(Ordering::Relaxed));
+        self.touch(id, frame);
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
+    }
+
+    #[inline(always)]
+    fn touch(&self, id: FrameId, frame: &Frame) {
+        if !self.replacement.is_noted(frame) {
+            self.replacement.touch(&self.frames, id);
+        }
     }
 
     #[inline(always)]
@@ -238,7 +242,7 @@ impl Cache {
         if !state.is_readable() || frame.addr() != addr {
             return None;
         }
-        frame.touch(self.epoch.load(Ordering::Relaxed));
+        self.touch(id, frame);
         Some(OptimisticRead::new((id, frame), self.line(id), addr, state))
     }
 
@@ -279,38 +283,15 @@ impl Cache {
         }
     }
 
-    /// Up to `wanted` lines to evict: among a sample, those used longest ago (ScaleStore 4.1).
+    /// Up to `wanted` lines to evict: those used longest ago, as far as the replacement policy knows.
     ///
     /// Only a proposal: whoever evicts asks again under the protocol's own lock.
     pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {
-        let sample = (wanted * 4).max(16).min(self.frames.len());
-        let Replacement { evicted_in_epoch, hand } = &self.replacement;
-        let start = hand.fetch_add(sample, Ordering::Relaxed) % self.frames.len();
-        let now = self.epoch.load(Ordering::Relaxed);
-        let (behind, ahead) = self.frames.split_at(start);
-        let mut seen = Vec::with_capacity(sample);
-        for frame in ahead.iter().chain(behind).take(sample) {
-            if evictable(frame.state()) && !frame.is_reserved() && !frame.addr().is_null() {
-                seen.push((now.wrapping_sub(frame.last_use()), frame.addr()));
-            }
-        }
-        seen.sort_unstable_by_key(|&(age, _)| Reverse(age));
-        seen.truncate(wanted);
-        let evicted = evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
-        // A new epoch once a tenth of the cache was replaced.
-        if evicted * 10 >= self.frames.len() {
-            evicted_in_epoch.store(0, Ordering::Relaxed);
-            self.epoch.fetch_add(1, Ordering::Relaxed);
-        }
-        out.extend(seen.into_iter().map(|(_, addr)| addr));
+        self.replacement.victims(&self.frames, wanted, out);
     }
 
     /// Every line in the cache with its state, for checks of a node at rest.
     pub fn lines(&self) -> impl Iterator<Item = (GlobalAddr, FrameState)> {
         self.frames.iter().filter(|f| !f.addr().is_null()).map(|f| (f.addr(), f.state()))
     }
-}
-
-fn evictable(state: FrameState) -> bool {
-    state.is_readable()
 }

@@ -35,6 +35,19 @@ struct WriteSide {
     held_until: AtomicU64,
     // Epoch; 0: not watched.
     watched_since: AtomicU32,
+    links: Links,
+}
+
+/// Neighbours in a list of frames, for replacement to keep.
+#[derive(Debug)]
+pub(crate) struct Links {
+    pub(crate) newer: AtomicU32,
+    pub(crate) older: AtomicU32,
+}
+
+impl Links {
+    /// In place of a neighbour, of a frame that is in no list.
+    pub(crate) const OUT: u32 = u32::MAX - 1;
 }
 
 /// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come that far.
@@ -59,6 +72,10 @@ impl Default for Frame {
                 reservations: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
+                links: Links {
+                    newer: AtomicU32::new(Links::OUT),
+                    older: AtomicU32::new(Links::OUT),
+                },
             },
         }
     }
@@ -216,13 +233,15 @@ impl Frame {
         self.write.held_until.store(nanos, Ordering::Relaxed);
     }
 
-    /// Notes that the line was used in replacement epoch `epoch`; writes nothing when it was before
-    /// in the same epoch (ScaleStore 4.1).
+    /// Notes that the line was used in replacement epoch `epoch`.
+    pub(crate) fn set_last_use(&self, epoch: u32) {
+        self.read.last_use.store(epoch, Ordering::Relaxed);
+    }
+
+    /// What was noted last of the line's uses: an epoch, or that it is watched.
     #[inline]
-    pub(crate) fn touch(&self, epoch: u32) {
-        if self.read.last_use.load(Ordering::Relaxed) != epoch {
-            self.read.last_use.store(epoch, Ordering::Relaxed);
-        }
+    pub(crate) fn noted_use(&self) -> u32 {
+        self.read.last_use.load(Ordering::Relaxed)
     }
 
     /// The epoch of its last use; of a frame that is watched, the one when that began.
@@ -250,6 +269,10 @@ impl Frame {
             self.read.last_use.store(since, Ordering::Relaxed);
         }
         (since != 0).then_some(last_use != WATCHED)
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.write.links
     }
 
     /// The number of its block of hints, from 1; 0 when it has none.

@@ -12,7 +12,9 @@
 //!
 //! Invariants:
 //!
-//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, loads it again.
+//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, loads it again. What
+//!   replacement has to know of it is written once in an epoch, or with LRU at every hit: see
+//!   [`ReplacementPolicy`].
 //! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb fills
 //!   it). The state's counter changes with every change of the bytes and every loss of the right to
 //!   read them, so equal states mean the same copy.
@@ -47,6 +49,7 @@ mod free;
 mod guard;
 mod hint;
 mod index;
+mod replacement;
 mod state;
 
 pub use cache::{Cache, CacheError};
@@ -55,4 +58,5 @@ pub use frame::{Frame, FrameId};
 pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
 pub use hint::Hint;
 pub use latchwork_verbs::LINE_HEADER;
+pub use replacement::ReplacementPolicy;
 pub use state::{FrameState, Ownership};

@@ -60,7 +60,8 @@ impl Blueprint {
             .filter_map(|id| ComputeNodeId::new(id as u8))
             .map(|id| {
                 let line_size = config.line_size as usize;
-                let cache = Cache::with_memory(config.cache_bytes, line_size, config.frames_min())?;
+                let cache = Cache::with_memory(config.cache_bytes, line_size, config.frames_min())?
+                    .with_replacement(config.node.replacement_policy());
                 fabric.add_compute_node(id)?;
                 // Before any port registers its own memory: the key is the same on all nodes.
                 let arena = fabric.register(id, cache.arena().clone())?;

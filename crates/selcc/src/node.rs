@@ -140,6 +140,12 @@ impl Node {
         sum
     }
 
+    /// Whether this line is under way: see [`Node::lines_under_way`]. What was evicted has left its frame
+    /// before, but has not arrived in memory.
+    pub fn is_under_way(&self, line: GlobalAddr) -> bool {
+        self.records.shard(line).lock().contains_key(&line)
+    }
+
     /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()

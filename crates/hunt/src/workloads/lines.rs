@@ -155,7 +155,8 @@ impl Load for Lines {
             }
             let counter = make(&member).await.map_err(|error| error.to_string())?;
             // From here on it is used by atomics alone, which know no caches.
-            while member.memory.node().cache().find(counter).is_some() {
+            let node = member.memory.node();
+            while node.cache().find(counter).is_some() || node.is_under_way(counter) {
                 member.memory.evict(counter);
                 member.handle.sleep(Duration::from_micros(10)).await;
             }

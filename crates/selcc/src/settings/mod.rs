@@ -5,6 +5,9 @@ mod value;
 
 use std::time::Duration;
 
+#[cfg(doc)]
+use latchwork_cache::Cache;
+use latchwork_cache::ReplacementPolicy;
 use latchwork_latch::Rules;
 
 use crate::CpuCosts;
@@ -27,6 +30,15 @@ impl Policy {
     /// SELCC: lazy release, invalidation messages.
     pub const SELCC: Policy =
         Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
+}
+
+/// How lines are chosen that leave the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replacement {
+    /// Those that were used longest ago, as far as epochs and a sample tell (ScaleStore 4.1).
+    Epoch,
+    /// Those that were used longest ago (SELCC 5.2). Each hit writes memory that all workers share.
+    Lru,
 }
 
 /// When a line that nobody has asked for is given back.
@@ -68,6 +80,12 @@ pub struct Settings {
     /// Lines that one sweep evicts at most, ahead of need. With 1 there is no batch and no ahead: an access
     /// that finds no free frame evicts one line, with a doorbell of its own, and waits for the frame.
     pub evict_batch: usize,
+    /// How lines are chosen that leave.
+    pub replacement: Replacement,
+    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted.
+    pub evict_sample: usize,
+    /// A new epoch of [`Replacement::Epoch`] begins when one frame in this many was replaced.
+    pub epoch_share: usize,
     /// Evicted lines of one worker whose changes are on their way to one memory node at most while their
     /// frames are used anew already (SELCC 5.2.1). Each takes memory of a line's size beside the cache, so
     /// this many times the line size for each worker, the handler included, and memory node that it has
@@ -111,6 +129,9 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 32,
+            replacement: Replacement::Epoch,
+            evict_sample: 4,
+            epoch_share: 10,
             write_back_ring: 32,
             dirty_bounds: true,
             forwarding: true,
@@ -129,6 +150,16 @@ impl Settings {
     pub fn rules(&self) -> Rules {
         let Settings { forwarding, takeover, policy, .. } = self;
         Rules { forwarding: *forwarding, takeover: *takeover, ..policy.rules }
+    }
+
+    /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever makes it.
+    pub fn replacement_policy(&self) -> ReplacementPolicy {
+        match self.replacement {
+            Replacement::Epoch => {
+                ReplacementPolicy::Epoch { sample: self.evict_sample, share: self.epoch_share }
+            }
+            Replacement::Lru => ReplacementPolicy::Lru,
+        }
     }
 
     /// `base` doubled `times` times, up to `max`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::value::Value;
-use super::{Release, Settings};
+use super::{Release, Replacement, Settings};
 
 /// A setting by name.
 pub struct Setting {
@@ -94,6 +94,12 @@ impl Settings {
             "Eviction starts when fewer frames than one in this many are free (SELCC 5.2.1)", []),
         setting!("evict-batch": evict_batch of usize [1],
             "Lines that one sweep evicts at most, ahead of need; 1: one at a time, when an access needs the frame (SELCC 5.2.1)", ["1"]),
+        setting!("replacement": replacement of Replacement,
+            "How lines are chosen that leave the cache: by epochs of last use (ScaleStore 4.1) or by exact order (SELCC 5.2)", ["lru"]),
+        setting!("evict-sample": evict_sample of usize [1],
+            "Frames that replacement by epochs looks at for each that is wanted (ScaleStore 4.2)", ["1"]),
+        setting!("epoch-share": epoch_share of usize [1],
+            "A new epoch of replacement begins when one frame in this many was replaced (ScaleStore 4.1)", []),
         setting!("write-back-ring": write_back_ring of usize,
             "Evicted lines that a worker writes back to one memory node at a time while their frames are free already; 0: none (SELCC 5.2.1)", ["0", "1"]),
         setting!("dirty-bounds": dirty_bounds of bool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Release;
+use super::{Release, Replacement};
 
 /// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
@@ -59,6 +59,24 @@ impl Value for bool {
 
     fn expected(_least: u64) -> String {
         "on or off".to_owned()
+    }
+}
+
+impl Value for Replacement {
+    fn parse(text: &str, _least: u64) -> Option<Self> {
+        [Replacement::Epoch, Replacement::Lru].into_iter().find(|one| one.show() == text)
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Replacement::Epoch => "epoch",
+            Replacement::Lru => "lru",
+        }
+        .to_owned()
+    }
+
+    fn expected(_least: u64) -> String {
+        "epoch or lru".to_owned()
     }
 }
 

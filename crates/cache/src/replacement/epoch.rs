@@ -1,0 +1,75 @@
+//! The epoch approximation of LRU (ScaleStore 4.1): a frame knows the epoch in which it was used last, and
+//! victims are the oldest of a sample.
+
+use std::cmp::Reverse;
+
+use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
+use latchwork_verbs::GlobalAddr;
+
+use super::{Replacement, evictable};
+use crate::FrameId;
+use crate::frame::Frame;
+
+/// The smallest sample: among fewer, chance decides.
+const SAMPLE_MIN: usize = 16;
+
+/// What evictions share.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Epoch {
+    sample: usize,
+    share: usize,
+    evicted_in_epoch: AtomicUsize,
+    hand: AtomicUsize,
+}
+
+/// The policy with its clock, which hits read: not beside what every eviction writes.
+pub(super) struct At<'a> {
+    epoch: &'a Epoch,
+    clock: &'a AtomicU32,
+}
+
+impl Epoch {
+    pub(super) fn new(sample: usize, share: usize) -> Epoch {
+        let (sample, share) = (sample.max(1), share.max(1));
+        Epoch { sample, share, evicted_in_epoch: AtomicUsize::new(0), hand: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn at<'a>(&'a self, clock: &'a AtomicU32) -> At<'a> {
+        At { epoch: self, clock }
+    }
+}
+
+impl Replacement for At<'_> {
+    fn enter(&self, frames: &[Frame], id: FrameId) {
+        self.touch(frames, id);
+    }
+
+    fn touch(&self, frames: &[Frame], id: FrameId) {
+        frames[id.0 as usize].set_last_use(self.clock.load(Ordering::Relaxed));
+    }
+
+    fn leave(&self, _frames: &[Frame], _id: FrameId) {}
+
+    fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
+        let Epoch { sample, share, evicted_in_epoch, hand } = self.epoch;
+        let sample = wanted.saturating_mul(*sample).max(SAMPLE_MIN).min(frames.len());
+        let start = hand.fetch_add(sample, Ordering::Relaxed) % frames.len();
+        let now = self.clock.load(Ordering::Relaxed);
+        let (behind, ahead) = frames.split_at(start);
+        let mut seen = Vec::with_capacity(sample);
+        for frame in ahead.iter().chain(behind).take(sample) {
+            if let Some(addr) = evictable(frame) {
+                seen.push((now.wrapping_sub(frame.last_use()), addr));
+            }
+        }
+        seen.sort_unstable_by_key(|&(age, _)| Reverse(age));
+        seen.truncate(wanted);
+        let evicted = evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
+        if evicted * share >= frames.len() {
+            evicted_in_epoch.store(0, Ordering::Relaxed);
+            self.clock.fetch_add(1, Ordering::Relaxed);
+        }
+        out.extend(seen.into_iter().map(|(_, addr)| addr));
+    }
+}

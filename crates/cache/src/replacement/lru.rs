@@ -1,0 +1,125 @@
+//! Least recently used, exactly: a list of all frames with lines in the order of their last use.
+//!
+//! The list runs through the frames' headers, so it takes no memory of its own. All of it is under one lock,
+//! which every hit takes: that is what the epochs are there to spare.
+
+use latchwork_runtime::sync::{Mutex, Ordering};
+use latchwork_verbs::GlobalAddr;
+
+use super::{Replacement, evictable};
+use crate::FrameId;
+use crate::frame::{Frame, Links};
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// Every frame's last use, where the list says more: for whoever watches whether it is used.
+const USED: u32 = 1;
+
+/// Frames that are looked at besides those that are wanted, so that lines in use at the end of the list do
+/// not hide all others, and a look has an end.
+const BESIDES: usize = 64;
+
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Lru {
+    ends: Mutex<Ends>,
+}
+
+/// The ends of the list. The links in the frames belong to the lock, too, so their accesses are relaxed.
+#[derive(Debug)]
+struct Ends {
+    newest: u32,
+    oldest: u32,
+    len: usize,
+}
+
+impl Default for Lru {
+    fn default() -> Self {
+        Lru { ends: Mutex::new(Ends { newest: NONE, oldest: NONE, len: 0 }) }
+    }
+}
+
+fn links(frames: &[Frame], at: u32) -> Option<&Links> {
+    frames.get(at as usize).map(Frame::links)
+}
+
+impl Ends {
+    fn has(&self, frames: &[Frame], at: u32) -> bool {
+        links(frames, at).is_some_and(|l| l.newer.load(Ordering::Relaxed) != Links::OUT)
+    }
+
+    fn remove(&mut self, frames: &[Frame], at: u32) {
+        let Some(own) = links(frames, at) else { return };
+        let newer = own.newer.swap(Links::OUT, Ordering::Relaxed);
+        let older = own.older.swap(Links::OUT, Ordering::Relaxed);
+        match links(frames, newer) {
+            Some(newer) => newer.older.store(older, Ordering::Relaxed),
+            None => self.newest = older,
+        }
+        match links(frames, older) {
+            Some(older) => older.newer.store(newer, Ordering::Relaxed),
+            None => self.oldest = newer,
+        }
+        self.len -= 1;
+    }
+
+    fn add(&mut self, frames: &[Frame], at: u32) {
+        let Some(own) = links(frames, at) else { return };
+        own.newer.store(NONE, Ordering::Relaxed);
+        own.older.store(self.newest, Ordering::Relaxed);
+        match links(frames, self.newest) {
+            Some(next) => next.newer.store(at, Ordering::Relaxed),
+            None => self.oldest = at,
+        }
+        self.newest = at;
+        self.len += 1;
+    }
+
+    fn renew(&mut self, frames: &[Frame], at: u32) {
+        if self.newest != at && self.has(frames, at) {
+            self.remove(frames, at);
+            self.add(frames, at);
+        }
+    }
+}
+
+impl Replacement for Lru {
+    fn enter(&self, frames: &[Frame], id: FrameId) {
+        frames[id.0 as usize].set_last_use(USED);
+        let mut ends = self.ends.lock();
+        if !ends.has(frames, id.0) {
+            ends.add(frames, id.0);
+        }
+    }
+
+    /// Not of a frame that is free by now.
+    fn touch(&self, frames: &[Frame], id: FrameId) {
+        frames[id.0 as usize].set_last_use(USED);
+        self.ends.lock().renew(frames, id.0);
+    }
+
+    fn leave(&self, frames: &[Frame], id: FrameId) {
+        let mut ends = self.ends.lock();
+        if ends.has(frames, id.0) {
+            ends.remove(frames, id.0);
+        }
+    }
+
+    /// Whatever is looked at counts as used now. What is evicted leaves the list anyway; what is in use, or
+    /// turns out to be when it is to be given up, is used indeed, and would otherwise be looked at again
+    /// and again.
+    fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
+        let mut ends = self.ends.lock();
+        let mut found = 0;
+        for _ in 0..ends.len.min(wanted.saturating_add(BESIDES)) {
+            let at = ends.oldest;
+            let Some(frame) = frames.get(at as usize).filter(|_| found < wanted) else { return };
+            if let Some(addr) = evictable(frame) {
+                out.push(addr);
+                found += 1;
+            }
+            ends.renew(frames, at);
+        }
+    }
+}
