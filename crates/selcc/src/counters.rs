@@ -85,6 +85,8 @@ counters! {
     evictions_for_room,
     /// Batches in which these went: lines of one memory node in one sweep, behind one doorbell.
     eviction_batches,
+    /// Lines chosen to be evicted that turned out to be in use.
+    victims_in_use,
     /// Evicted lines whose changes were copied, so that their frames were free at once.
     write_backs_copied,
     /// Evicted lines with changes for which there was no room to be copied to.

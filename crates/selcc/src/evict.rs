@@ -56,6 +56,7 @@ impl Inner {
     /// at the end of the sweep; where they go one at a time, for each at once.
     fn evict_batch(&self, lines: &[GlobalAddr]) -> bool {
         let gone = lines.iter().filter(|line| self.evict(**line)).count();
+        self.counters.victims_in_use.add((lines.len() - gone) as u64);
         if gone > 0 {
             self.counters.evictions_for_room.add(gone as u64);
             self.counters.eviction_batches.add(1);
