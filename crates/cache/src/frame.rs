@@ -32,6 +32,10 @@ struct ReadSide {
 struct WriteSide {
     dirty: AtomicU64,
     reservations: AtomicU32,
+    // Not 0: local writers without a reservation give way.
+    gives_way: AtomicU32,
+    // Accesses that wait for the latch.
+    awaiting: AtomicU32,
     held_until: AtomicU64,
     // Epoch; 0: not watched.
     watched_since: AtomicU32,
@@ -70,6 +74,8 @@ impl Default for Frame {
             write: WriteSide {
                 dirty: AtomicU64::new(DirtyBounds::EMPTY.bits()),
                 reservations: AtomicU32::new(0),
+                gives_way: AtomicU32::new(0),
+                awaiting: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
                 links: Links {
@@ -140,7 +146,7 @@ impl Frame {
     /// learns by acquiring the word; then the read was before its bytes.
     #[inline]
     pub(crate) fn try_latch_from(&self, seen: FrameState) -> Option<FrameState> {
-        if !seen.is_writable() || !self.exchange(seen, seen.latched()) {
+        if !seen.is_writable() || self.must_give_way() || !self.exchange(seen, seen.latched()) {
             return None;
         }
         // Orders the latched state before the bytes that the holder writes (see `is_still`).
@@ -159,6 +165,7 @@ impl Frame {
     pub fn publish(&self, ownership: Ownership) {
         let old = self.state();
         debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
+        self.give_way(false);
         self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
     }
 
@@ -218,6 +225,37 @@ impl Frame {
     pub fn unreserve(&self) {
         let old = self.write.reservations.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(old > 0, "a reservation ended twice");
+    }
+
+    /// Whether local writers shall leave the line to other nodes that have asked for it. Whoever has it
+    /// reserved still uses it.
+    pub fn give_way(&self, other_nodes_first: bool) {
+        self.write.gives_way.store(u32::from(other_nodes_first), Ordering::Relaxed);
+    }
+
+    /// Only about whose turn it is, not about who may: a writer that sees it late writes once more. So it
+    /// is relaxed, and stands where a writer writes its dirty bounds in any case. Whoever sees a reservation that is another's
+    /// writes as well: there are no new ones meanwhile, and each lasts for one access.
+    #[inline]
+    fn must_give_way(&self) -> bool {
+        self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
+    }
+
+    /// Whether local accesses wait for the latch. Relaxed, as what is said of
+    /// [reservations](Frame::is_reserved).
+    pub fn is_awaited(&self) -> bool {
+        self.write.awaiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// A local access begins to wait for the latch.
+    pub fn begin_wait(&self) {
+        self.write.awaiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A local access has the latch, or waits no more.
+    pub fn end_wait(&self) {
+        let old = self.write.awaiting.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(old > 0, "a wait ended twice");
     }
 
     /// Until when, in nanoseconds of virtual time, a local writer holds the line's latch: see

@@ -231,3 +231,23 @@ fn a_reader_becomes_the_writer_of_what_it_saw_or_of_nothing() {
     assert!(shared.latch().is_none(), "another state; whoever asked reads again");
     assert!(read.latch().is_some(), "as it was");
 }
+
+#[test]
+fn writers_give_way_but_for_those_who_have_the_line_reserved() {
+    let cache = full(1, Ownership::Exclusive);
+    let frame = cache.frame(cache.find(line(0)).expect("attached"));
+    frame.give_way(true);
+    assert!(cache.try_write(line(0)).is_none());
+    let read = cache.try_read(line(0)).expect("reading keeps nobody waiting");
+    assert!(read.validate() && read.latch().is_none());
+    assert!(frame.try_invalidate(), "the line can be taken away");
+    frame.publish(Ownership::Exclusive);
+    assert!(cache.try_write(line(0)).is_some(), "a copy that comes is everybody's");
+    frame.give_way(true);
+    frame.reserve();
+    assert!(cache.try_write(line(0)).is_some());
+    frame.unreserve();
+    assert!(cache.try_write(line(0)).is_none());
+    frame.give_way(false);
+    assert!(cache.try_write(line(0)).is_some());
+}

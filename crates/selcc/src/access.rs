@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use latchwork_cache::{FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
-use latchwork_latch::{Event, Hold};
+use latchwork_latch::Event;
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
 use crate::engine::want;
-use crate::record::{Outcome, Record, Waiter, meets};
+use crate::lease::Lease;
+use crate::record::{Outcome, Record, meets};
 use crate::worker::{Inner, Worker};
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
@@ -52,13 +53,38 @@ enum Attempt {
     /// It is here, and reserved.
     Here(FrameId),
     /// It is here, but a local writer is at it.
-    Latched,
+    Latched(FrameId),
     /// As above, in virtual time: until then.
-    Held(Time),
+    Held(FrameId, Time),
     /// It is not here, and there is no frame for it.
     NoFrame,
     /// It was asked for; this is the waiter.
     Asked(u64),
+}
+
+/// An access that waits for the local latch of a frame, and comes before requests of other nodes.
+struct Turn<'a> {
+    inner: &'a Inner,
+    frame: FrameId,
+}
+
+impl<'a> Turn<'a> {
+    /// Waits at `frame`, where it may do so already. Where a line is given back with every access, nobody
+    /// gets it from another.
+    fn await_at(turn: &mut Option<Self>, inner: &'a Inner, frame: FrameId) {
+        let lazy = inner.node.settings.policy.lazy_release;
+        if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
+            inner.node.cache.frame(frame).begin_wait();
+            *turn = Some(Turn { inner, frame });
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.inner.node.cache.frame(self.frame).end_wait();
+        self.inner.let_go.set(true);
+    }
 }
 
 /// Once a line is awaited: how it ended.
@@ -130,10 +156,16 @@ impl Inner {
     }
 
     /// Reserves the line if it is here, or asks for it.
-    fn attempt(&self, need: Need, upgrade: bool, waker: &Waker) -> Result<Attempt, MemoryError> {
+    /// `first`: at the first look of the access.
+    fn attempt(
+        &self,
+        need: Need,
+        (upgrade, first): (bool, bool),
+        waker: &Waker,
+    ) -> Result<Attempt, MemoryError> {
         let mut records = self.node.records.shard(need.addr).lock();
         let record = self.record(&mut records, need.addr);
-        let result = self.attempt_with(need, upgrade, record, waker);
+        let result = self.attempt_with(need, (upgrade, first), record, waker);
         self.finish(&mut records, need.addr);
         if let Ok(Attempt::Asked(_)) = result {
             self.counters.cache_misses.add(1);
@@ -143,37 +175,45 @@ impl Inner {
 
     fn attempt_with(
         &self,
-        Need { addr, mode }: Need,
-        upgrade: bool,
+        need: Need,
+        (upgrade, first): (bool, bool),
         record: &mut Record,
         waker: &Waker,
     ) -> Result<Attempt, MemoryError> {
+        let Need { addr, mode } = need;
         if let Some(error) = record.failed {
             return Err(error.into());
         }
-        if let Some(id) = record.frame.filter(|_| meets(record.line.hold(), mode)) {
+        let is_here = |_: &FrameId| meets(record.line.hold(), mode);
+        if let Some(id) = record.frame.filter(is_here) {
             let frame = self.node.cache.frame(id);
-            if frame.state().is_latched() {
-                return Ok(Attempt::Latched);
+            let held = if first { self.held_for_newcomer(id, mode) } else { self.held(id) };
+            let attempt = match held {
+                // Those who have asked come first; then it is asked for as if it were not here.
+                _ if record.lease == Lease::Over => {
+                    return Ok(Attempt::Asked(record.wait(need, upgrade, waker)));
+                }
+                _ if frame.state().is_latched() => Attempt::Latched(id),
+                Some(until) => Attempt::Held(id, until),
+                None => {
+                    frame.reserve();
+                    Attempt::Here(id)
+                }
+            };
+            match attempt {
+                Attempt::Here(_) if first => record.lease.has_not_waited(),
+                Attempt::Here(_) => record.passed_at = self.handle.now(),
+                _ if first => record.lease.has_waited(mode),
+                _ => {}
             }
-            if let Some(until) = self.held(id) {
-                return Ok(Attempt::Held(until));
-            }
-            frame.reserve();
-            return Ok(Attempt::Here(id));
+            return Ok(attempt);
         }
         if record.frame.is_none() {
             let Some(id) = self.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
             record.frame = Some(id);
         }
-        let id = record.next_waiter;
-        record.next_waiter += 1;
-        let waker = Some(waker.clone());
-        record.waiters.push(Waiter { id, mode, upgrade, outcome: Outcome::Waiting, waker });
-        let holds_off = mode == Mode::Shared
-            && record.line.hold() == Hold::Nothing
-            && record.hold_off_until > self.handle.sweep_time();
-        if !holds_off {
+        let id = record.wait(need, upgrade, waker);
+        if !self.holds_off(record, mode) {
             self.drive(addr, record, Event::Want(want(mode)));
         }
         Ok(Attempt::Asked(id))
@@ -182,24 +222,36 @@ impl Inner {
     /// Obtains and reserves the line.
     async fn obtain(self: &Rc<Self>, need: Need, upgrade: bool) -> Result<End, MemoryError> {
         let mut looks = 0;
+        let mut first = true;
+        // Until the line is reserved, so that no request comes in between.
+        let mut turn = None;
         loop {
-            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(need, upgrade, cx.waker())));
+            let how = (upgrade, std::mem::take(&mut first));
+            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(need, how, cx.waker())));
             match attempt.await? {
                 Attempt::Here(frame) => return Ok(End::Here(frame)),
-                Attempt::Latched => {
+                Attempt::Latched(id) => {
                     looks += 1;
                     if looks > LATCHED_LOOKS {
+                        // It would keep other nodes waiting, too.
+                        drop(turn.take());
                         self.handle.sleep(LATCHED_PAUSE).await;
                     } else {
+                        Turn::await_at(&mut turn, self, id);
                         self.handle.yield_now().await;
                     }
                 }
-                Attempt::Held(until) => self.handle.sleep_until(until).await,
+                Attempt::Held(id, until) => {
+                    Turn::await_at(&mut turn, self, id);
+                    self.handle.sleep_until(until).await;
+                }
                 Attempt::NoFrame => {
+                    drop(turn.take());
                     self.counters.frame_waits.add(1);
                     poll_fn(|cx| self.poll_free_frame(cx)).await;
                 }
                 Attempt::Asked(id) => {
+                    drop(turn);
                     let id = Cell::new(Some(id));
                     let fresh = Cell::new(true);
                     let waiting = Waiting { inner: self, addr: need.addr, id, fresh };

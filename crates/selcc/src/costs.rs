@@ -6,6 +6,10 @@
 //! earlier clock finds the line latched: local readers and writers, which come back at that time, and requests of
 //! other nodes, which are served then.
 //!
+//! Waiting writers have their turns in the order in which they came, as with a fair latch: a writer that goes from one
+//! hit to the next without a pause would else never meet those who wait, since at each of its instants the
+//! latch is free.
+//!
 //! Only the end is kept. A worker whose clock is behind the writer's first instruction would have found the latch
 //! free; it waits all the same, because the writes have happened already, and to let it go ahead would
 //! let the two overlap.
@@ -13,6 +17,7 @@
 use std::time::Duration;
 
 use latchwork_cache::FrameId;
+use latchwork_coherence::Mode;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
@@ -48,10 +53,25 @@ impl Inner {
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a local writer holds the line.
+    /// Whether a writer that comes now has to wait for its turn: a local writer holds the line, or others have
+    /// waited longer.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
-        self.node.cache.find(addr).is_some_and(|frame| self.held(frame).is_some())
+        self.node.cache.find(addr).is_some_and(|id| {
+            let frame = self.node.cache.frame(id);
+            self.held(id).is_some() || (frame.is_awaited() && !frame.is_reserved())
+        })
+    }
+
+    /// Until when a writer has to wait that comes to the line for the first time. Where others wait whose
+    /// turn is now, it comes right behind them.
+    pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: Mode) -> Option<Time> {
+        self.held(frame).or_else(|| {
+            let behind = self.costs.is_some()
+                && mode == Mode::Exclusive
+                && self.node.cache.frame(frame).is_awaited();
+            behind.then(|| self.handle.now() + Duration::from_nanos(1))
+        })
     }
 
     /// Charges for a read that hit. False when a writer holds the line.

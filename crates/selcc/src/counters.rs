@@ -67,6 +67,8 @@ counters! {
     invalidations_dropped,
     /// Invalidation messages of others sent on behind a grant that had no room for them.
     requests_passed_on,
+    /// Lines that local code gave up because its lease was over.
+    leases_expired,
     /// Lines forwarded into another node's frame.
     forwards,
     /// Exclusive ownership handed over.

@@ -41,12 +41,13 @@ impl Inner {
         let lapsed = record.blocked_since.is_some_and(|since| since + lapse <= now);
         let evicting = event == Event::Evict;
         let held = record.frame.and_then(|id| self.held(id));
+        let local_code_first = self.is_local_code_first(record, now);
         let mut copy = FrameCopy {
             frame: record.frame.map(|id| node.cache.frame(id)),
             waiters: &mut record.waiters,
             dirty: record.incoming_dirty,
             lapsed,
-            held: held.is_some(),
+            held: held.is_some() || local_code_first,
         };
         let before = record.line.hold();
         record.line.step(&node.rules, event, &mut copy, &mut actions);
@@ -77,6 +78,7 @@ impl Inner {
     pub(crate) fn finish(&self, records: &mut Records, addr: GlobalAddr) {
         let node = &*self.node;
         let Some(record) = records.get_mut(&addr) else { return };
+        self.see_to_lease(addr, record);
         if record.line.is_blocked() {
             // The sweep may have begun long ago: what it does at its end takes completions, too.
             record.blocked_since.get_or_insert_with(|| self.handle.now());
@@ -298,13 +300,20 @@ impl Inner {
         any
     }
 
-    fn want_for_waiters(&self, addr: GlobalAddr, record: &mut Record) {
-        // Others know already how their waiting has ended, or will when their tasks run.
+    /// Asks for the line on behalf of those who wait for it, unless they have to hold off.
+    pub(crate) fn want_for_waiters(&self, addr: GlobalAddr, record: &mut Record) {
         let waiting = record.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
-        let mode = waiting.map(|w| w.mode).max();
-        if let Some(mode) = mode.filter(|_| !record.line.is_wanted()) {
+        let Some(mode) = waiting.map(|w| w.mode).max() else { return };
+        if !self.holds_off(record, mode) && !record.line.is_wanted() {
             self.drive(addr, record, Event::Want(want(mode)));
         }
+    }
+
+    /// Whether such accesses leave the line to a writer for a while.
+    pub(crate) fn holds_off(&self, record: &Record, mode: Mode) -> bool {
+        mode == Mode::Shared
+            && record.line.hold() == Hold::Nothing
+            && record.hold_off_until > self.handle.sweep_time()
     }
 
     /// Tries the requests again that local code kept waiting.

@@ -40,6 +40,7 @@ mod describe;
 mod engine;
 mod evict;
 mod history;
+mod lease;
 mod letters;
 mod node;
 mod operations;

@@ -67,6 +67,8 @@ pub struct Node {
     pub(crate) handler: Mutex<Option<Notifier>>,
     /// Workers, the handler not counted, that are not parked.
     pub(crate) awake: AtomicUsize,
+    /// Workers, the handler not counted.
+    pub(crate) workers: AtomicUsize,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -114,6 +116,7 @@ impl Node {
             releasing: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
             counters: Mutex::new(Vec::new()),
         })
     }
@@ -149,6 +152,11 @@ impl Node {
     /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()
+    }
+
+    /// How many workers it has. One that comes or goes this very moment may not be counted right.
+    pub(crate) fn workers(&self) -> u32 {
+        self.workers.load(Ordering::Relaxed) as u32
     }
 
     pub(crate) fn new_counters(&self) -> Arc<WorkerCounters> {

@@ -9,12 +9,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 
 use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
-use latchwork_coherence::Mode;
+use latchwork_coherence::{Mode, Need};
 use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, WordOp};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
+use crate::lease::Lease;
 use crate::letters::Doubt;
 
 #[cfg(all(test, loom))]
@@ -97,7 +98,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    fn end(&mut self, outcome: Outcome) {
+    pub(crate) fn end(&mut self, outcome: Outcome) {
         self.outcome = outcome;
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -120,6 +121,10 @@ pub(crate) struct Record {
     pub(crate) let_go_at: Time,
     /// Since when local code has kept a request waiting.
     pub(crate) blocked_since: Option<Time>,
+    /// When an access that had waited for the local latch last had its turn.
+    pub(crate) passed_at: Time,
+    /// How long local code may go on before requests.
+    pub(crate) lease: Lease,
     /// Whether the record is in the node's list of blocked lines.
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
@@ -146,6 +151,8 @@ impl Record {
             hold_off_until: Time::ZERO,
             let_go_at: Time::ZERO,
             blocked_since: None,
+            passed_at: Time::ZERO,
+            lease: Lease::Off,
             listed: false,
             evicting: false,
             frame_in_verb: false,
@@ -153,6 +160,15 @@ impl Record {
             landed: None,
             failed: None,
         }
+    }
+
+    /// One more access waits for the line; its number.
+    pub(crate) fn wait(&mut self, need: Need, upgrade: bool, waker: &Waker) -> u64 {
+        let id = self.next_waiter;
+        self.next_waiter += 1;
+        let (outcome, waker) = (Outcome::Waiting, Some(waker.clone()));
+        self.waiters.push(Waiter { id, mode: need.mode, upgrade, outcome, waker });
+        id
     }
 
     pub(crate) fn fail(&mut self, error: VerbError) {
@@ -179,7 +195,7 @@ pub(crate) struct FrameCopy<'a> {
     pub(crate) dirty: DirtyBounds,
     /// Reservations count no more.
     pub(crate) lapsed: bool,
-    /// A local writer holds the latch, in virtual time.
+    /// A local writer holds the latch, in virtual time; or local accesses wait for it, which come first.
     pub(crate) held: bool,
 }
 

@@ -208,7 +208,7 @@ fn encode_request(request: &Request) -> u64 {
         | (kind as u64) << KIND
         | u64::from(priority) << PRIORITY
         | u64::from(seq.0) << SEQ
-        | buffer / BUFFER_UNIT << BUFFER
+        | (buffer / BUFFER_UNIT) << BUFFER
 }
 
 fn decode_request(word: u64) -> Option<Request> {

@@ -137,6 +137,9 @@ impl Worker {
             reported: Cell::new(None),
         });
         inner.count_awake(1);
+        if role == Role::Worker {
+            node.workers.fetch_add(1, Ordering::Relaxed);
+        }
         handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
         Worker { inner }
     }
@@ -197,6 +200,9 @@ impl Drop for Inner {
         }
         if !self.parked.get() {
             self.count_awake(-1);
+        }
+        if self.role == Role::Worker {
+            self.node.workers.fetch_sub(1, Ordering::Relaxed);
         }
         // Whatever this worker would have looked at again is the handler's now.
         if let Some(handler) = &*self.node.handler.lock() {

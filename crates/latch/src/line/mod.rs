@@ -97,6 +97,11 @@ impl Line {
         !self.remembered.is_empty() && self.can_serve()
     }
 
+    /// Whether requests of other nodes are remembered.
+    pub fn is_asked_for(&self) -> bool {
+        !self.remembered.is_empty()
+    }
+
     /// Whether local code waits for the line.
     pub fn is_wanted(&self) -> bool {
         self.want.is_some()

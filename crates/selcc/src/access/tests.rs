@@ -44,7 +44,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         let worker = Worker::start(&node, port, inbox, &handle);
         let inner = &worker.inner;
         let addr = node.allocator().allocate(worker.port(), &handle).await.expect("room");
-        let asked = |mode| match inner.attempt(Need { addr, mode }, false, Waker::noop()) {
+        let asked = |mode| match inner.attempt(Need { addr, mode }, (false, true), Waker::noop()) {
             Ok(Attempt::Asked(id)) => id,
             _ => panic!("the line is not here in this mode"),
         };

@@ -62,6 +62,10 @@ pub struct Settings {
     /// How long a reservation or a latch of local code may keep the line from a node that asked for
     /// it. After this, reservations lapse.
     pub lapse: Duration,
+    /// So many synthetic accesses (reads by worker, plus writes) that had to wait for the local latch come
+    /// before a node that asked for the line; then it is given up: gamma of SELCC 5.3.1. 0: whoever asks
+    /// comes first; `None`: whoever is local does.
+    pub lease: Option<u32>,
     /// The pause after a refusal; doubles with every further one, and is drawn from the range
     /// between half and one and a half of it.
     pub pause: Duration,
@@ -122,6 +126,7 @@ impl Default for Settings {
             policy: Policy::SELCC,
             deadline: Duration::from_secs(10),
             lapse: Duration::from_millis(1),
+            lease: Some(256),
             pause: Duration::from_micros(2),
             pause_max: Duration::from_micros(500),
             hold_off: Duration::from_micros(4),

@@ -80,6 +80,8 @@ impl Settings {
             "How long an access waits for a line before it fails", []),
         setting!("lapse": lapse of Duration,
             "How long local code may keep a line from a node that asked for it, before reservations lapse", ["0"]),
+        setting!("lease": lease of Option<u32>,
+            "Waiting local accesses (reads / workers + writes) that come before a node that asked for the line (SELCC 5.3.1)", ["0", "inf"]),
         setting!("pause": pause of Duration [1],
             "Pause after a refusal; doubles with every further one (SELCC 5.1.2)", []),
         setting!("pause-max": pause_max of Duration [1],

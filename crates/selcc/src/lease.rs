@@ -1,0 +1,152 @@
+//! The lease: how long local code may go on with a line that other nodes have asked for (SELCC 5.3.1).
+//!
+//! Local accesses come before requests of other nodes, those included that wait for the local latch: a line
+//! changes hands among the workers of a node much faster than among nodes (SELCC 5.1.1). Where many of them
+//! want one line, there is always one that waits, and the nodes that ask starve. So two counters
+//! run from the moment in which local code has kept a request waiting: of the reads and of the writes
+//! that had to wait for the local latch. An access that finds the latch free at its first look takes them
+//! back to zero: the line is not used so heavily. When `reads / workers + writes` has reached the
+//! [bound](crate::Settings::lease), the line is given up: no further local access comes before the
+//! requests that are remembered. Writers see that in the frame, those who look for the line in its record; they
+//! wait until the requests are served, and then for the line as for any other. Accesses that have a
+//! reservation use it, so each visit of a line is good for one access at least.
+
+use latchwork_coherence::Mode;
+use latchwork_latch::Event;
+use latchwork_runtime::Time;
+use latchwork_verbs::GlobalAddr;
+
+use crate::record::{Outcome, Record, meets};
+use crate::worker::Inner;
+
+/// The lease of one line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Lease {
+    /// No request is kept waiting by local code.
+    #[default]
+    Off,
+    /// Some is, and these accesses have waited since.
+    Running {
+        /// To read.
+        reads: u32,
+        /// To write.
+        writes: u32,
+    },
+    /// The line is being given up.
+    Over,
+}
+
+impl Lease {
+    /// Local code keeps a request waiting.
+    fn begin(&mut self) {
+        if *self == Lease::Off {
+            *self = Lease::Running { reads: 0, writes: 0 };
+        }
+    }
+
+    /// A local access has to wait for the latch.
+    pub(crate) fn has_waited(&mut self, mode: Mode) {
+        if let Lease::Running { reads, writes } = self {
+            let count = if mode == Mode::Shared { reads } else { writes };
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// A local access found the latch free.
+    pub(crate) fn has_not_waited(&mut self) {
+        if let Lease::Running { reads, writes } = self {
+            (*reads, *writes) = (0, 0);
+        }
+    }
+
+    /// Whether it runs and has reached its bound, on a node with so many workers.
+    fn is_used_up(self, bound: Option<u32>, workers: u32) -> bool {
+        let Lease::Running { reads, writes } = self else { return false };
+        bound.is_some_and(|bound| (reads / workers.max(1)).saturating_add(writes) >= bound)
+    }
+}
+
+impl Inner {
+    /// Whether accesses that wait for the local latch come before requests of other nodes. Not those of a
+    /// thread that seems not to be running: none had its turn for as long as it takes
+    /// [reservations to lapse](crate::Settings::lapse).
+    pub(crate) fn is_local_code_first(&self, record: &Record, now: Time) -> bool {
+        let node = &*self.node;
+        let awaited = record.frame.is_some_and(|id| node.cache.frame(id).is_awaited());
+        awaited && record.lease != Lease::Over && {
+            let since = record.blocked_since.map_or(now, |since| since.max(record.passed_at));
+            since + node.settings.lapse > now
+        }
+    }
+
+    /// Looks at the lease of a line after something happened to it.
+    pub(crate) fn see_to_lease(&self, addr: GlobalAddr, record: &mut Record) {
+        let node = &*self.node;
+        if record.line.is_blocked() {
+            record.lease.begin();
+        }
+        if record.lease.is_used_up(node.settings.lease, node.workers())
+            && let Some(id) = record.frame
+        {
+            record.lease = Lease::Over;
+            node.cache.frame(id).give_way(true);
+            self.counters.leases_expired.add(1);
+            // Those who wait for the latch keep nobody waiting any more.
+            self.drive(addr, record, Event::Serve);
+        }
+        if !record.line.is_asked_for() && std::mem::take(&mut record.lease) == Lease::Over {
+            self.give_back(addr, record);
+        }
+    }
+
+    /// All requests are served: local code may have what is left, and asks for the rest.
+    fn give_back(&self, addr: GlobalAddr, record: &mut Record) {
+        if let Some(id) = record.frame {
+            let (frame, hold) = (self.node.cache.frame(id), record.line.hold());
+            frame.give_way(false);
+            for waiter in record.waiters.iter_mut() {
+                if meets(hold, waiter.mode) && matches!(waiter.outcome, Outcome::Waiting) {
+                    frame.reserve();
+                    waiter.end(Outcome::Granted);
+                }
+            }
+        }
+        self.want_for_waiters(addr, record);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn used_up(bound: Option<u32>, reads: usize, writes: usize, workers: u32) -> bool {
+        let mut lease = Lease::Off;
+        lease.begin();
+        (0..reads).for_each(|_| lease.has_waited(Mode::Shared));
+        (0..writes).for_each(|_| lease.has_waited(Mode::Exclusive));
+        lease.is_used_up(bound, workers)
+    }
+
+    #[test]
+    fn reads_count_as_much_as_the_workers_make_them() {
+        assert!(!used_up(Some(4), 0, 3, 8) && used_up(Some(4), 0, 4, 8));
+        assert!(!used_up(Some(4), 31, 0, 8) && used_up(Some(4), 32, 0, 8));
+        assert!(!used_up(Some(4), 15, 2, 8) && used_up(Some(4), 16, 2, 8));
+        assert!(used_up(Some(0), 0, 0, 8), "whoever asks is served at once");
+        assert!(!used_up(None, 10_000, 10_000, 8), "never");
+    }
+
+    #[test]
+    fn counters_run_only_while_a_request_waits_and_begin_anew_when_the_latch_was_free() {
+        let mut lease = Lease::Off;
+        lease.has_waited(Mode::Exclusive);
+        assert_eq!(lease, Lease::Off);
+        lease.begin();
+        lease.has_waited(Mode::Exclusive);
+        lease.has_waited(Mode::Shared);
+        lease.begin();
+        assert_eq!(lease, Lease::Running { reads: 1, writes: 1 });
+        lease.has_not_waited();
+        assert_eq!(lease, Lease::Running { reads: 0, writes: 0 });
+    }
+}
