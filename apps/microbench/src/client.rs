@@ -2,6 +2,7 @@
 
 use crate::lines::{Place, failed};
 use crate::settings::Settings;
+use crate::witness::{Sample, Witness};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::{Course, Part, Share};
@@ -9,6 +10,7 @@ use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::histogram::{Failure, Latencies};
+use latchwork_workload::history::RegisterOperation;
 use latchwork_workload::micro::{
     Access, AccessStream, ClientIndex, Garbage, MicroKind, Stamp, WriteKind,
 };
@@ -21,6 +23,7 @@ pub(crate) struct Run {
     pub(crate) settings: Arc<Settings>,
     pub(crate) lines: Arc<Vec<GlobalAddr>>,
     pub(crate) course: Course,
+    pub(crate) sample: Sample,
 }
 
 impl Run {
@@ -44,6 +47,16 @@ pub(crate) struct Done {
     pub(crate) garbage: Option<String>,
     /// Items that were looked at on the way.
     pub(crate) looked_at: u64,
+    /// What it saw of the sample.
+    pub(crate) witness: Witness,
+}
+
+/// What an access did.
+struct Ended {
+    /// What was found in the item, where it was looked at.
+    found: Option<Result<Stamp, Garbage>>,
+    /// What was written.
+    wrote: Option<Stamp>,
 }
 
 /// One worker at work.
@@ -75,6 +88,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
             writes: Vec::new(),
             garbage: None,
             looked_at: 0,
+            witness: Witness::default(),
         }),
         run,
     });
@@ -104,10 +118,17 @@ impl Runner {
             let access = stream.draw();
             // Its own: no two writes have the same.
             let stamp = Stamp(1 + client as u64 + clients * writes);
+            let sampled = self.run.sample.has(access.line);
+            let invoked = if sampled { self.handle.instant() } else { begin };
             let ended = self.access(access, stamp).await;
             let end = self.handle.now();
             match ended {
-                Ok(seen) => self.note(part, access, seen, begin, end),
+                Ok(ended) => {
+                    if sampled {
+                        self.witness(access, &ended, (invoked, self.handle.instant()));
+                    }
+                    self.note(part, access, ended.found, begin, end);
+                }
                 Err(error) => {
                     self.run.course.fail(failed(settings, &error));
                     break;
@@ -120,12 +141,7 @@ impl Runner {
         self.done.borrow_mut().writes.push((client, writes));
     }
 
-    /// What was found in the item, where it was looked at.
-    async fn access(
-        &self,
-        access: Access,
-        own: Stamp,
-    ) -> Result<Option<Result<Stamp, Garbage>>, MemoryError> {
+    async fn access(&self, access: Access, own: Stamp) -> Result<Ended, MemoryError> {
         let line = self.run.lines[access.line as usize];
         let Place { layout, .. } = self.place;
         let offset = self.place.offset(access.item);
@@ -134,7 +150,8 @@ impl Runner {
             let read = |words: latchwork_verbs::Words<'_>| {
                 layout.read(number, |at| words.u64(offset + 8 * at))
             };
-            return self.memory.read(line, read).await.map(Some);
+            let found = self.memory.read(line, read).await?;
+            return Ok(Ended { found: Some(found), wrote: None });
         }
         let locked = self.run.settings.workload.config().writes == WriteKind::Locked;
         let write = self.memory.write(line, |guard| {
@@ -144,13 +161,24 @@ impl Runner {
                 None => own,
                 Some(Ok(Stamp(found))) => Stamp(found + 1),
                 // It stays as it is, for whoever looks for the reason.
-                Some(Err(_)) => return found,
+                Some(Err(_)) => return Ended { found, wrote: None },
             };
             layout.write(number, stamp, |at, word| words.set_u64(offset + 8 * at, word));
             guard.mark_dirty(offset..offset + layout.bytes());
-            found
+            Ended { found, wrote: Some(stamp) }
         });
         write.await
+    }
+
+    fn witness(&self, access: Access, ended: &Ended, span: (Time, Time)) {
+        let operation = match (ended.wrote, ended.found) {
+            (Some(stamp), _) => RegisterOperation::Write(stamp),
+            (None, Some(Ok(stamp))) => RegisterOperation::Read(stamp),
+            // The check of contents has it.
+            (None, _) => return,
+        };
+        let item = (access.line, access.item);
+        self.done.borrow_mut().witness.note(&self.run.sample, item, span, operation);
     }
 
     fn note(

@@ -6,6 +6,7 @@ use crate::figures::Figures;
 use crate::lines::{self, Found};
 use crate::outcome::{Check, Outcome};
 use crate::settings::Settings;
+use crate::witness::{Sample, Witness};
 use latchwork_cluster::ClusterError;
 use latchwork_harness::{Cluster, ClusterFlags, Course};
 use latchwork_workload::micro::WriteKind;
@@ -31,14 +32,15 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
     let is_simulated = matches!(cluster, Cluster::Simulated(_));
     let course = Course::new(settings.plan, cluster.nodes(), workers, is_simulated, cluster.now());
-    let run = Arc::new(Run { settings: settings.clone(), lines: lines.clone(), course });
+    let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
+    let run = Arc::new(Run { settings: settings.clone(), lines: lines.clone(), course, sample });
     let done: Vec<Option<Done>> = {
         let run = run.clone();
         cluster.run(move |member| client::run(run.clone(), member)).map_err(failed)?
     };
     let went = run.course.went().map_err(AppError::Failed)?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
-    let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
+    let mut done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
     let clients = match settings.workload.config().writes {
         WriteKind::Locked => 0,
         WriteKind::Blind => Run::clients(&settings),
@@ -53,7 +55,16 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         cluster.run(body).map_err(failed)?
     };
     all(inspected)?.into_iter().for_each(|part| found.merge(part));
-    let checks = judge(&settings, &done, &found);
+    let mut checks = judge(&settings, &done, &found);
+    let mut witness = Witness::default();
+    done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
+    checks.push(match witness.judge(&run.sample) {
+        Ok(()) => {
+            let detail = format!("one order of each explains {} accesses to items", witness.len());
+            Check::new("linearizability", true, detail)
+        }
+        Err(problem) => Check::new("linearizability", false, problem),
+    });
     let figures = Figures::new(&settings, done, went);
     Ok(Outcome { settings, figures, checks, event_hash: cluster.event_hash() })
 }

@@ -6,6 +6,7 @@
 //!   drive                lines ──► client ──► lines, each on every worker of every compute node
 //!     lines              allocates and fills the lines; reads them all at the end
 //!     client             accesses, and what they saw
+//!     witness            histories of a sample of the lines
 //!        |
 //!   outcome              lines for scripts, a table for people, the result document
 //! ```
@@ -20,6 +21,7 @@ mod figures;
 mod lines;
 mod outcome;
 mod settings;
+mod witness;
 
 use error::AppError;
 use latchwork_harness::parse::one_line;

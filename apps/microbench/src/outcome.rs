@@ -92,9 +92,10 @@ impl Outcome {
         )?;
         writeln!(
             out,
-            "cache     {:.2} % hits; {:.2} invalidation messages per 100 operations",
+            "cache     {:.2} % hits; {:.2} % needed invalidation messages, {:.3} per operation",
             100.0 * of("hit_ratio"),
-            100.0 * of("invalidation_share")
+            100.0 * of("invalidation_share"),
+            of("invalidations_per_op")
         )?;
         writeln!(
             out,

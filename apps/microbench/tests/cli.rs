@@ -63,6 +63,7 @@ fn lines_for_scripts_stand_on_standard_output() {
         "[MEASURE], jain_index, ",
         "[CHECK], contents, ok",
         "[CHECK], writes, ok",
+        "[CHECK], linearizability, ok",
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }

@@ -8,7 +8,7 @@ fn good(arguments: &str) {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    for check in ["contents", "writes"] {
+    for check in ["contents", "writes", "linearizability"] {
         assert!(out.contains(&format!("[CHECK], {check}, ok")), "{arguments}\n{out}\n{err}");
     }
 }

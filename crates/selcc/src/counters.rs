@@ -61,6 +61,9 @@ counters! {
     cache_hits,
     /// Accesses that had to ask for the line.
     cache_misses,
+    /// Accesses that waited while other nodes were asked to give their line up: how many operations needed
+    /// invalidation messages, however many (SELCC 7.1.1, figure 12).
+    accesses_invalidating,
     /// Invalidation messages sent.
     invalidations_sent,
     /// Invalidation messages answered with `Dropped`.

@@ -127,6 +127,10 @@ impl Inner {
                     }
                     Message::Request(mut request) => {
                         self.counters.invalidations_sent.add(1);
+                        for waiter in record.waiters.iter_mut().filter(|waiter| !waiter.asked) {
+                            waiter.asked = true;
+                            self.counters.accesses_invalidating.add(1);
+                        }
                         let frame = record.frame.expect("who asks for a line has a frame for it");
                         request.buffer = node.cache.buffer(frame, node.arena).offset;
                         Message::Request(request)

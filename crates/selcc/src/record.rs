@@ -94,6 +94,8 @@ pub(crate) struct Waiter {
     /// Set for upgrades, which end when the copy is lost.
     pub(crate) upgrade: bool,
     pub(crate) outcome: Outcome,
+    /// Another node was asked for the line meanwhile.
+    pub(crate) asked: bool,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -167,7 +169,7 @@ impl Record {
         let id = self.next_waiter;
         self.next_waiter += 1;
         let (outcome, waker) = (Outcome::Waiting, Some(waker.clone()));
-        self.waiters.push(Waiter { id, mode: need.mode, upgrade, outcome, waker });
+        self.waiters.push(Waiter { id, mode: need.mode, upgrade, outcome, asked: false, waker });
         id
     }
 

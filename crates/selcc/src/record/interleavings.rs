@@ -79,6 +79,7 @@ fn who_waited_for_the_line_uses_it_before_it_is_taken_away() {
             mode: Mode::Exclusive,
             upgrade: false,
             outcome: Outcome::Waiting,
+            asked: false,
             waker: None,
         });
         let handler = thread::spawn({

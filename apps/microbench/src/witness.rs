@@ -1,0 +1,195 @@
+//! Histories of a sample of the lines, to be judged after the run: whether one order of the accesses to each item
+//! explains what all clients saw.
+//!
+//! Stamps of an item differ: those of blind writes are the client's own, and locked writes count up. Two locked
+//! writes with the same stamp are a lost write.
+
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_workload::history::{Call, History, RegisterOperation, check_register};
+use latchwork_workload::micro::{AccessStream, ClientIndex, MicroWorkload, Stamp};
+
+/// Lines whose history is kept: at most so many, and at most an eighth of them.
+const LINES: u64 = 256;
+const OF_LINES: u64 = 8;
+
+/// Draws that may be spent on finding them.
+const DRAWS: usize = 10_000;
+
+/// Accesses that are kept, of all workers together. Where popular lines have more, the later ones are not.
+const CALLS: usize = 400_000;
+
+/// The lines whose history is kept: those that clients ask for first, so popular ones among them.
+pub(crate) struct Sample {
+    has: Vec<bool>,
+    /// Calls that a worker keeps.
+    room: usize,
+    /// Calls that began later are not all kept, in nanoseconds.
+    until: AtomicU64,
+}
+
+impl Sample {
+    pub(crate) fn new(workload: &MicroWorkload, workers: usize, seed: u64) -> Sample {
+        let mut has = vec![false; workload.lines() as usize];
+        let mut left = LINES.min(workload.lines().div_ceil(OF_LINES));
+        let mut stream = AccessStream::new(workload, ClientIndex { node: 0, client: 0 }, seed);
+        for _ in 0..DRAWS {
+            let line = stream.draw().line as usize;
+            if left > 0 && !has[line] {
+                has[line] = true;
+                left -= 1;
+            }
+        }
+        let room = (CALLS / workers.max(1)).max(1);
+        Sample { has, room, until: AtomicU64::new(Time::MAX.as_nanos()) }
+    }
+
+    /// Whether the history of this line is kept.
+    #[inline]
+    pub(crate) fn has(&self, line: u64) -> bool {
+        self.has[line as usize]
+    }
+
+    /// Until when all calls were kept.
+    fn until(&self) -> Time {
+        Time::from_nanos(self.until.load(Ordering::Acquire))
+    }
+}
+
+/// An item, by its line and its place there.
+pub(crate) type Item = (u64, u64);
+
+/// What one worker saw of the sample.
+#[derive(Default)]
+pub(crate) struct Witness {
+    history: History<Item, RegisterOperation<Stamp>>,
+}
+
+impl Witness {
+    /// Notes an access to a line of the sample.
+    pub(crate) fn note(
+        &mut self,
+        sample: &Sample,
+        item: Item,
+        (invoked, returned): (Time, Time),
+        operation: RegisterOperation<Stamp>,
+    ) {
+        if invoked >= sample.until() {
+            return;
+        }
+        self.history.record(item, Call { invoked, returned: Some(returned), operation });
+        if self.history.len() == sample.room {
+            // What all workers begin from now on may be missing.
+            sample.until.fetch_min(returned.as_nanos(), Ordering::AcqRel);
+        }
+    }
+
+    /// Adds what another worker saw.
+    pub(crate) fn merge(&mut self, other: Witness) {
+        self.history.merge(other.history);
+    }
+
+    /// How many accesses were seen.
+    pub(crate) fn len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Whether one order of the accesses to each item explains what all workers saw.
+    ///
+    /// # Errors
+    /// The first item for which none does.
+    pub(crate) fn judge(&self, sample: &Sample) -> Result<(), String> {
+        let until = sample.until();
+        let checked = self.history.check(|calls| {
+            // A read that came back after that may have seen a write that was not kept. One that came back before saw
+            // writes that began before, and these were.
+            let known = |call: &&Call<RegisterOperation<Stamp>>| {
+                matches!(call.operation, RegisterOperation::Write(_))
+                    || call.returned.is_some_and(|returned| returned <= until)
+            };
+            let calls: Vec<_> = calls.iter().filter(known).copied().collect();
+            check_register(Stamp::default(), &calls)
+        });
+        checked
+            .map_err(|((line, item), violation)| format!("item {item} of line {line}: {violation}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_workload::micro::{MicroConfig, Popularity, WriteKind};
+
+    fn sample(room: usize) -> Sample {
+        let config = MicroConfig {
+            lines: 100,
+            scale: 1,
+            items_per_line: 2,
+            nodes: 2,
+            reads: 0.5,
+            writer_nodes: 0,
+            sharing: 1.0,
+            temporal: 0.0,
+            spatial: 0.0,
+            popularity: Popularity::Uniform,
+            writes: WriteKind::Blind,
+        };
+        let mut sample = Sample::new(&MicroWorkload::new(config).expect("a workload"), 1, 5);
+        sample.room = room;
+        sample
+    }
+
+    fn note(witness: &mut Witness, sample: &Sample, at: u64, operation: RegisterOperation<Stamp>) {
+        let span = (Time::from_nanos(at), Time::from_nanos(at + 5));
+        witness.note(sample, (3, 1), span, operation);
+    }
+
+    const fn write(stamp: u64) -> RegisterOperation<Stamp> {
+        RegisterOperation::Write(Stamp(stamp))
+    }
+
+    const fn read(stamp: u64) -> RegisterOperation<Stamp> {
+        RegisterOperation::Read(Stamp(stamp))
+    }
+
+    #[test]
+    fn an_eighth_of_the_lines_is_kept() {
+        let sample = sample(10);
+        assert_eq!((0..100).filter(|line| sample.has(*line)).count(), 13);
+    }
+
+    #[test]
+    fn a_stale_read_and_a_lost_write_are_judged_wrong() {
+        let sample = sample(100);
+        let judge = |calls: &[(u64, RegisterOperation<Stamp>)]| {
+            let mut witness = Witness::default();
+            calls.iter().for_each(|(at, call)| note(&mut witness, &sample, *at, *call));
+            witness.judge(&sample)
+        };
+        assert_eq!(judge(&[(10, write(1)), (20, read(1)), (30, write(2)), (40, read(2))]), Ok(()));
+        let stale = judge(&[(10, write(1)), (20, write(2)), (30, read(1))]).expect_err("stale");
+        assert!(stale.contains("item 1 of line 3") && !stale.contains('\n'), "{stale}");
+        assert!(judge(&[(10, write(1)), (20, write(1))]).is_err(), "both found 0: one is lost");
+        assert!(judge(&[(10, read(7))]).is_err(), "nobody wrote it");
+    }
+
+    #[test]
+    fn what_is_not_kept_any_more_is_not_held_against_reads() {
+        let sample = sample(2);
+        let (mut first, mut second) = (Witness::default(), Witness::default());
+        note(&mut first, &sample, 10, write(1));
+        note(&mut first, &sample, 20, write(2));
+        // Full at 25. A write at 30 is not kept, and a read that was under way saw it.
+        note(&mut first, &sample, 30, write(3));
+        let span = (Time::from_nanos(24), Time::from_nanos(40));
+        second.note(&sample, (3, 1), span, read(3));
+        first.merge(second);
+        assert_eq!(first.len(), 3);
+        assert_eq!(first.judge(&sample), Ok(()));
+        // A stale one from before is.
+        let mut stale = Witness::default();
+        stale.note(&sample, (3, 1), (Time::from_nanos(17), Time::from_nanos(18)), read(0));
+        first.merge(stale);
+        assert!(first.judge(&sample).is_err());
+    }
+}
