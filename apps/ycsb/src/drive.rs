@@ -42,17 +42,20 @@ pub(crate) struct Measured {
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let session = Arc::new(Session::new(settings));
     eprintln!("{}", session.headline());
-    let began = Clock::start();
+    let clock = Clock::start();
     let config = session.settings.cluster.clone();
     let cluster = Cluster::start(config, &session.settings.fabric)
         .map_err(|error| session.cluster_error(&error))?;
     let driver = Driver { session, cluster };
     let mut expected = Expected::default();
+    let mut run_in_world = (0, Duration::ZERO);
     let mut outcome = Outcome::new(&driver.session);
     outcome.load = Some(driver.load(&mut expected)?);
     if driver.session.settings.command != Command::Load {
         let mut witness = None;
+        let before = (driver.events(), clock.now());
         outcome.run = Some(driver.run(&mut expected, &mut witness, &mut outcome.counters)?);
+        run_in_world = (driver.events() - before.0, clock.now() - before.1);
         outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
     } else {
         outcome.counters = driver.cluster.counters();
@@ -60,10 +63,12 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     outcome.checks.splice(0..0, driver.check(&expected)?);
     if let Cluster::Simulated(cluster) = &driver.cluster {
         outcome.world = Some(World {
+            run_events: run_in_world.0,
+            run_time: run_in_world.1,
             event_hash: cluster.kernel().event_hash(),
             events: cluster.kernel().events(),
             virtual_time: cluster.kernel().now() - Time::ZERO,
-            real_time: began.now() - Time::ZERO,
+            real_time: clock.now() - Time::ZERO,
         });
     }
     Ok(outcome)
@@ -106,6 +111,14 @@ impl Driver {
         phase.end()?;
         let workers = ran.map_err(|error| self.session.cluster_error(&error))?;
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
+    }
+
+    /// Events of a simulated world so far.
+    fn events(&self) -> u64 {
+        match &self.cluster {
+            Cluster::Embedded(_) => 0,
+            Cluster::Simulated(cluster) => cluster.kernel().events(),
+        }
     }
 
     fn phase(&self) -> Arc<Phase> {

@@ -29,6 +29,9 @@ pub(crate) struct World {
     /// The hash of all that happened in it.
     pub(crate) event_hash: u64,
     pub(crate) events: u64,
+    /// Of these, the events of the run, and how long they took outside.
+    pub(crate) run_events: u64,
+    pub(crate) run_time: Duration,
     pub(crate) virtual_time: Duration,
     /// How long all of it took outside.
     pub(crate) real_time: Duration,
@@ -100,6 +103,14 @@ impl Outcome {
                 "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
                 world.events, world.event_hash
             )?;
+            if self.run.is_some() {
+                let (events, seconds) = (world.run_events, world.run_time.as_secs_f64());
+                let rate = thousands(events as f64 / seconds.max(1e-9));
+                writeln!(
+                    out,
+                    "       the run, warm-up included: {events} events in {seconds:.1} s, {rate} events/s"
+                )?;
+            }
         }
         let Some(main) = self.main() else { return Ok(()) };
         writeln!(

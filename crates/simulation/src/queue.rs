@@ -52,12 +52,19 @@ fn time_of(key: Key) -> Time {
     Time::from_nanos((key >> 64) as u64)
 }
 
+fn tie_of(key: Key) -> u64 {
+    key as u64 >> SLOT_BITS
+}
+
 /// Four children share a CPU cache line, and a heap of thousands is six levels deep. A wider one
 /// compares more than it saves.
 const CHILDREN: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Queue {
+    /// The next event, if it was entered as such, with a key without a slot: a wake is for now, and the
+    /// heap would only give it back.
+    front: Option<(Key, Event)>,
     /// Every key is less than its children, which are at `CHILDREN * index + 1` and behind.
     heap: Vec<Key>,
     slots: Vec<(ActorId, u64)>,
@@ -67,7 +74,24 @@ pub(crate) struct Queue {
 impl Queue {
     /// Enters an event. Of two at the same instant, that with the lesser `tie` comes first, of which
     /// 40 bits count; where these are equal, the calls so far decide.
+    #[inline]
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
+        let event = Event { at, actor, payload };
+        let least = key(at, tie, 0);
+        match &mut self.front {
+            Some((first, front)) if least < *first => {
+                let (tie, behind) = (tie_of(*first), *front);
+                (*first, *front) = (least, event);
+                self.push_behind(tie, behind);
+            }
+            None if self.heap.first().is_none_or(|&first| least < first) => {
+                self.front = Some((least, event));
+            }
+            _ => self.push_behind(tie, event),
+        }
+    }
+
+    fn push_behind(&mut self, tie: u64, Event { at, actor, payload }: Event) {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = (actor, payload);
@@ -94,6 +118,9 @@ impl Queue {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
+        if let Some((_, event)) = self.front.take() {
+            return Some(event);
+        }
         let last = self.heap.pop()?;
         let first = match self.heap.first() {
             Some(&first) => {
@@ -139,11 +166,12 @@ impl Queue {
     }
 
     pub(crate) fn next_at(&self) -> Option<Time> {
-        self.heap.first().map(|&key| time_of(key))
+        let front = self.front.as_ref().map(|(_, event)| event.at);
+        front.or_else(|| self.heap.first().map(|&key| time_of(key)))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+        self.heap.len() + usize::from(self.front.is_some())
     }
 }
 
