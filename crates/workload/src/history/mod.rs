@@ -21,7 +21,8 @@
 //!   overlap.
 //!
 //! A third one, [`check_sequential`], judges a whole history over all objects by sequential consistency:
-//! in each process's own order, without regard to time.
+//! in each process's own order, without regard to time. And [`check_store_order`] judges small ones by what
+//! processes with store buffers may see.
 //!
 //! ```
 //! use latchwork_simulation::Time;
@@ -51,11 +52,13 @@ mod map_key;
 mod object;
 mod register;
 mod sequential;
+mod store_order;
 
 pub use map_key::{MapKey, MapOperation};
 pub use object::{Model, ObjectViolation, check_object};
 pub use register::{RegisterOperation, RegisterViolation, check_register};
 pub use sequential::{Access, Arrow, SequentialViolation, check_sequential};
+pub use store_order::{Step, StoreOrder, StoreOrderViolation, check_store_order};
 
 use latchwork_simulation::Time;
 use std::collections::BTreeMap;
