@@ -8,6 +8,7 @@
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process: threads on shared memory, or one simulated world
 //!   blink          B-link tree
+//!   relaxed        a worker's write buffer: total and partial store order
 //!   sel            the baseline: SELCC's engine, every line given back at once
 //!   selcc          the protocol engine: lines, messages, eviction
 //!   coherence      the traits between protocols and what stands on them
@@ -70,6 +71,7 @@ pub use latchwork_coherence as coherence;
 pub use latchwork_fabric as fabric;
 pub use latchwork_latch as latch;
 pub use latchwork_memnode as memnode;
+pub use latchwork_relaxed as relaxed;
 pub use latchwork_runtime as runtime;
 pub use latchwork_sel as sel;
 pub use latchwork_selcc as selcc;

@@ -1,0 +1,282 @@
+//! How buffered writes become visible: lanes, each of which obtains one line, and a clock.
+//!
+//! ```text
+//!   a batch has come together, the first has lingered long enough, a fence, no room
+//!        │ due
+//!   lane 0   ensure(line of write 1) ───────────► here ─► apply
+//!   lane 1   ensure(line of write 2) ────► here ─► pso: apply      tso: keep, for `hold` at most;
+//!   lane 2   ensure(line of write 3) ──────────► here ─► ...            apply behind write 1
+//! ```
+//!
+//! Lines are obtained side by side at every level; what differs is when they are written. With a partial
+//! store order as soon as they are here. With a total one the first write and those behind it whose lines
+//! are here are applied at one instant: all their latches are held together before the first is let
+//! go. Nobody can see one without the others, so within this group any two writes to one line are
+//! one access, also with writes to other lines between them.
+//!
+//! A line that came before its turn is kept for a short time only (prefetched, then: Gharachorloo, Gupta
+//! and Hennessy, "Two Techniques to Enhance the Performance of Memory Consistency Models", 1991): until
+//! nothing has become visible for [`Settings::hold`](crate::Settings::hold), after which two nodes that keep
+//! what the other waits for part. The first write's own lane keeps nothing while it waits for another
+//! line, so it gets through, and then the others ask again side by side.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use arrayvec::ArrayVec;
+use latchwork_cache::WriteGuard;
+use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_runtime::{Elapsed, Time};
+
+use crate::queue::{Entry, Queue};
+use crate::shared::{Job, Shared};
+use crate::{Consistency, LossCause};
+
+/// Lines that one instant makes visible at most: their latches are held together.
+const GROUP_MAX: usize = 32;
+
+type Guards<'a> = ArrayVec<WriteGuard<'a>, GROUP_MAX>;
+
+/// Writes an entry's bytes, and says what changed.
+fn store<O>(entry: &Entry<O>, guard: &mut WriteGuard<'_>) {
+    entry.pieces.store(guard.words(), |changed| guard.mark_dirty(changed));
+}
+
+/// One of those who obtain lines.
+pub(crate) async fn lane<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: usize) {
+    while let Some(job) = poll_fn(|cx| shared.poll_job(lane, cx)).await {
+        shared.carry_out(lane, job).await;
+    }
+}
+
+/// Begins what has lingered long enough.
+pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
+    let next = || match shared.is_closed() {
+        true => Some(None),
+        false => shared.queue.borrow().lingers_until().map(Some),
+    };
+    while let Some(at) = shared.clock.wait(next).await {
+        let end = shared.clock.wait(|| shared.is_closed().then_some(()));
+        if shared.handle.timeout(at, end).await.is_ok() {
+            return;
+        }
+        // What it waited for may be gone, and another write there that came later.
+        let first = shared.queue.borrow().lingers_until();
+        if first.is_some_and(|first| first <= shared.handle.now()) {
+            shared.start_all();
+        }
+    }
+}
+
+impl<M: CoherentMemory> Shared<M> {
+    /// Until an entry is visible, or lost.
+    async fn carry_out(&self, lane: usize, Job { seq, addr, by }: Job) {
+        while !self.try_apply(seq) {
+            let line = self.memory.ensure(Need { addr, mode: Mode::Exclusive });
+            let in_time = pin!(self.handle.timeout(by, line));
+            // Another lane may make it visible: this one's line was the last that was missing.
+            let Some(end) = self.unless_settled(lane, seq, in_time).await else { return };
+            let cause = match end {
+                Ok(Ok(ticket)) => {
+                    if self.try_apply(seq) {
+                        return;
+                    }
+                    self.keep(lane, seq).await;
+                    drop(ticket);
+                    None
+                }
+                Ok(Err(error)) => Some(LossCause::Memory(error)),
+                Err(Elapsed) => Some(LossCause::Deadline(self.settings.deadline)),
+            };
+            if self.queue.borrow().is_turn(seq)
+                && let Some(cause) = cause
+            {
+                self.fail(seq, cause);
+            }
+            self.next_move(seq).await;
+        }
+    }
+
+    /// Waits until it is an entry's turn, or the entry is settled; not for ever, since others may wait for its
+    /// line, and the first entry for theirs: until nothing has become visible for a while.
+    async fn keep(&self, lane: usize, seq: u64) {
+        let mut since = self.handle.now();
+        loop {
+            let turn = pin!(self.turn(lane, seq));
+            let moved = match self.handle.timeout(since + self.settings.hold, turn).await {
+                Ok(()) => return,
+                Err(Elapsed) => self.moved.get(),
+            };
+            if moved <= since {
+                return;
+            }
+            since = moved;
+        }
+    }
+
+    /// Waits until it is an entry's turn, the entry is settled, or those before it have become fewer: then it is
+    /// worth while to ask for its line again.
+    async fn next_move(&self, seq: u64) {
+        let first = || self.queue.borrow().entries().next().map(|first| first.seq);
+        let before = first();
+        let ready = || {
+            let queue = self.queue.borrow();
+            let over = queue.get(seq).is_none() || queue.is_turn(seq);
+            (over || first() != before).then_some(())
+        };
+        self.progress.wait(ready).await;
+    }
+
+    /// The future's end; `None` when the entry was settled first.
+    async fn unless_settled<T>(
+        &self,
+        lane: usize,
+        seq: u64,
+        mut future: std::pin::Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        poll_fn(|cx| {
+            if self.queue.borrow().get(seq).is_none() {
+                return Poll::Ready(None);
+            }
+            self.register(lane, cx);
+            future.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+
+    /// Waits until it is an entry's turn, or the entry is settled.
+    async fn turn(&self, lane: usize, seq: u64) {
+        poll_fn(|cx| {
+            let queue = self.queue.borrow();
+            if queue.get(seq).is_none() || queue.is_turn(seq) {
+                return Poll::Ready(());
+            }
+            self.register(lane, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Makes an entry visible, if its line is here and all that has to come before it. Says whether
+    /// the entry is settled: visible, or lost.
+    fn try_apply(&self, seq: u64) -> bool {
+        match self.settings.consistency {
+            Consistency::Pso => self.apply_one(seq),
+            _ => self.apply_first(),
+        }
+        self.queue.borrow().get(seq).is_none()
+    }
+
+    /// Partial store order: one line.
+    fn apply_one(&self, seq: u64) {
+        let at = {
+            let queue = self.queue.borrow();
+            let Some(entry) = queue.get(seq) else { return };
+            let guard = self.memory.try_write(entry.addr);
+            let now = self.handle.now();
+            match guard {
+                Ok(mut guard) if now <= entry.by => {
+                    store(entry, &mut guard);
+                    Some(now)
+                }
+                // Whoever finds the line and loses it again and again comes by here.
+                Err(_) if now <= entry.by => return,
+                _ => None,
+            }
+        };
+        let Some(now) = at else {
+            return self.fail(seq, LossCause::Deadline(self.settings.deadline));
+        };
+        self.counts.borrow_mut().lines += 1;
+        let entry = self.queue.borrow_mut().remove(seq);
+        self.applied(entry, now);
+    }
+
+    /// Total store order: the first entries, as many as there are with their lines here.
+    fn apply_first(&self) {
+        let mut applied = 0;
+        let (late, now) = {
+            let queue = self.queue.borrow();
+            // All latches first: what follows is one instant, and the time is its time.
+            let (group, mut guards) = self.latch_first(&queue);
+            let now = self.handle.now();
+            for (entry, at) in queue.entries().zip(&group).take_while(|(entry, _)| now <= entry.by)
+            {
+                store(entry, &mut guards[*at]);
+                applied += 1;
+            }
+            self.counts.borrow_mut().lines += guards.len() as u64;
+            // Later entries have later deadlines.
+            let next = queue.entries().nth(applied).filter(|next| now > next.by);
+            (next.map(|next| next.seq), now)
+        };
+        for _ in 0..applied {
+            let entry = self.queue.borrow_mut().pop();
+            self.applied(entry, now);
+        }
+        if applied > 0 {
+            self.moved.set(now);
+            self.progress.wake();
+        }
+        if let Some(seq) = late {
+            return self.fail(seq, LossCause::Deadline(self.settings.deadline));
+        }
+        if applied > 0
+            && let Some(lane) = self.queue.borrow().entries().next().and_then(|first| first.lane)
+        {
+            self.wake_lane(lane);
+        }
+    }
+
+    /// Latches the lines of the first entries, up to one whose line is not here. For each of these
+    /// entries, which latch is its line's.
+    fn latch_first(&self, queue: &Queue<M::Operation>) -> (Vec<usize>, Guards<'_>) {
+        let (mut group, mut guards) = (Vec::new(), Guards::new());
+        for entry in queue.entries() {
+            let held = guards.iter().position(|guard| guard.addr() == entry.addr);
+            let at = match held {
+                Some(at) => at,
+                None if !queue.is_due(entry) || guards.is_full() => break,
+                None => match self.memory.try_write(entry.addr) {
+                    Ok(guard) => {
+                        guards.push(guard);
+                        guards.len() - 1
+                    }
+                    Err(_) => break,
+                },
+            };
+            group.push(at);
+        }
+        (group, guards)
+    }
+
+    fn applied(&self, entry: Option<Entry<M::Operation>>, now: Time) {
+        let Some(entry) = entry else { return };
+        if let Some(lane) = entry.lane {
+            self.wake_lane(lane);
+        }
+        {
+            let counts = &mut *self.counts.borrow_mut();
+            counts.applied += 1;
+            counts.longest = counts.longest.max(now - entry.issued);
+        }
+        self.room.wake();
+    }
+
+    /// Loses an entry; with a total store order also all behind it, which must not be seen without it.
+    fn fail(&self, seq: u64, cause: LossCause) {
+        let mut lost = Vec::new();
+        {
+            let mut queue = self.queue.borrow_mut();
+            lost.extend(queue.remove(seq).map(|entry| (entry, cause)));
+            if self.settings.consistency == Consistency::Tso {
+                while let Some(entry) = queue.pop() {
+                    lost.push((entry, LossCause::Order));
+                }
+            }
+        }
+        self.lose(lost);
+    }
+}

@@ -1,0 +1,102 @@
+//! How relaxed memory fails, and how a lost write is told.
+
+use std::fmt;
+use std::time::Duration;
+
+use latchwork_coherence::MemoryError;
+use latchwork_runtime::Time;
+use latchwork_verbs::GlobalAddr;
+use thiserror::Error;
+
+/// Why a call failed.
+#[derive(Clone, Debug, Error)]
+pub enum RelaxedError {
+    /// Writes that were issued earlier never became visible, and never will. The call itself did
+    /// nothing; the next one works again.
+    #[error("{0}")]
+    Lost(LostWrites),
+    /// The line of this very call could not be used.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The bytes are not inside the line.
+    #[error(
+        "{len} bytes at offset {offset} are not inside line {addr}, whose payload has {payload} bytes"
+    )]
+    OutOfLine {
+        /// The line.
+        addr: GlobalAddr,
+        /// Where in the payload.
+        offset: usize,
+        /// How many bytes.
+        len: usize,
+        /// Bytes of the payload.
+        payload: usize,
+    },
+    /// The worker has left: [`WriteBuffer::leave`](crate::WriteBuffer::leave) was called.
+    #[error("the write buffer takes no more writes: its worker has left")]
+    Closed,
+}
+
+/// Why a write was lost.
+#[derive(Clone, Debug, Error)]
+pub enum LossCause {
+    /// Its line was not obtained in time.
+    #[error("its line was not obtained within {0:?}")]
+    Deadline(Duration),
+    /// Its line could not be obtained at all.
+    #[error("{0}")]
+    Memory(MemoryError),
+    /// An earlier write was lost, and this one must not become visible without it.
+    #[error("a write before it was lost")]
+    Order,
+    /// The worker's executor ended first.
+    #[error("its worker ended without a flush")]
+    Abandoned,
+}
+
+/// Bytes that were written and never became visible.
+#[derive(Clone, Debug)]
+pub struct LostWrite {
+    /// The line.
+    pub addr: GlobalAddr,
+    /// Where in its payload.
+    pub offset: usize,
+    /// What was to be there, of all writes that were merged.
+    pub bytes: Vec<u8>,
+    /// When the first of these writes was issued.
+    pub issued: Time,
+    /// Why.
+    pub cause: LossCause,
+}
+
+impl fmt::Display for LostWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LostWrite { addr, offset, bytes, issued, cause } = self;
+        write!(
+            f,
+            "{} bytes at offset {offset} of line {addr}, issued at {issued}: {cause}",
+            bytes.len()
+        )
+    }
+}
+
+/// All writes that were lost since the last report, in the order in which they were issued; never empty.
+#[derive(Clone, Debug)]
+pub struct LostWrites(pub Vec<LostWrite>);
+
+/// So many are named in the text; the rest is counted.
+const NAMED: usize = 4;
+
+impl fmt::Display for LostWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("buffered writes were lost: ")?;
+        for (at, lost) in self.0.iter().take(NAMED).enumerate() {
+            let between = if at == 0 { "" } else { "; " };
+            write!(f, "{between}{lost}")?;
+        }
+        match self.0.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! [`Settings`] of a write buffer, checked before it starts.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// In what order a worker's writes become visible to others; see the crate's page.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Consistency {
+    /// Every write goes through at once: sequential consistency, and no buffer.
+    #[default]
+    Sequential,
+    /// Total store order: later, in the order in which they were issued.
+    Tso,
+    /// Partial store order: later, those to one line in the order in which they were issued.
+    Pso,
+}
+
+impl Consistency {
+    /// All of them, the strictest first.
+    pub const ALL: [Consistency; 3] = [Consistency::Sequential, Consistency::Tso, Consistency::Pso];
+
+    /// Its name: `sequential`, `tso`, `pso`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::Sequential => "sequential",
+            Consistency::Tso => "tso",
+            Consistency::Pso => "pso",
+        }
+    }
+
+    /// Whether writes are buffered.
+    pub fn buffers(self) -> bool {
+        self != Consistency::Sequential
+    }
+}
+
+impl fmt::Display for Consistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Consistency {
+    type Err = SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        let found = Consistency::ALL.into_iter().find(|level| level.name() == name);
+        found.ok_or_else(|| SettingsError::NoConsistency { given: name.into() })
+    }
+}
+
+/// Settings of a [`WriteBuffer`](crate::WriteBuffer). All but `consistency` mean nothing to a sequential
+/// one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// In what order writes become visible.
+    pub consistency: Consistency,
+    /// A write is visible to everybody so long after it was issued, or it never will be and is
+    /// reported as lost. 10 ms by default: many times what it takes to obtain a line.
+    pub deadline: Duration,
+    /// A write waits so long for others that fill its batch. 20 µs by default; less than the
+    /// deadline. How long it rests in the buffer in all is this, and the time to obtain its line.
+    pub linger: Duration,
+    /// Writes whose lines are obtained at the same time, 1 to [`BATCH_MAX`](Settings::BATCH_MAX); 8
+    /// by default. So many that wait are begun at once, without lingering.
+    pub batch: usize,
+    /// Accesses in the buffer at most, at least a batch; 64 by default. Writes that are merged count as one.
+    pub entries: usize,
+    /// Bytes in the buffer at most, at least a line's payload; 64 KiB by default.
+    pub bytes: usize,
+    /// [`Consistency::Tso`] only: a line that came before its turn is kept from others until nothing
+    /// became visible for so long. 10 µs by default. Longer, and fewer lines have to be obtained twice;
+    /// but two nodes that keep what the other one waits for stand still for as long.
+    pub hold: Duration,
+    /// What putting a write into the buffer, or finding one there, is charged in a simulated world.
+    /// Nothing by default; time passes by itself on a real machine.
+    pub cost: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            consistency: Consistency::Sequential,
+            deadline: Duration::from_millis(10),
+            linger: Duration::from_micros(20),
+            batch: 8,
+            entries: 64,
+            bytes: 64 << 10,
+            hold: Duration::from_micros(10),
+            cost: Duration::ZERO,
+        }
+    }
+}
+
+/// What is wrong with settings.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SettingsError {
+    /// No such level.
+    #[error("there is no consistency {given}: sequential, tso and pso are possible")]
+    NoConsistency {
+        /// The name that was given.
+        given: String,
+    },
+    /// Not 1 to the maximum.
+    #[error("a write batch of {given} is impossible: 1 to {} would do", Settings::BATCH_MAX)]
+    Batch {
+        /// The batch.
+        given: usize,
+    },
+    /// Fewer entries than a batch.
+    #[error("a write buffer of {entries} entries cannot fill a batch of {batch}: it needs as many")]
+    Entries {
+        /// The entries.
+        entries: usize,
+        /// The batch.
+        batch: usize,
+    },
+    /// Some write would never fit.
+    #[error(
+        "a write buffer of {bytes} bytes is too small for a write of a whole line, {payload} bytes"
+    )]
+    Bytes {
+        /// The bytes.
+        bytes: usize,
+        /// A line's payload.
+        payload: usize,
+    },
+    /// Writes would be lost before they are begun.
+    #[error(
+        "writes that linger for {linger:?} cannot meet a deadline of {deadline:?}: it has to be longer"
+    )]
+    Deadline {
+        /// How long they linger.
+        linger: Duration,
+        /// The deadline.
+        deadline: Duration,
+    },
+}
+
+impl Settings {
+    /// The largest batch.
+    pub const BATCH_MAX: usize = 256;
+
+    /// Whether a buffer of these settings can work over lines with so many bytes of payload.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn check(&self, payload: usize) -> Result<(), SettingsError> {
+        let Settings { deadline, linger, batch, entries, bytes, .. } = *self;
+        if !(1..=Settings::BATCH_MAX).contains(&batch) {
+            return Err(SettingsError::Batch { given: batch });
+        }
+        if entries < batch {
+            return Err(SettingsError::Entries { entries, batch });
+        }
+        if bytes < payload {
+            return Err(SettingsError::Bytes { bytes, payload });
+        }
+        if linger >= deadline {
+            return Err(SettingsError::Deadline { linger, deadline });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_one_line_that_says_what_would_do() {
+        let good = Settings::default();
+        assert_eq!(good.check(8192), Ok(()));
+        let wrong = [
+            Settings { batch: 0, ..good.clone() },
+            Settings { batch: 257, entries: 300, ..good.clone() },
+            Settings { entries: 7, ..good.clone() },
+            Settings { bytes: 8191, ..good.clone() },
+            Settings { linger: good.deadline, ..good.clone() },
+        ];
+        let said = wrong.map(|settings| settings.check(8192).expect_err("wrong").to_string());
+        assert_eq!(said[1], "a write batch of 257 is impossible: 1 to 256 would do");
+        for line in &said {
+            assert!(!line.contains('\n'), "{line}");
+        }
+        for level in Consistency::ALL {
+            assert_eq!(level.name().parse(), Ok(level));
+        }
+        let none = "weak".parse::<Consistency>().expect_err("none");
+        assert_eq!(
+            none.to_string(),
+            "there is no consistency weak: sequential, tso and pso are possible"
+        );
+    }
+}

@@ -1,0 +1,359 @@
+//! Litmus tests: small programs with an outcome that tells levels of consistency apart. Where a level
+//! forbids it, no world may show it; where it allows it, some world must, or the test would say nothing.
+//! Every outcome at all, also of random programs, must be one of the level's machine.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use common::{LIMIT, Meeting, pause, rc, settings, world};
+use latchwork_cluster::Member;
+use latchwork_coherence::CoherentMemory;
+use latchwork_relaxed::{Consistency, WriteBuffer};
+use latchwork_simulation::Random;
+use latchwork_verbs::GlobalAddr;
+use latchwork_workload::history::Step::{Fence, Read, Write};
+use latchwork_workload::history::{Step, StoreOrder, check_store_order};
+
+type Program = Vec<Vec<Step<char>>>;
+
+/// A program, as the outcome in question.
+struct Litmus {
+    name: &'static str,
+    program: Program,
+    finals: BTreeMap<char, u64>,
+    /// The strictest level at which the outcome is possible, if any.
+    from: Option<Consistency>,
+}
+
+fn litmus(
+    name: &'static str,
+    from: Option<Consistency>,
+    program: Program,
+    finals: &[(char, u64)],
+) -> Litmus {
+    Litmus { name, program, finals: finals.iter().copied().collect(), from }
+}
+
+/// Locations: x, y and z are the first words of three lines; X and Y two words of a fourth.
+fn place(lines: &[GlobalAddr], location: char) -> (GlobalAddr, usize) {
+    match location {
+        'x' => (lines[0], 0),
+        'y' => (lines[1], 0),
+        'z' => (lines[2], 0),
+        'X' => (lines[3], 0),
+        _ => (lines[3], 8),
+    }
+}
+
+/// The usual ones, by their usual names (Alglave, Maranget and Tautschnig, "Herding Cats", 2014).
+fn all() -> Vec<Litmus> {
+    let (tso, pso) = (Some(Consistency::Tso), Some(Consistency::Pso));
+    let twice = || vec![Write('x', 1), Write('x', 2)];
+    vec![
+        litmus(
+            "SB",
+            tso,
+            vec![vec![Write('x', 1), Read('y', 0)], vec![Write('y', 1), Read('x', 0)]],
+            &[],
+        ),
+        litmus(
+            "SB with fences",
+            None,
+            vec![
+                vec![Write('x', 1), Fence, Read('y', 0)],
+                vec![Write('y', 1), Fence, Read('x', 0)],
+            ],
+            &[],
+        ),
+        litmus(
+            "MP",
+            pso,
+            vec![vec![Write('x', 1), Write('y', 1)], vec![Read('y', 1), Read('x', 0)]],
+            &[],
+        ),
+        litmus(
+            "MP with a fence",
+            None,
+            vec![vec![Write('x', 1), Fence, Write('y', 1)], vec![Read('y', 1), Read('x', 0)]],
+            &[],
+        ),
+        litmus(
+            "MP in one line",
+            None,
+            vec![vec![Write('X', 1), Write('Y', 1)], vec![Read('Y', 1), Read('X', 0)]],
+            &[],
+        ),
+        litmus(
+            "LB",
+            None,
+            vec![vec![Read('x', 1), Write('y', 1)], vec![Read('y', 1), Write('x', 1)]],
+            &[],
+        ),
+        litmus(
+            "S",
+            pso,
+            vec![vec![Write('x', 2), Write('y', 1)], vec![Read('y', 1), Write('x', 1)]],
+            &[('x', 2)],
+        ),
+        litmus(
+            "R",
+            tso,
+            vec![vec![Write('x', 1), Write('y', 1)], vec![Write('y', 2), Read('x', 0)]],
+            &[('y', 2)],
+        ),
+        litmus(
+            "2+2W",
+            pso,
+            vec![vec![Write('x', 1), Write('y', 2)], vec![Write('y', 1), Write('x', 2)]],
+            &[('x', 1), ('y', 1)],
+        ),
+        litmus(
+            "IRIW",
+            None,
+            vec![
+                vec![Write('x', 1)],
+                vec![Write('y', 1)],
+                vec![Read('x', 1), Read('y', 0)],
+                vec![Read('y', 1), Read('x', 0)],
+            ],
+            &[],
+        ),
+        litmus(
+            "WRC",
+            None,
+            vec![
+                vec![Write('x', 1)],
+                vec![Read('x', 1), Write('y', 1)],
+                vec![Read('y', 1), Read('x', 0)],
+            ],
+            &[],
+        ),
+        litmus("CoRR", None, vec![twice(), vec![Read('x', 2), Read('x', 1)]], &[]),
+        litmus("CoWW", None, vec![twice()], &[('x', 1)]),
+        litmus("CoWR", None, vec![vec![Write('x', 1), Read('x', 0)]], &[]),
+        litmus(
+            "CoRW",
+            None,
+            vec![vec![Read('x', 2), Write('x', 1)], vec![Write('x', 2)]],
+            &[('x', 2)],
+        ),
+        // Its own store early: Owens, Sarkar and Sewell's n6.
+        litmus(
+            "n6",
+            tso,
+            vec![
+                vec![Write('x', 1), Read('x', 1), Read('y', 0)],
+                vec![Write('y', 2), Write('x', 2)],
+            ],
+            &[('x', 1)],
+        ),
+    ]
+}
+
+/// What a program's run came to.
+struct Outcome {
+    /// The program, with what was read.
+    program: Program,
+    finals: BTreeMap<char, u64>,
+}
+
+fn order(level: Consistency) -> StoreOrder {
+    match level {
+        Consistency::Sequential => StoreOrder::Sequential,
+        Consistency::Tso => StoreOrder::Total,
+        Consistency::Pso => StoreOrder::Partial,
+    }
+}
+
+const LOCATIONS: [char; 5] = ['x', 'y', 'z', 'X', 'Y'];
+const WORKERS: usize = 4;
+
+/// Runs the programs one after the other in one world, and gives their outcomes.
+fn run(level: Consistency, seed: u64, programs: Vec<Program>) -> Vec<Outcome> {
+    let outcomes = rc(Vec::new());
+    let meeting = Rc::new(Meeting::default());
+    let running = rc(programs[0].clone());
+    let programs = Rc::new(programs);
+    let cluster = world(seed);
+    let all = {
+        let outcomes = outcomes.clone();
+        cluster.run(LIMIT, move |member| {
+            let (meeting, outcomes) = (meeting.clone(), outcomes.clone());
+            let (running, programs) = (running.clone(), programs.clone());
+            async move { worker(member, level, seed, &meeting, &programs, &running, &outcomes).await }
+        })
+    };
+    all.unwrap_or_else(|error| panic!("{level}, seed {seed}: {error}"));
+    drop(cluster);
+    outcomes.take()
+}
+
+async fn worker(
+    member: Member,
+    level: Consistency,
+    seed: u64,
+    meeting: &Meeting,
+    programs: &[Program],
+    running: &RefCell<Program>,
+    outcomes: &RefCell<Vec<Outcome>>,
+) {
+    let memory = &member.memory;
+    let lines = meeting.lines(&member, 4).await;
+    let on_loss = |lost| panic!("{lost}");
+    let buffer =
+        WriteBuffer::new(memory.clone(), settings(level, seed + 7 * member.index as u64), on_loss)
+            .expect("settings");
+    let mut met = 0;
+    for (round, program) in programs.iter().enumerate() {
+        meeting.meet(&member, WORKERS, &mut met).await;
+        if member.index == 0 {
+            for line in &lines {
+                memory.write(*line, clear_words).await.expect("a line");
+            }
+            running.replace(program.clone());
+        }
+        meeting.meet(&member, WORKERS, &mut met).await;
+        // Who has which line how differs from round to round.
+        for line in &lines {
+            touch(&member, *line).await;
+        }
+        meeting.meet(&member, WORKERS, &mut met).await;
+        let process = (member.index + round + seed as usize) % WORKERS;
+        // Who has no part in the program wants its lines.
+        for _ in 0..if process < program.len() { 0 } else { 8 } {
+            pause(&member).await;
+            // One more than the other, so that stores to them take their time differently.
+            touch(&member, lines[member.handle.random_below(4) as usize / 3]).await;
+        }
+        for (at, step) in program.get(process).into_iter().flatten().enumerate() {
+            pause(&member).await;
+            let mut word = [0; 8];
+            match *step {
+                Write(location, value) => {
+                    let (line, offset) = place(&lines, location);
+                    buffer.write(line, offset, &value.to_le_bytes()).await.expect("no loss");
+                }
+                Read(location, _) => {
+                    let (line, offset) = place(&lines, location);
+                    buffer.read(line, offset, &mut word).await.expect("no loss");
+                    running.borrow_mut()[process][at] = Read(location, u64::from_le_bytes(word));
+                }
+                Fence => buffer.flush().await.expect("no loss"),
+            }
+        }
+        buffer.flush().await.expect("no loss");
+        meeting.meet(&member, WORKERS, &mut met).await;
+        if member.index == 0 {
+            let mut finals = BTreeMap::new();
+            for location in LOCATIONS {
+                let (line, offset) = place(&lines, location);
+                finals
+                    .insert(location, memory.read(line, |w| w.u64(offset)).await.expect("a line"));
+            }
+            outcomes.borrow_mut().push(Outcome { program: running.borrow().clone(), finals });
+        }
+    }
+    buffer.leave().await.expect("no loss");
+}
+
+/// Makes a line shared, or this node's, or leaves it as it is.
+async fn touch(member: &Member, line: GlobalAddr) {
+    match member.handle.random_below(4) {
+        0 => member.memory.write(line, |_| ()).await.expect("a line"),
+        1 | 2 => member.memory.read(line, |_| ()).await.expect("a line"),
+        _ => {}
+    }
+}
+
+fn clear_words(guard: &mut latchwork_cache::WriteGuard<'_>) {
+    guard.words().clear(0..16);
+    guard.mark_dirty(0..16);
+}
+
+/// How often a world runs a program.
+fn rounds(test: &Litmus) -> usize {
+    // What is allowed somewhere has to be seen.
+    if test.from.is_some() { 14 } else { 5 }
+}
+
+const WORLDS: u64 = 36;
+
+#[test]
+fn no_world_shows_what_a_level_forbids_and_some_world_what_it_allows() {
+    let all = all();
+    let order_of = |k: usize| vec![k; rounds(&all[k])];
+    let of: Vec<usize> = (0..all.len()).flat_map(order_of).collect();
+    let programs: Vec<Program> = of.iter().map(|test| all[*test].program.clone()).collect();
+    for level in Consistency::ALL {
+        let mut seen = vec![0; all.len()];
+        for seed in 0..WORLDS {
+            for (round, outcome) in run(level, seed, programs.clone()).into_iter().enumerate() {
+                let test = &all[of[round]];
+                let finals = test.finals.iter().all(|(at, value)| outcome.finals[at] == *value);
+                seen[of[round]] += usize::from(outcome.program == test.program && finals);
+                check_store_order(order(level), &outcome.program, &outcome.finals).unwrap_or_else(
+                    |error| {
+                        panic!(
+                            "{} at {level}, seed {seed}, {:?}: {error}",
+                            test.name, outcome.program
+                        )
+                    },
+                );
+            }
+        }
+        for (test, seen) in all.iter().zip(seen) {
+            let allowed = test.from.is_some_and(|from| from as usize <= level as usize);
+            let runs = WORLDS as usize * rounds(test);
+            println!("{:16} {level:10} {seen:4} of {runs}", test.name);
+            assert_eq!(seen > 0, allowed, "{} at {level}: seen {seen} times", test.name);
+        }
+    }
+}
+
+/// Of `seed` alone: every worker stores values of its own to some of the locations, and reads some.
+fn random_program(seed: u64) -> Program {
+    let mut random = Random::new(seed);
+    let mut value = 0;
+    let mut step = |locations: &[char]| {
+        let location = locations[random.below(locations.len() as u64) as usize];
+        match random.below(10) {
+            0..5 => {
+                value += 1;
+                Write(location, value)
+            }
+            5..9 => Read(location, 0),
+            _ => Fence,
+        }
+    };
+    let locations = [&['x', 'y'][..], &['x', 'y', 'z'], &['x', 'X', 'Y']][(seed % 3) as usize];
+    (0..WORKERS).map(|_| (0..5).map(|_| step(locations)).collect()).collect()
+}
+
+#[test]
+fn random_programs_see_only_what_their_levels_machine_shows() {
+    for level in Consistency::ALL {
+        // How many outcomes the machine of each level cannot show.
+        let mut refused = [0; 3];
+        for seed in 100..118 {
+            let programs = (0..30).map(|round| random_program(1000 * seed + round)).collect();
+            for Outcome { program, finals } in run(level, seed, programs) {
+                for (of, refused) in Consistency::ALL.into_iter().zip(&mut refused) {
+                    let judged = check_store_order(order(of), &program, &finals);
+                    *refused += usize::from(judged.is_err());
+                    if of == level
+                        && let Err(error) = judged
+                    {
+                        panic!("{level}, seed {seed}: {program:?}, {finals:?}: {error}");
+                    }
+                }
+            }
+        }
+        println!("{level}: refused by each level's machine {refused:?}");
+        for stricter in 0..level as usize {
+            assert!(refused[stricter] > 0, "{level} looked like a stricter level: {refused:?}");
+        }
+    }
+}
