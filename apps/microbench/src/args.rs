@@ -2,8 +2,9 @@
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
-use latchwork_harness::parse::{percent, positive, seconds, whole};
+use latchwork_harness::parse::{duration, percent, positive, seconds, whole};
 use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
 use std::time::Duration;
 
@@ -63,6 +64,21 @@ pub(crate) struct Flags {
         help_heading = "Workload"
     )]
     pub(crate) writes: Writes,
+    /// In what order writes become visible: sequential, each before it returns; tso, as issued, later;
+    /// pso, later, those to one line as issued. The last two buffer blind writes.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "sequential",
+        help_heading = "Relaxed consistency"
+    )]
+    pub(crate) consistency: Consistency,
+    /// A buffered write is visible so long after it was issued, or the run fails.
+    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration, help_heading = "Relaxed consistency")]
+    pub(crate) write_deadline: Duration,
+    /// Buffered writes whose lines are obtained at the same time.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = whole(1..=RelaxedSettings::BATCH_MAX), help_heading = "Relaxed consistency")]
+    pub(crate) write_batch: usize,
     /// Cache of each compute node, as a part of its lines, instead of --cache-mb. [default: 0.1667]
     #[arg(long, value_name = "PART", value_parser = positive, conflicts_with = "cache_mb", help_heading = "Cluster")]
     pub(crate) cache_share: Option<f64>,
@@ -164,6 +180,10 @@ mod tests {
             ("--theta -1", "--theta", "0 to 100"),
             ("--writes some", "--writes", "locked, blind"),
             ("--item-size 4", "--item-size", "from 8"),
+            ("--consistency weak", "--consistency", "sequential, tso and pso"),
+            ("--write-deadline 5", "--write-deadline", "20us"),
+            ("--write-deadline 0us", "--write-deadline", "20us"),
+            ("--write-batch 0", "--write-batch", "from 1"),
             ("--warmup some", "--warmup", "auto or a number"),
             ("--operations 0", "--operations", "from 1"),
             ("--time 0", "--time", "above 0"),

@@ -4,8 +4,9 @@ use crate::lines::{Place, failed};
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_cluster::Member;
-use latchwork_coherence::{CoherentMemory as _, MemoryError};
+use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, Part, Share};
+use latchwork_relaxed::{RelaxedError, WriteBuffer};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
@@ -63,6 +64,8 @@ struct Ended {
 struct Runner {
     run: Arc<Run>,
     memory: Worker,
+    /// Where writes do not go through at once.
+    buffer: Option<WriteBuffer<Worker>>,
     handle: Handle,
     place: Place,
     node: usize,
@@ -74,8 +77,10 @@ struct Runner {
 /// Runs one worker. Nothing when the run failed.
 pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     let inflight = run.settings.cluster.inflight;
+    let buffer = buffer(&run, &member)?;
     let runner = Rc::new(Runner {
         memory: member.memory.clone(),
+        buffer,
         handle: member.handle.clone(),
         place: Place::of(&run.settings),
         node: member.node,
@@ -98,7 +103,34 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     for task in tasks {
         task.await.ok()?;
     }
-    Some(Rc::into_inner(runner)?.done.into_inner())
+    let Runner { run, buffer, done, .. } = Rc::into_inner(runner)?;
+    if let Some(buffer) = buffer
+        && let Err(error) = buffer.leave().await
+    {
+        run.course.fail(why(&run.settings, &error));
+    }
+    Some(done.into_inner())
+}
+
+/// The worker's write buffer, if its writes do not go through at once. Nothing when the run failed.
+fn buffer(run: &Arc<Run>, member: &Member) -> Option<Option<WriteBuffer<Worker>>> {
+    let settings = run.settings.relaxed.clone();
+    if !settings.consistency.buffers() {
+        return Some(None);
+    }
+    let on_loss = {
+        let run = run.clone();
+        move |lost| run.course.fail(format!("memory failed: {lost}"))
+    };
+    let made = WriteBuffer::new(member.memory.clone(), settings, on_loss);
+    made.map_err(|error| run.course.fail(error.to_string())).ok().map(Some)
+}
+
+fn why(settings: &Settings, error: &RelaxedError) -> String {
+    match error {
+        RelaxedError::Memory(error) => failed(settings, error),
+        error => format!("memory failed: {error}"),
+    }
 }
 
 impl Runner {
@@ -118,7 +150,8 @@ impl Runner {
             let access = stream.draw();
             // Its own: no two writes have the same.
             let stamp = Stamp(1 + client as u64 + clients * writes);
-            let sampled = self.run.sample.has(access.line);
+            // Buffered writes take effect after they returned; what may be seen of them is tested elsewhere.
+            let sampled = self.buffer.is_none() && self.run.sample.has(access.line);
             let invoked = if sampled { self.handle.instant() } else { begin };
             let ended = self.access(access, stamp).await;
             let end = self.handle.now();
@@ -130,7 +163,7 @@ impl Runner {
                     self.note(part, access, ended.found, begin, end);
                 }
                 Err(error) => {
-                    self.run.course.fail(failed(settings, &error));
+                    self.run.course.fail(why(settings, &error));
                     break;
                 }
             }
@@ -141,11 +174,26 @@ impl Runner {
         self.done.borrow_mut().writes.push((client, writes));
     }
 
-    async fn access(&self, access: Access, own: Stamp) -> Result<Ended, MemoryError> {
+    async fn access(&self, access: Access, own: Stamp) -> Result<Ended, RelaxedError> {
         let line = self.run.lines[access.line as usize];
         let Place { layout, .. } = self.place;
         let offset = self.place.offset(access.item);
         let number = self.place.number(line, access.item);
+        if let Some(buffer) = &self.buffer {
+            let mut bytes = vec![0; layout.bytes()];
+            if access.kind == MicroKind::Read {
+                buffer.read(line, offset, &mut bytes).await?;
+                let word =
+                    |at: usize| bytes[8 * at..].first_chunk().copied().map(u64::from_le_bytes);
+                let found = layout.read(number, |at| word(at).unwrap_or(0));
+                return Ok(Ended { found: Some(found), wrote: None });
+            }
+            let set =
+                |at: usize, word: u64| bytes[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+            layout.write(number, own, set);
+            buffer.write(line, offset, &bytes).await?;
+            return Ok(Ended { found: None, wrote: Some(own) });
+        }
         if access.kind == MicroKind::Read {
             let read = |words: latchwork_verbs::Words<'_>| {
                 layout.read(number, |at| words.u64(offset + 8 * at))
@@ -167,7 +215,7 @@ impl Runner {
             guard.mark_dirty(offset..offset + layout.bytes());
             Ended { found, wrote: Some(stamp) }
         });
-        write.await
+        Ok(write.await?)
     }
 
     fn witness(&self, access: Access, ended: &Ended, span: (Time, Time)) {

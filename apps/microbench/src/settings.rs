@@ -6,6 +6,7 @@ use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
+use latchwork_relaxed::Settings as RelaxedSettings;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::micro::{ItemLayout, MicroConfig, MicroWorkload, Popularity, WriteKind};
 use latchwork_workload::result::Destination;
@@ -28,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) fabric: FabricChoice,
     pub(crate) workload: MicroWorkload,
     pub(crate) layout: ItemLayout,
+    /// The workers' write buffers.
+    pub(crate) relaxed: RelaxedSettings,
     pub(crate) plan: Plan,
     pub(crate) series: Option<Duration>,
     pub(crate) json: Option<Destination>,
@@ -65,6 +68,7 @@ impl Settings {
             },
             writes: flags.writes.into(),
         })?;
+        let relaxed = relaxed(&flags, &fabric, payload)?;
         let cluster = cluster(&flags, &fabric, &workload)?;
         let window = || (frames(&cluster) * cluster.compute_nodes as u64).max(10_000);
         let warmup = match flags.warmup {
@@ -75,7 +79,7 @@ impl Settings {
         let operations = flags.operations.or(none.then_some(OPERATIONS_DEFAULT));
         let plan = Plan { warmup, operations, time: flags.time };
         let series = flags.series_us.map(Duration::from_micros);
-        Ok(Settings { cluster, fabric, workload, layout, plan, series, json })
+        Ok(Settings { cluster, fabric, workload, layout, relaxed, plan, series, json })
     }
 
     /// The settings as a result document tells them.
@@ -98,6 +102,11 @@ impl Settings {
         add("spatial_locality", micro.spatial.into());
         add("cache_frames", frames(&self.cluster).into());
         add("warmup", warmup);
+        add("consistency", self.relaxed.consistency.name().into());
+        if self.relaxed.consistency.buffers() {
+            add("write_batch", self.relaxed.batch.into());
+            add("write_deadline_us", (self.relaxed.deadline.as_micros() as u64).into());
+        }
         match micro.writes {
             WriteKind::Locked => add("writes", "locked".into()),
             WriteKind::Blind => add("writes", "blind".into()),
@@ -120,6 +129,38 @@ impl Settings {
         );
         config
     }
+}
+
+/// The workers' write buffers.
+fn relaxed(
+    flags: &Flags,
+    fabric: &FabricChoice,
+    payload: usize,
+) -> Result<RelaxedSettings, AppError> {
+    let (consistency, deadline, batch) =
+        (flags.consistency, flags.write_deadline, flags.write_batch);
+    if consistency.buffers() && WriteKind::from(flags.writes) == WriteKind::Locked {
+        return Err(AppError::Usage(format!(
+            "--consistency {consistency}: locked writes have to see the line first; use --writes blind"
+        )));
+    }
+    let default = RelaxedSettings::default();
+    let settings = RelaxedSettings {
+        consistency,
+        deadline,
+        linger: default.linger.min(deadline / 2),
+        batch,
+        entries: default.entries.max(4 * batch),
+        bytes: default.bytes.max(4 * batch * payload),
+        cost: match fabric {
+            FabricChoice::Shm => Duration::ZERO,
+            FabricChoice::Sim(nic) => Duration::from_nanos(nic.cpu.hit_ns),
+        },
+        ..default
+    };
+    let wrong = |error| AppError::Usage(format!("--consistency {consistency}: {error}"));
+    settings.check(payload).map_err(wrong)?;
+    Ok(settings)
 }
 
 /// Frames of each compute node's cache, about.

@@ -58,6 +58,22 @@ pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
     if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
 }
 
+/// A duration: a whole number and its unit, above 0.
+///
+/// # Errors
+/// What would do.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, u64); 4] =
+        [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = UNITS.iter().find(|(name, _)| *name == &text[number.len()..]);
+    let nanos = number.parse().ok().and_then(|n: u64| n.checked_mul(unit?.1));
+    nanos
+        .filter(|nanos| *nanos > 0)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| "use a duration such as 500ns, 20us, 1ms or 10s".to_owned())
+}
+
 /// Bytes of a global cache line.
 ///
 /// # Errors
