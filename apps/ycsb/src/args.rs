@@ -103,10 +103,10 @@ pub(crate) struct Flags {
     /// where no number of operations is set either, and 0.05 in a simulation]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
-    /// Run this many seconds before measuring. [default: 1, and 0.05 in a simulation; 0 where the
+    /// Run this many seconds before measuring; auto goes on until the hit ratio is steady. [default: 1, and 0.05 in a simulation; 0 where the
     /// number of operations is limited]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
-    pub(crate) warmup: Option<Duration>,
+    #[arg(long, global = true, value_name = "SECONDS|auto", value_parser = warmup, help_heading = "Workload")]
+    pub(crate) warmup: Option<WarmupFlag>,
     /// Operations per second, all workers together; latencies then also count from the intended
     /// start. [default: the property target; as fast as possible without]
     #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
@@ -117,6 +117,24 @@ pub(crate) struct Flags {
     pub(crate) fabric: FabricFlags,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+/// What comes before measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WarmupFlag {
+    /// As long as it takes for the hit ratio to be steady.
+    Auto,
+    For(Duration),
+}
+
+fn warmup(text: &str) -> Result<WarmupFlag, String> {
+    match text {
+        "auto" => Ok(WarmupFlag::Auto),
+        text => match seconds_or_none(text) {
+            Ok(time) => Ok(WarmupFlag::For(time)),
+            Err(would_do) => Err(format!("use auto or {}", would_do.trim_start_matches("use "))),
+        },
+    }
 }
 
 /// Parses the command line. What is wrong with it is one line.
@@ -169,7 +187,7 @@ mod tests {
             ("--memory-mb 0", "--memory-mb", "from 1"),
             ("--target 0", "--target", "above 0"),
             ("--time 0", "--time", "above 0"),
-            ("--warmup x", "--warmup", "seconds"),
+            ("--warmup x", "--warmup", "auto or a number of seconds"),
             ("--operations 0", "--operations", "from 1"),
             ("--workload g", "--workload", "one of a, b, c, d, e, f"),
             ("--protocol mesi", "--protocol", "selcc and sel"),

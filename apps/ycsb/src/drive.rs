@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::shared::Phase;
 use crate::witness::{Sample, Witness};
 use latchwork_cluster::Member;
-use latchwork_harness::Cluster;
+use latchwork_harness::{Cluster, Course, Plan as CoursePlan, Warmup};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
@@ -113,6 +113,20 @@ impl Driver {
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
     }
 
+    /// A run from `begin` on that warms up until the hit ratio is steady.
+    fn course(&self, begin: Time) -> Course {
+        let (settings, config) = (&self.session.settings, self.cluster.config());
+        // About as many operations as all caches have lines.
+        let lines = config.cache_bytes / config.line_size as usize * config.compute_nodes;
+        let plan = CoursePlan {
+            warmup: Warmup::Steady { window: (lines as u64).max(10_000) },
+            operations: settings.operations,
+            time: settings.time,
+        };
+        let (nodes, workers) = (self.cluster.nodes(), self.session.workers());
+        Course::new(plan, nodes, workers, settings.is_simulated(), begin)
+    }
+
     /// Events of a simulated world so far.
     fn events(&self) -> u64 {
         match &self.cluster {
@@ -158,7 +172,11 @@ impl Driver {
         let (session, phase) = (&self.session, self.phase());
         let settings = &session.settings;
         let before = self.cluster.counters();
-        let plan = Plan::new(self.cluster.now(), settings.warmup, settings.time);
+        let mut plan = Plan::new(self.cluster.now(), settings.warmup, settings.time);
+        let course = settings.warmup_auto.then(|| {
+            plan.until = Time::MAX;
+            self.course(plan.begin)
+        });
         let sampled =
             settings.command == Command::Check && session.workload.layout.keeps_whole_versions();
         let sample = sampled.then(|| Sample::new(&session.workload, settings.seed)).transpose()?;
@@ -168,18 +186,25 @@ impl Driver {
             plan,
             inserts: Arc::new(InsertCounter::new(session.workload.first_insert())),
             sample: sample.map(Arc::new),
+            course,
             simulated: settings.is_simulated(),
         });
+        let shared = run.clone();
         let extent = match settings.operations {
             Some(operations) => Extent::Operations(operations),
             None => Extent::Until(plan.until),
         };
         let workers: Vec<Done> =
-            self.on_all(RUN, extent, &phase, move |member| run::run(run.clone(), member))?;
+            self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
         *counters = self.cluster.counters();
         for (node, counted) in counters.iter_mut().enumerate() {
             let first = &workers[node * settings.cluster.workers];
             *counted = *counted - first.counters.unwrap_or(before[node]);
+        }
+        if let Some(course) = &run.course {
+            let went = course.went().map_err(AppError::Failed)?;
+            plan.measured_from = went.from;
+            *counters = went.counters;
         }
         let mut latencies = Latencies::new();
         let mut modified = 0;

@@ -8,6 +8,7 @@ use crate::store::{Buffers, Ended, Store};
 use crate::witness::{Sample, Witness};
 use latchwork_blink::TreeError;
 use latchwork_cluster::Member;
+use latchwork_harness::{Course, Part, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::{Counters, Worker};
 use latchwork_workload::histogram::Latencies;
@@ -37,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) inserts: Arc<InsertCounter>,
     /// The records whose history is kept, if any is.
     pub(crate) sample: Option<Arc<Sample>>,
+    /// What a warm-up until the hit ratio is steady, and what follows it, go by.
+    pub(crate) course: Option<Course>,
     /// Time is virtual.
     pub(crate) simulated: bool,
 }
@@ -69,6 +72,7 @@ struct Runner {
     pacer: Option<RefCell<Pacer>>,
     /// Operations that are still to be begun, where their number is limited.
     left: Cell<u64>,
+    share: Share,
     done: RefCell<Done>,
     measuring: Cell<bool>,
 }
@@ -124,6 +128,7 @@ impl Runner {
             versions: RefCell::new(Versions::of_worker(member.index as u16)),
             pacer,
             left: Cell::new(left),
+            share: Share::default(),
             done: RefCell::new(done),
             measuring: Cell::new(false),
             run,
@@ -133,7 +138,7 @@ impl Runner {
     async fn work(self: Rc<Self>) {
         let mut buffers = Buffers::new();
         let mut last = self.handle.now();
-        while let Some((begin, intended)) = self.next_begin(last).await {
+        while let Some((begin, intended, counts)) = self.next_begin(last).await {
             let invoked = self.instant(begin);
             // Drawing counts as a part of the operation: it takes less than a look at the clock.
             let operation = self.stream.borrow_mut().draw();
@@ -146,7 +151,7 @@ impl Runner {
             let effect = (invoked, self.instant(end));
             match ended {
                 Ok(ended) => {
-                    self.note(&operation, ended, (begin, end), intended);
+                    self.note(&operation, ended, (begin, end), intended, counts);
                     self.keep(&operation, ended, effect, &mut buffers);
                 }
                 Err(error) => return self.run.phase.fail(self.error(&error)),
@@ -164,8 +169,9 @@ impl Runner {
         if self.run.simulated { self.handle.instant() } else { clock }
     }
 
-    /// When the next operation begins, and when it should have; nothing when there is none.
-    async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>)> {
+    /// When the next operation begins, when it should have, and whether it is measured; nothing when there
+    /// is none.
+    async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>, bool)> {
         let plan = &self.run.plan;
         let (begin, intended) = match &self.pacer {
             // One operation ends and the next begins: one look at the clock does for both.
@@ -184,19 +190,19 @@ impl Runner {
         if begin >= plan.until || self.run.phase.stopped() {
             return None;
         }
-        if self.counts(begin, intended) {
+        if let Some(course) = &self.run.course {
+            let part = course.next(&self.share, begin)?;
+            return Some((begin, intended, part == Part::Measured));
+        }
+        let counts = intended.unwrap_or(begin) >= plan.measured_from;
+        if counts {
             if !self.measuring.replace(true) {
                 let counters = self.store.tree().memory().node().counters();
                 self.done.borrow_mut().counters = Some(counters);
             }
             self.left.set(self.left.get().checked_sub(1)?);
         }
-        Some((begin, intended))
-    }
-
-    /// Whether an operation belongs to the measured part.
-    fn counts(&self, begin: Time, intended: Option<Time>) -> bool {
-        intended.unwrap_or(begin) >= self.run.plan.measured_from
+        Some((begin, intended, counts))
     }
 
     fn note(
@@ -205,10 +211,11 @@ impl Runner {
         ended: Ended,
         (begin, end): (Time, Time),
         intended: Option<Time>,
+        counts: bool,
     ) {
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
-        if self.counts(begin, intended) {
+        if counts {
             let kind = operation.kind();
             match ended {
                 Ok(()) => done.latencies.record(kind, end - begin, intended.map(|at| end - at)),

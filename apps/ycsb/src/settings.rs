@@ -1,6 +1,6 @@
 //! What the command line and the properties together ask for, checked before anything starts.
 
-use crate::args::{Cli, Command, Flags, LoadBy};
+use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 use crate::error::AppError;
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) cluster: ClusterConfig,
     pub(crate) load_by: LoadBy,
     pub(crate) warmup: Duration,
+    /// Instead of that long, until the hit ratio is steady.
+    pub(crate) warmup_auto: bool,
     pub(crate) time: Option<Duration>,
     pub(crate) operations: Option<u64>,
     pub(crate) target_ops_s: Option<f64>,
@@ -77,9 +79,11 @@ impl Settings {
         let operations = flags.operations.or(workload.operations);
         let time = flags.time.or(workload.client.time_max);
         let time = time.or(operations.is_none().then_some(time_default));
-        let warmup = match operations {
-            None => flags.warmup.unwrap_or(warmup_default),
-            Some(_) => flags.warmup.unwrap_or_default(),
+        let warmup_auto = flags.warmup == Some(WarmupFlag::Auto);
+        let warmup = match (flags.warmup, operations) {
+            (Some(WarmupFlag::For(time)), _) => time,
+            (None, None) => warmup_default,
+            (None, Some(_)) | (Some(WarmupFlag::Auto), _) => Duration::ZERO,
         };
         let mut settings = Settings {
             command,
@@ -87,6 +91,7 @@ impl Settings {
             fabric,
             load_by,
             warmup,
+            warmup_auto,
             time,
             operations,
             target_ops_s: flags.target.or(workload.client.target_ops_s),
@@ -170,7 +175,7 @@ impl Settings {
             "fabric": self.fabric.name(),
             "workload": self.sources,
             "load_by": self.load_by.name(),
-            "warmup_s": seconds(self.warmup),
+            "warmup_s": if self.warmup_auto { json!("auto") } else { json!(seconds(self.warmup)) },
             "recordcount": workload.record_count(),
             "fieldcount": workload.layout.fields(),
             "record_bytes_max": workload.layout.len_max(),

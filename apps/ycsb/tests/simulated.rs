@@ -113,3 +113,18 @@ fn a_baseline_without_a_cache_pays_for_every_level_of_the_tree() {
     let rate = |told: &Told| told.document["throughput_ops_s"].as_f64().expect("a rate");
     assert!(rate(&selcc) > levels * rate(&sel), "{} {}", rate(&selcc), rate(&sel));
 }
+
+#[test]
+fn a_warm_up_until_steady_ends_when_caches_are_full() {
+    let misses = |warmup: &str| {
+        let told = run(&format!(
+            "run -w c --threads 2 --inflight 1 --gcl-size 1024 --cache-mb 4 -p recordcount=20000 -p fieldcount=1 \
+             -p fieldlength=8 -p requestdistribution=uniform --operations 2000 --warmup {warmup}"
+        ));
+        assert_eq!(told.document["ops"], 2000);
+        told.document["counters"]["cache_misses"].as_u64().expect("a counter")
+    };
+    // The whole table has room in each cache.
+    let (cold, warm) = (misses("0"), misses("auto"));
+    assert!(cold > 500 && warm < 40, "{cold} {warm}");
+}
