@@ -7,10 +7,9 @@
 //!
 //! The hit ratios are the same on every machine; the times are of this one, all from one run.
 
-use std::time::Instant;
-
 use clap::Parser;
 use latchwork_cache::{Cache, Ownership, ReplacementPolicy};
+use latchwork_runtime::Clock;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use latchwork_workload::distribution::{Uniform, Zipfian};
 use latchwork_workload::random::Random;
@@ -89,14 +88,15 @@ fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize)
     let picks: Vec<_> =
         (0..1 << 16).map(|_| there[random.below(there.len() as u64) as usize]).collect();
     // The fastest of many rounds: the others were disturbed.
+    let clock = Clock::start();
     let round = || {
-        let start = Instant::now();
+        let start = clock.now();
         for line in &picks {
             let read = cache.try_read(*line).expect("nothing leaves now");
             std::hint::black_box(read.words().u64(0));
             assert!(read.validate());
         }
-        start.elapsed().as_nanos() as f64 / picks.len() as f64
+        (clock.now() - start).as_nanos() as f64 / picks.len() as f64
     };
     let nanos = (0..60).map(|_| round()).fold(f64::INFINITY, f64::min);
     (hits as f64 / flags.accesses as f64, nanos)

@@ -72,13 +72,12 @@ pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration)
         for &addr in lines {
             let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
             let seen = memory.try_read(addr).expect("reserved").version();
-            drop(ticket);
             if memory.try_write(addr).is_ok() {
                 // Never evicted since the last time around.
                 continue;
             }
             let start = member.handle.now();
-            let (end, ticket) = memory.upgrade(seen).await.expect("upgraded");
+            let (end, ticket) = memory.upgrade(seen, ticket.ok()).await.expect("upgraded");
             spent += member.handle.now() - start;
             drop(ticket);
             kept += u64::from(end == Upgrade::Kept);

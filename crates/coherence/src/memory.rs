@@ -93,13 +93,15 @@ pub trait CoherentMemory: Clone + 'static {
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
     /// Asks to write what a reader saw. Waits for the transfer, but gives way to another node's
-    /// claim instead of waiting for its turn.
+    /// claim instead of waiting for its turn. The reader's `ticket`, if it has one, keeps the copy until the
+    /// line is asked for: dropped before, a protocol without a cache has given the copy back.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
     fn upgrade(
         &self,
         seen: ReadVersion,
+        ticket: Option<Self::Ticket>,
     ) -> impl Future<Output = Result<(Upgrade, Option<Self::Ticket>), MemoryError>>;
 
     /// Allocates a line. Its payload is unspecified: initialise all of it.

@@ -29,6 +29,8 @@ pub struct Ticket {
     inner: Rc<Inner>,
     addr: GlobalAddr,
     frame: FrameId,
+    /// Dropping it ends the access: what then becomes of the line can be decided.
+    ends_access: bool,
 }
 
 impl fmt::Debug for Ticket {
@@ -41,9 +43,8 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.inner.node.cache.frame(self.frame).unreserve();
         self.inner.let_go.set(true);
-        // At once, not with the next sweep: the worker's next access to the line must not find it here.
-        if !self.inner.node.settings.policy.lazy_release {
-            self.inner.evict(self.addr);
+        if self.ends_access {
+            self.inner.accessed(self.addr);
         }
     }
 }
@@ -333,7 +334,7 @@ impl Drop for Waiting<'_> {
 
 impl Worker {
     fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
-        Ticket { inner: self.inner.clone(), addr, frame }
+        Ticket { inner: self.inner.clone(), addr, frame, ends_access: true }
     }
 
     /// Writes the whole line, header included.
@@ -411,7 +412,11 @@ impl CoherentMemory for Worker {
         }
     }
 
-    async fn upgrade(&self, seen: ReadVersion) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+    async fn upgrade(
+        &self,
+        seen: ReadVersion,
+        ticket: Option<Ticket>,
+    ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
         let need = Need { addr: seen.addr, mode: Mode::Exclusive };
         self.inner.check(need.addr)?;
         let cache = &self.inner.node.cache;
@@ -423,6 +428,10 @@ impl CoherentMemory for Worker {
         });
         if !here {
             return Ok((Upgrade::Busy, None));
+        }
+        if let Some(mut ticket) = ticket {
+            // The line is asked for before anybody can take it, so it need not be kept for that.
+            ticket.ends_access = false;
         }
         match self.inner.in_time(need, pin!(self.inner.obtain(need, true))).await? {
             End::GaveWay => Ok((Upgrade::Busy, None)),

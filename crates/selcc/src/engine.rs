@@ -53,9 +53,7 @@ impl Inner {
         record.line.step(&node.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
         let now_held = record.line.hold();
-        if before == Hold::Nothing && now_held != Hold::Nothing {
-            self.obtained(addr);
-        } else if now_held < before && before == Hold::Exclusive && !evicting {
+        if now_held < before && before == Hold::Exclusive && !evicting {
             self.taken(addr, record);
         }
         let mut group = None;

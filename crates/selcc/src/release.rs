@@ -13,7 +13,8 @@ use crate::worker::Inner;
 
 /// Lines that this worker obtained lately, the latest last: until enough others have come, they may be
 /// used again at once.
-pub(crate) type Lingering = VecDeque<GlobalAddr>;
+/// The second says whether a line is kept although it is contested.
+pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
 
 impl Inner {
     /// Without lazy release, a line that nobody uses is given back.
@@ -29,7 +30,7 @@ impl Inner {
         }
     }
 
-    /// Gives back what [`release_eagerly`](Inner::release_eagerly) and [`obtained`](Inner::obtained) found.
+    /// Gives back what [`release_eagerly`](Inner::release_eagerly) found.
     pub(crate) fn release_what_is_over(&self) -> bool {
         if self.releases.borrow().is_empty() {
             return false;
@@ -46,26 +47,51 @@ impl Inner {
         self.node.settings.policy.lazy_release && self.node.settings.release == Release::Adaptive
     }
 
-    /// A line has come to this node. Decides about the one that came some lines ago: to be given back, or to
-    /// be kept and watched.
-    pub(crate) fn obtained(&self, addr: GlobalAddr) {
+    /// An access for which the line was obtained is over. The line lingers, or its time is over at once; so is that of
+    /// one that has lingered.
+    pub(crate) fn accessed(&self, addr: GlobalAddr) {
+        let node = &*self.node;
+        if !node.settings.policy.lazy_release {
+            // At once, not with the next sweep: the worker's next access to the line must not find it here.
+            self.evict(addr);
+            return;
+        }
         if !self.adapts() {
             return;
         }
-        let mut lingering = self.lingering.borrow_mut();
-        lingering.push_back(addr);
-        if lingering.len() <= self.node.settings.linger {
+        let contested = node.history.is_contested(addr);
+        let keep = contested && self.handle.random_below(TRIAL) == 0;
+        if contested && !keep && !node.history.lingers(addr) && self.release_early(addr) {
             return;
         }
-        let Some(over) = lingering.pop_front() else { return };
-        let contested = self.node.history.is_contested(over);
-        if contested && self.handle.random_below(TRIAL) != 0 {
-            self.counters.early_releases.add(1);
-            self.releases.borrow_mut().push(over);
-        } else if let Some(id) = self.node.cache.find(over) {
-            // Should the frame have changed hands meanwhile, another line is watched a little early.
-            self.node.cache.frame(id).watch();
+        let Some(id) = node.cache.find(addr) else { return };
+        node.cache.frame(id).watch();
+        let mut lingering = self.lingering.borrow_mut();
+        lingering.push_back((addr, keep));
+        let over =
+            if lingering.len() > node.settings.linger { lingering.pop_front() } else { None };
+        drop(lingering);
+        if let Some((addr, keep)) = over {
+            self.has_lingered(addr, keep);
         }
+    }
+
+    fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
+        let node = &*self.node;
+        // Should the frame have changed hands meanwhile, it is not watched, or another line is a little early.
+        let Some(id) = node.cache.find(addr) else { return };
+        let Some(used) = node.cache.frame(id).end_watch() else { return };
+        node.history.lingered(addr, used);
+        if keep || !node.history.is_contested(addr) || !self.release_early(addr) {
+            node.cache.frame(id).watch();
+        }
+    }
+
+    /// Gives the line back, unless it is in use, or was handed over and its giver is not done (R4).
+    fn release_early(&self, addr: GlobalAddr) -> bool {
+        let given = self.evict(addr);
+        self.counters.early_releases.add(u64::from(given));
+        given
     }
 
     /// Another node has taken the line from this one, or its sole right to it.

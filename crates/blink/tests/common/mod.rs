@@ -227,7 +227,12 @@ impl CoherentMemory for LocalMemory {
         Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited: Duration::ZERO })
     }
 
-    async fn upgrade(&self, seen: ReadVersion) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+    async fn upgrade(
+        &self,
+        seen: ReadVersion,
+        ticket: Option<Ticket>,
+    ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+        drop(ticket);
         let ticket = self.ensure(Need { addr: seen.addr, mode: Mode::Exclusive }).await?;
         Ok((Upgrade::Changed, Some(ticket)))
     }

@@ -151,9 +151,7 @@ async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), Memory
                 continue;
             }
         };
-        // Until here the ticket kept the copy; from here on the upgrade does.
-        drop(kept.take());
-        let (upgrade, ticket) = memory.upgrade(version).await?;
+        let (upgrade, ticket) = memory.upgrade(version, kept.take()).await?;
         if upgrade == Upgrade::Kept {
             assert!(ticket.is_some(), "a kept line is reserved");
             if let Ok(mut guard) = memory.try_write(line) {

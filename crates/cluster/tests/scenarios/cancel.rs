@@ -92,7 +92,7 @@ fn a_dropped_upgrade_is_done_or_not() {
         };
         let upgrade = |stage: &Stage, &(line, seen): &(GlobalAddr, _)| {
             stage.start(A, async move |member| {
-                let (end, _ticket) = member.memory.upgrade(seen).await.expect("no error");
+                let (end, _ticket) = member.memory.upgrade(seen, None).await.expect("no error");
                 if let Ok(mut guard) = member.memory.try_write(line) {
                     fill(&mut guard, 5);
                 }

@@ -188,7 +188,8 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
         let (_, seen) = stage.sees(A, lost[0]);
         stage.write(A, lost[1], 1);
         stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
-        let upgrade = stage.run(A, async move |member| member.memory.upgrade(seen).await.map(drop));
+        let upgrade =
+            stage.run(A, async move |member| member.memory.upgrade(seen, None).await.map(drop));
         assert!(is_disconnected(&upgrade.expect_err("the word is gone")), "seed {seed}");
         for line in &lost[2..] {
             let error = fails(&stage, A, *line, Mode::Shared);

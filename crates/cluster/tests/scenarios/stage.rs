@@ -225,7 +225,9 @@ impl Stage {
         worker: usize,
         seen: ReadVersion,
     ) -> JoinHandle<(Upgrade, Option<Ticket>)> {
-        self.start(worker, async move |member| member.memory.upgrade(seen).await.expect("no error"))
+        self.start(worker, async move |member| {
+            member.memory.upgrade(seen, None).await.expect("no error")
+        })
     }
 
     /// Gives a line up, as eviction does; whether that was possible.

@@ -276,7 +276,7 @@ async fn count_up(member: Member, line: GlobalAddr, busy: Rc<Cell<u64>>) -> u64 
             }
         };
         member.handle.sleep(Duration::from_nanos(member.handle.random_below(3000))).await;
-        match memory.upgrade(version).await.expect("no error") {
+        match memory.upgrade(version, None).await.expect("no error") {
             (Upgrade::Kept, Some(_ticket)) => {
                 let mut guard = memory.try_write(line).expect("kept, and reserved");
                 assert_eq!(guard.words().word(0), value, "kept is what was read");

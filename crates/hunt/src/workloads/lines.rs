@@ -410,9 +410,7 @@ impl Client<'_> {
                     continue;
                 }
             };
-            // Until here the ticket kept the copy; from here on the upgrade does.
-            drop(kept.take());
-            let (upgrade, ticket) = memory.upgrade(version).await?;
+            let (upgrade, ticket) = memory.upgrade(version, kept.take()).await?;
             if upgrade != Upgrade::Kept {
                 continue;
             }
