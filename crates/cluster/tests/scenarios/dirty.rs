@@ -89,7 +89,7 @@ fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
 #[test]
 fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     in_every_world(|seed| {
-        let stage = Stage::new(3, seed);
+        let stage = Stage::releasing(3, seed);
         let line = stage.line();
         stage.end(pokes(&stage, A, line, 5, 1));
         assert_eq!(all_words(&stage, B, line), expected(&[(5, 1)]));

@@ -137,7 +137,7 @@ fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
 #[test]
 fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     in_every_world(|seed| {
-        let stage = Stage::new(2, seed);
+        let stage = Stage::releasing(2, seed);
         let line = stage.line();
         let ticket = stage.take(A, line, Mode::Shared);
         let writer = stage.writes(B, line, 2);

@@ -120,7 +120,7 @@ fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
 #[test]
 fn a_writers_question_that_meets_a_reader_makes_it_leave() {
     in_every_world(|seed| {
-        let stage = Stage::new(2, seed);
+        let stage = Stage::releasing(2, seed);
         let line = stage.line();
         stage.write(A, line, 1);
         let late = stage.hold(Leg::There, line, request(B, A));

@@ -54,6 +54,13 @@ impl Stage {
         Stage::with(nodes, 16, seed)
     }
 
+    /// As [`Stage::new`], where sharers release their copies themselves for a writer.
+    pub(crate) fn releasing(nodes: usize, seed: u64) -> Stage {
+        let mut config = small(nodes, 1, 16, seed);
+        config.node.takeover = false;
+        Stage::on(config)
+    }
+
     /// Nodes with one worker each, and room for about `frames` lines.
     pub(crate) fn with(nodes: usize, frames: usize, seed: u64) -> Stage {
         Stage::on(small(nodes, 1, frames, seed))

@@ -20,6 +20,8 @@ fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
         let mut config = small(2, 1, 16, seed);
         // Doubled once: the writer was refused once.
         (config.node.hold_off, config.node.hold_off_max) = (HOLD_OFF / 2, HOLD_OFF);
+        // An operation of A can be held then.
+        config.node.takeover = false;
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();

@@ -92,7 +92,7 @@ fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
 #[test]
 fn an_upgrade_is_kept_when_the_other_sharers_leave() {
     in_every_world(|seed| {
-        let stage = Stage::new(3, seed);
+        let stage = Stage::releasing(3, seed);
         let line = stage.line();
         let (_, seen) = stage.sees(A, line);
         assert_eq!((stage.read(B, line), stage.read(C, line)), (0, 0));
