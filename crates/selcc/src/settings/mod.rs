@@ -133,7 +133,7 @@ impl Default for Settings {
             hold_off_max: Duration::from_millis(1),
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
-            evict_batch: 32,
+            evict_batch: 8,
             replacement: Replacement::Epoch,
             evict_sample: 4,
             epoch_share: 10,
