@@ -36,6 +36,8 @@ struct WriteSide {
     gives_way: AtomicU32,
     // Accesses that wait for the latch.
     awaiting: AtomicU32,
+    // The priority of the starved writer that won the line.
+    starved: AtomicU32,
     held_until: AtomicU64,
     // Epoch; 0: not watched.
     watched_since: AtomicU32,
@@ -76,6 +78,7 @@ impl Default for Frame {
                 reservations: AtomicU32::new(0),
                 gives_way: AtomicU32::new(0),
                 awaiting: AtomicU32::new(0),
+                starved: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
                 links: Links {
@@ -166,6 +169,7 @@ impl Frame {
         let old = self.state();
         debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
         self.give_way(false);
+        self.set_starved(0);
         self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
     }
 
@@ -239,6 +243,17 @@ impl Frame {
     #[inline]
     fn must_give_way(&self) -> bool {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
+    }
+
+    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2); 0 when none did.
+    /// Read and written under a lock of the protocol.
+    pub fn starved(&self) -> u8 {
+        self.write.starved.load(Ordering::Relaxed) as u8
+    }
+
+    /// Notes the priority of a starved writer.
+    pub fn set_starved(&self, priority: u8) {
+        self.write.starved.store(u32::from(priority), Ordering::Relaxed);
     }
 
     /// Whether local accesses wait for the latch. Relaxed, as what is said of

@@ -105,6 +105,15 @@ pub trait LocalCopy {
     /// Forbids all use, unless local code is using the copy or has it reserved: then nothing
     /// happens and the result is `false`.
     fn try_invalidate(&mut self) -> bool;
+    /// The priority that a starved writer of this node won the line with; 0 when none did. The frame keeps
+    /// it, since a machine at rest is forgotten. A copy that is [published](LocalCopy::publish) begins with 0.
+    fn starved(&self) -> u8 {
+        0
+    }
+    /// Notes the priority of a starved writer.
+    fn set_starved(&mut self, priority: u8) {
+        let _ = priority;
+    }
     /// Forbids writing, unless local code is writing or has the copy reserved.
     fn try_demote(&mut self) -> bool;
 }

@@ -37,6 +37,10 @@ pub struct Rules {
     /// Questions are asked with the priority that refusals have brought (SELCC 5.3.2). Off: all are
     /// equal, and who came first is served first.
     pub aging: bool,
+    /// A writer that was refused so often before it got the line is starved: it keeps the line from readers
+    /// whose priority is lower than its was (SELCC 5.3.2, priority matching). 0: never. Means nothing without
+    /// [`aging`](Rules::aging), since readers' priorities would never rise.
+    pub starved_at: u8,
     /// So many requests travel with a hand-over, at most [`TRAVELLING_MAX`]; the others
     /// are sent on behind it. Small in the model, which has few nodes.
     pub travelling_max: u8,
@@ -54,6 +58,7 @@ impl Rules {
         seq_modulus: 1 << 14,
         priority_max: 31,
         aging: true,
+        starved_at: 2,
         travelling_max: TRAVELLING_MAX as u8,
     };
 

@@ -70,6 +70,10 @@ counters! {
     invalidations_dropped,
     /// Invalidation messages of others sent on behind a grant that had no room for them.
     requests_passed_on,
+    /// Times that readers had to hold off, since they gave a line up for a writer that had been refused.
+    holdoffs,
+    /// Invalidation messages of readers refused because a starved writer has the line.
+    refused_by_priority,
     /// Lines that local code gave up because its lease was over.
     leases_expired,
     /// Lines forwarded into another node's frame.

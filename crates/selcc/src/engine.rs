@@ -12,7 +12,6 @@ use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
 };
 
-use crate::Settings;
 use crate::letters::Bytes;
 use crate::record::{FrameCopy, Outcome, Record, Records, hold_at_rest};
 use crate::timers::Alarm;
@@ -138,6 +137,10 @@ impl Inner {
                 match &message {
                     Message::Answer { answer: Answer::Dropped, .. } => {
                         self.counters.invalidations_dropped.add(1);
+                        // Nothing else: an exclusive holder has room for one of every node.
+                        if record.line.hold() == Hold::Exclusive {
+                            self.counters.refused_by_priority.add(1);
+                        }
                     }
                     Message::Pledged { .. } => self.counters.pledges.add(1),
                     Message::GaveUp { .. } => self.counters.pledges_given_up.add(1),
@@ -160,8 +163,7 @@ impl Inner {
                 self.forward(request.from, letter, Bytes { remote: request.buffer, local }, group)
             }
             Action::Pause { priority } => {
-                let times = priority.saturating_sub(1);
-                let pause = Settings::doubled(settings.pause, times, settings.pause_max);
+                let pause = settings.pause_after(priority);
                 // Between half and one and a half of it, so that two nodes fall out of step.
                 let nanos = pause.as_nanos() as u64;
                 let drawn = nanos / 2 + self.handle.random_below(nanos.max(1));
@@ -171,9 +173,9 @@ impl Inner {
             }
             Action::HoldOff { priority } => {
                 // A writer that was never refused will most likely be here first anyway.
-                if priority > 0 {
-                    let wait =
-                        Settings::doubled(settings.hold_off, priority, settings.hold_off_max);
+                let wait = settings.window(priority);
+                if !wait.is_zero() {
+                    self.counters.holdoffs.add(1);
                     record.hold_off_until = self.handle.now() + wait;
                     node.timers.set(record.hold_off_until, addr, Alarm::HoldOffOver);
                 }

@@ -234,6 +234,14 @@ impl FrameCopy<'_> {
 }
 
 impl LocalCopy for FrameCopy<'_> {
+    fn starved(&self) -> u8 {
+        self.frame().starved()
+    }
+
+    fn set_starved(&mut self, priority: u8) {
+        self.frame().set_starved(priority);
+    }
+
     fn publish(&mut self, hold: Hold) {
         self.frame().set_dirty(self.dirty);
         self.frame().publish(ownership(hold));

@@ -4,4 +4,5 @@
 //! got to it.
 
 mod lease;
+mod starved;
 mod world;

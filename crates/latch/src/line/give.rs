@@ -26,6 +26,7 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
+        self.refuse_lower(copy, out);
         if self.remembered.is_empty() || !self.can_serve() {
             return;
         }
@@ -34,6 +35,23 @@ impl Line {
             Hold::Shared => self.serve_from_shared(rules, copy, out),
             Hold::Exclusive => self.serve_from_exclusive(rules, copy, out),
         }
+    }
+
+    /// Readers come to a line that a starved writer has won only with a priority as high as its was: those below
+    /// are refused, and each refusal raises them. Priorities end at the same height for all, so every
+    /// reader gets there.
+    fn refuse_lower(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
+        if self.remembered.is_empty() || self.hold != Hold::Exclusive {
+            return;
+        }
+        let starved = copy.starved();
+        self.remembered.retain(|request| {
+            let lower = request.kind == RequestKind::Read && request.priority < starved;
+            if lower {
+                answer(request, Answer::Dropped, out);
+            }
+            !lower
+        });
     }
 
     fn serve_from_shared(
@@ -108,6 +126,7 @@ impl Line {
             }
             RequestKind::Read => {
                 if copy.try_demote() {
+                    copy.set_starved(0);
                     self.hold = Hold::Shared;
                     let first = self.remembered[best].from;
                     let all = std::mem::take(&mut self.remembered);

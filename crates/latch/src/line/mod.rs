@@ -141,6 +141,10 @@ impl Line {
 
     fn advance(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         if self.want.is_some_and(|want| want.is_met_by(self.hold)) {
+            let starves = rules.aging && rules.starved_at > 0 && self.priority >= rules.starved_at;
+            if starves && self.want == Some(Want::Exclusive) {
+                copy.set_starved(self.priority);
+            }
             self.want = None;
             self.priority = 0;
         }

@@ -113,7 +113,7 @@ impl Setting {
     /// ([`Fault::Unasked`], [`Fault::AskedTooEarly`]) say that whatever arrives belongs to the one
     /// question that is out.
     pub(crate) fn discipline(clients: &[Client], priority_max: u8) -> Self {
-        let rules = Rules { seq_modulus: 1, priority_max, ..Rules::DISCIPLINE };
+        let rules = Rules { seq_modulus: 1, priority_max, starved_at: 1, ..Rules::DISCIPLINE };
         Setting {
             rules,
             clients: clients.to_vec(),
@@ -337,8 +337,11 @@ fn frames_agree(world: &World) -> bool {
 /// let go of the copy. So the engine need not wake it for anything else.
 fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     /// A copy that does what it is asked, or that local code is using.
-    struct Any(bool);
+    struct Any(bool, u8);
     impl LocalCopy for Any {
+        fn starved(&self) -> u8 {
+            self.1
+        }
         fn publish(&mut self, _: Hold) {}
         fn promote(&mut self) {}
         fn restore(&mut self) {}
@@ -356,7 +359,12 @@ fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let mut line = node.line.clone();
         let mut out: Vec<Action> = Vec::new();
-        line.step(&setting.rules, Event::Serve, &mut Any(!node.frame.reserved), &mut out);
+        line.step(
+            &setting.rules,
+            Event::Serve,
+            &mut Any(!node.frame.reserved, node.frame.starved),
+            &mut out,
+        );
         line == node.line && out.is_empty()
     })
 }

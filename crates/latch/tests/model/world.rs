@@ -36,6 +36,8 @@ pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
     /// Local code is about to use it.
     pub(crate) reserved: bool,
+    /// What a starved writer won it with.
+    pub(crate) starved: u8,
 }
 
 /// How far an operation has come.
@@ -161,7 +163,12 @@ impl World {
             Node {
                 id,
                 line: Line::at_rest(id, Hold::Nothing, Seq(0)),
-                frame: Frame { hold: Hold::Nothing, bytes: Bytes::Stale, reserved: false },
+                frame: Frame {
+                    hold: Hold::Nothing,
+                    bytes: Bytes::Stale,
+                    reserved: false,
+                    starved: 0,
+                },
                 flights: ArrayVec::new(),
                 wanted: None,
                 pausing: false,
@@ -524,7 +531,16 @@ impl Copy<'_> {
 }
 
 impl LocalCopy for Copy<'_> {
+    fn starved(&self) -> u8 {
+        self.frame.starved
+    }
+
+    fn set_starved(&mut self, priority: u8) {
+        self.frame.starved = priority;
+    }
+
     fn publish(&mut self, hold: Hold) {
+        self.frame.starved = 0;
         self.frame.hold = hold;
         self.frame.bytes = self.incoming;
         self.stale |= self.incoming == Bytes::Stale;

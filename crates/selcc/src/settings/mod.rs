@@ -51,6 +51,17 @@ pub enum Release {
     Adaptive,
 }
 
+/// How pauses go on when a node is refused again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Resend {
+    /// `pause`, doubled with every further refusal, up to `pause_max`.
+    Growing,
+    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2). Means nothing to a protocol that asks
+    /// nobody: there it would only make the word of a popular line more popular.
+    #[default]
+    Shrinking,
+}
+
 /// Settings of a compute node. All may be changed at run time, before the node starts; [`Settings::TABLE`]
 /// has them by name.
 #[derive(Clone, Debug)]
@@ -66,13 +77,29 @@ pub struct Settings {
     /// before a node that asked for the line; then it is given up: gamma of SELCC 5.3.1. 0: whoever asks
     /// comes first; `None`: whoever is local does.
     pub lease: Option<u32>,
-    /// The pause after a refusal; doubles with every further one, and is drawn from the range
-    /// between half and one and a half of it.
+    /// How pauses after refusals go on. Each is drawn from the range between half and one and a half of what
+    /// the rule says.
+    pub resend: Resend,
+    /// C of [`Resend::Shrinking`].
+    pub resend_factor: u32,
+    /// RTT of [`Resend::Shrinking`]: of an atomic.
+    pub round_trip: Duration,
+    /// The shortest pause after a refusal.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// How long readers that gave a line up for a writer hold off before they come back, once the
-    /// writer was refused; doubles with the writer's priority (SELCC 5.3.2).
+    /// Whether a node's questions are asked with the priority that its refusals have brought, and the highest is
+    /// served first. Off: who came first (SELCC 5.3.2).
+    pub aging: bool,
+    /// Whether readers that gave a line up for a writer that had been refused hold off before they come
+    /// back (SELCC 5.3.2).
+    pub spin_windows: bool,
+    /// Whether a starved writer keeps what it won from readers that were refused less often than it
+    /// (SELCC 5.3.2). Means nothing without `aging`.
+    pub priority_matching: bool,
+    /// A writer that was refused so often is starved.
+    pub starved_at: u8,
+    /// How long readers hold off for each step of the writer's priority.
     pub hold_off: Duration,
     /// The longest time that readers hold off.
     pub hold_off_max: Duration,
@@ -127,8 +154,15 @@ impl Default for Settings {
             deadline: Duration::from_secs(10),
             lapse: Duration::from_millis(1),
             lease: Some(256),
+            resend: Resend::Shrinking,
+            resend_factor: 8,
+            round_trip: Duration::from_micros(2),
             pause: Duration::from_micros(2),
             pause_max: Duration::from_micros(500),
+            aging: true,
+            spin_windows: true,
+            priority_matching: true,
+            starved_at: 2,
             hold_off: Duration::from_micros(4),
             hold_off_max: Duration::from_millis(1),
             serve_interval: Duration::from_micros(20),
@@ -153,8 +187,28 @@ impl Default for Settings {
 impl Settings {
     /// The rules of the latch: those of the protocol, with what settings say of them.
     pub fn rules(&self) -> Rules {
-        let Settings { forwarding, takeover, policy, .. } = self;
-        Rules { forwarding: *forwarding, takeover: *takeover, ..policy.rules }
+        let Settings { forwarding, takeover, aging, policy, .. } = *self;
+        let starved_at = if self.priority_matching { self.starved_at } else { 0 };
+        Rules { forwarding, takeover, aging, starved_at, ..policy.rules }
+    }
+
+    /// The pause after so many refusals, before it is drawn around.
+    pub(crate) fn pause_after(&self, refusals: u8) -> Duration {
+        match self.resend {
+            Resend::Shrinking if self.policy.rules.invalidate => {
+                let first = self.round_trip.saturating_mul(self.resend_factor);
+                (first / u32::from(refusals.max(1))).min(self.pause_max).max(self.pause)
+            }
+            _ => Self::doubled(self.pause, refusals.saturating_sub(1), self.pause_max),
+        }
+    }
+
+    /// How long readers hold off for a writer of this priority.
+    pub(crate) fn window(&self, priority: u8) -> Duration {
+        if !self.spin_windows {
+            return Duration::ZERO;
+        }
+        self.hold_off.saturating_mul(u32::from(priority)).min(self.hold_off_max)
     }
 
     /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever makes it.
@@ -183,5 +237,27 @@ mod tests {
         assert_eq!(Settings::doubled(base, 0, max), base);
         assert_eq!(Settings::doubled(base, 3, max), Duration::from_micros(16));
         assert_eq!(Settings::doubled(base, 255, max), max);
+    }
+
+    #[test]
+    fn pauses_shrink_or_grow_within_bounds() {
+        let micros = |settings: &Settings, n| settings.pause_after(n).as_micros();
+        let growing = Settings { resend: Resend::Growing, ..Settings::default() };
+        assert_eq!([1, 2, 3, 31].map(|n| micros(&growing, n)), [2, 4, 8, 500]);
+        let (resend, resend_factor) = (Resend::Shrinking, 8);
+        let shrinking = Settings { resend, resend_factor, ..Settings::default() };
+        assert_eq!([1, 2, 4, 31].map(|n| micros(&shrinking, n)), [16, 8, 4, 2]);
+        let mut silent = shrinking.clone();
+        silent.policy.rules.invalidate = false;
+        assert_eq!([1, 2, 3, 31].map(|n| micros(&silent, n)), [2, 4, 8, 500]);
+    }
+
+    #[test]
+    fn windows_are_proportional_and_end() {
+        let settings = Settings::default();
+        assert_eq!([1, 2, 5].map(|p| settings.window(p)), [4, 8, 20].map(Duration::from_micros));
+        let long = Settings { hold_off: Duration::from_micros(100), ..settings.clone() };
+        assert_eq!(long.window(31), long.hold_off_max);
+        assert_eq!(Settings { spin_windows: false, ..settings }.window(9), Duration::ZERO);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::value::Value;
-use super::{Release, Replacement, Settings};
+use super::{Release, Replacement, Resend, Settings};
 
 /// A setting by name.
 pub struct Setting {
@@ -82,12 +82,26 @@ impl Settings {
             "How long local code may keep a line from a node that asked for it, before reservations lapse", ["0"]),
         setting!("lease": lease of Option<u32>,
             "Waiting local accesses (reads / workers + writes) that come before a node that asked for the line (SELCC 5.3.1)", ["0", "inf"]),
+        setting!("resend": resend of Resend,
+            "How pauses go on with every refusal: growing (doubled), or shrinking, C x RTT / N (SELCC 5.1.2)", ["growing"]),
+        setting!("resend-factor": resend_factor of u32 [1],
+            "C of shrinking pauses (SELCC 5.1.2)", []),
+        setting!("round-trip": round_trip of Duration [1],
+            "RTT of shrinking pauses: of an atomic (SELCC 5.1.2)", []),
         setting!("pause": pause of Duration [1],
-            "Pause after a refusal; doubles with every further one (SELCC 5.1.2)", []),
+            "The shortest pause after a refusal", []),
         setting!("pause-max": pause_max of Duration [1],
             "The longest pause", []),
+        setting!("aging": aging of bool,
+            "Refusals raise priorities, and the highest is served first (SELCC 5.3.2)", ["off"]),
+        setting!("spin-windows": spin_windows of bool,
+            "Readers that gave a line up for a refused writer hold off for a while (SELCC 5.3.2)", ["off"]),
+        setting!("priority-matching": priority_matching of bool,
+            "A starved writer keeps its line from readers of lower priority (SELCC 5.3.2)", ["off"]),
+        setting!("starved-at": starved_at of u8 [1],
+            "A writer that was refused so often is starved (SELCC 5.3.2)", ["1"]),
         setting!("hold-off": hold_off of Duration,
-            "How long readers hold off that gave a line up for a refused writer, doubled with its priority (SELCC 5.3.2)", ["0"]),
+            "How long readers hold off for each step of the writer's priority (SELCC 5.3.2)", []),
         setting!("hold-off-max": hold_off_max of Duration,
             "The longest time that readers hold off", []),
         setting!("serve-interval": serve_interval of Duration [1],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Release, Replacement};
+use super::{Release, Replacement, Resend};
 
 /// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
@@ -127,6 +127,7 @@ macro_rules! words {
 
 words! {
     Release: Lazy "lazy", Adaptive "adaptive";
+    Resend: Growing "growing", Shrinking "shrinking";
 }
 
 /// A bound that there need not be.

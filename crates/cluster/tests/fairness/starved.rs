@@ -1,0 +1,75 @@
+//! A writer among readers (SELCC 5.3.2, figure 15 b), and the pauses of those who are refused (5.1.2).
+
+use std::time::Duration;
+
+use crate::world::Does::{Reads, Writes};
+use crate::world::{Outcome, World};
+
+const READERS: usize = 7;
+
+/// Seven nodes that read, and the last one writes.
+fn one_writer() -> World {
+    let mut nodes = [Reads; READERS + 1];
+    nodes[READERS] = Writes;
+    World::of(&nodes, 8)
+}
+
+impl Outcome {
+    fn writer(&self) -> u64 {
+        self.accesses[READERS]
+    }
+
+    /// Accesses of a reading node.
+    fn reader(&self) -> u64 {
+        self.accesses[..READERS].iter().sum::<u64>() / READERS as u64
+    }
+}
+
+/// Bug: a writer whose line seven nodes read gets it once. Mechanism: each reader that gave its copy up comes back before
+/// the writer's compare-and-swap. Fix: readers hold off for a while once the writer was refused.
+#[test]
+fn a_writer_gets_through_readers_that_hold_off() {
+    let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
+    assert!(alone.writer() <= 8, "{alone:?}");
+    assert!(alone.longest[READERS] > Duration::from_millis(4), "starved to the end: {alone:?}");
+    assert_eq!(alone.counters.holdoffs, 0);
+
+    let windows = one_writer().with("priority-matching", "off").run();
+    assert!(windows.counters.holdoffs > 100 && windows.counters.refused_by_priority == 0);
+    assert!(windows.writer() > 100 * alone.writer(), "{windows:?}");
+    assert!(windows.longest[READERS] < Duration::from_micros(200), "{windows:?}");
+    assert!(3 * windows.writer() < 2 * windows.reader(), "far less than a reader: {windows:?}");
+}
+
+/// A starved writer keeps its line from readers that were refused less often: it gets as much out of a visit as it
+/// had to wait for it, and comes near to a reader.
+#[test]
+fn a_starved_writer_keeps_up_with_the_readers() {
+    let windows = one_writer().with("priority-matching", "off").run();
+    let matched = one_writer().run();
+    assert!(matched.counters.refused_by_priority > 100, "{matched:?}");
+    let share = |end: &Outcome| end.writer() as f64 / end.reader() as f64;
+    assert!(share(&matched) > 1.3 * share(&windows) && share(&matched) > 0.5, "{matched:?}");
+    assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
+}
+
+/// Who is refused again and again asks more and more often, so that its turn comes: the longest wait is shorter than where
+/// pauses grow.
+#[test]
+fn pauses_that_shrink_end_the_longest_waits() {
+    let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
+    let [growing, shrinking] = ["growing", "shrinking"].map(|rule| {
+        let end = World::of(&nodes, 1).with("resend", rule).run();
+        (*end.longest.iter().max().expect("nodes"), end.all())
+    });
+    assert!(shrinking.0 * 3 < growing.0 * 2, "{shrinking:?} {growing:?}");
+    assert!(shrinking.1 * 10 > growing.1 * 9, "nothing is lost by it: {shrinking:?} {growing:?}");
+}
+
+/// Without ageing nobody is ever starved: no priority, no window, no matching.
+#[test]
+fn without_ageing_nobody_counts_as_starved() {
+    let end = one_writer().with("aging", "off").run();
+    assert_eq!((end.counters.holdoffs, end.counters.refused_by_priority), (0, 0));
+    assert!(end.writer() <= 8, "{end:?}");
+}
