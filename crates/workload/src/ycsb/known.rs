@@ -36,6 +36,7 @@ pub(super) const KNOWN: &[&str] = &[
     "writeallfields",
     "zeropadding",
     "zipfianconstant",
+    "zipfianscale",
 ];
 
 /// Keys of YCSB's client, of its measurements and of single database bindings, sorted. They say how

@@ -5,7 +5,7 @@ use super::known::CLASSES;
 use super::reader::Reader;
 use super::record::{FieldLength, RecordLayout};
 use crate::WorkloadError;
-use crate::distribution::{YCSB_THETA, Zipfian};
+use crate::distribution::{ScaledZipfian, YCSB_THETA, Zipfian};
 use crate::properties::Properties;
 use std::ops::Range;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub enum RequestDistribution {
     ZipfianRecords {
         /// The skew.
         theta: f64,
+        /// The records stand for so many times as many: `zipfianscale` (see [`ScaledZipfian`]).
+        scale: u64,
     },
     /// What YCSB calls `zipfian`: a zipfian over ten billion ranks, hashed onto the records.
     ScrambledZipfian,
@@ -174,6 +176,8 @@ pub struct CoreWorkload {
     pub data_integrity: bool,
     /// What the files say about YCSB's client.
     pub client: ClientSettings,
+    /// The table behind a scaled zipfian, which all streams share.
+    pub(super) scaled: Option<ScaledZipfian>,
 }
 
 impl CoreWorkload {
@@ -206,8 +210,23 @@ impl CoreWorkload {
             write_all_fields: reader.flag("writeallfields", false)?,
             data_integrity: reader.flag("dataintegrity", false)?,
             client: client(&reader)?,
+            scaled: None,
         };
-        Ok((workload, warnings))
+        Ok((workload.with_table(&reader)?, warnings))
+    }
+
+    fn with_table(mut self, reader: &Reader<'_>) -> Result<CoreWorkload, WorkloadError> {
+        let RequestDistribution::ZipfianRecords { theta, scale } = self.requests else {
+            return Ok(self);
+        };
+        if scale > 1 && self.mix.insert > 0.0 {
+            let problem = "needs insertproportion=0: it is made for the records that are loaded";
+            return Err(reader.refuse("zipfianscale", problem));
+        }
+        if scale > 1 {
+            self.scaled = Some(ScaledZipfian::new(self.record_count(), scale, theta)?);
+        }
+        Ok(self)
     }
 
     /// The number of records that are loaded.
@@ -308,6 +327,7 @@ fn mix(reader: &Reader<'_>, warnings: &mut Vec<String>) -> Result<Mix, WorkloadE
 
 fn requests(reader: &Reader<'_>) -> Result<RequestDistribution, WorkloadError> {
     let theta = reader.between("zipfianconstant", YCSB_THETA, 0.0, 1.0)?;
+    let scale = reader.number("zipfianscale", 1..=1 << 32)?.unwrap_or(1);
     let hotspot = RequestDistribution::Hotspot {
         data: reader.fraction("hotspotdatafraction", 0.2)?,
         operations: reader.fraction("hotspotopnfraction", 0.8)?,
@@ -320,7 +340,7 @@ fn requests(reader: &Reader<'_>) -> Result<RequestDistribution, WorkloadError> {
         ("uniform", RequestDistribution::Uniform),
         ("zipfian", RequestDistribution::ScrambledZipfian),
         ("scrambled-zipfian", RequestDistribution::ScrambledZipfian),
-        ("zipfian-records", RequestDistribution::ZipfianRecords { theta }),
+        ("zipfian-records", RequestDistribution::ZipfianRecords { theta, scale }),
         ("latest", RequestDistribution::Latest { theta }),
         ("hotspot", hotspot),
         ("sequential", RequestDistribution::Sequential),
@@ -336,6 +356,9 @@ fn requests(reader: &Reader<'_>) -> Result<RequestDistribution, WorkloadError> {
                  other skews need requestdistribution=zipfian-records"
             ),
         ));
+    }
+    if scale > 1 && !matches!(requests, RequestDistribution::ZipfianRecords { .. }) {
+        return Err(reader.refuse("zipfianscale", "needs requestdistribution=zipfian-records"));
     }
     Ok(requests)
 }

@@ -7,8 +7,8 @@ use super::operation::{Fields, Operation};
 use super::settings::{CoreWorkload, RequestDistribution, ScanLengthDistribution};
 use crate::WorkloadError;
 use crate::distribution::{
-    Discrete, Exponential, Hotspot, Latest, ScrambledZipfian, Sequential, Uniform, YCSB_THETA,
-    Zipfian,
+    Discrete, Exponential, Hotspot, Latest, ScaledZipfian, ScrambledZipfian, Sequential, Uniform,
+    YCSB_THETA, Zipfian,
 };
 use crate::random::Random;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub struct WorkerIndex {
 enum Requests {
     Uniform(Uniform),
     ZipfianRecords(Zipfian),
+    Scaled(ScaledZipfian),
     ScrambledZipfian(ScrambledZipfian),
     Latest(Latest),
     Hotspot(Hotspot),
@@ -176,9 +177,10 @@ impl Requests {
         let loaded = workload.record_count();
         Ok(match workload.requests {
             RequestDistribution::Uniform => Requests::Uniform(Uniform::new(loaded)?),
-            RequestDistribution::ZipfianRecords { theta } => {
-                Requests::ZipfianRecords(Zipfian::new(loaded, theta)?)
-            }
+            RequestDistribution::ZipfianRecords { theta, .. } => match &workload.scaled {
+                Some(scaled) => Requests::Scaled(scaled.clone()),
+                None => Requests::ZipfianRecords(Zipfian::new(loaded, theta)?),
+            },
             RequestDistribution::ScrambledZipfian => {
                 let items = loaded + expected_inserts(workload) + 1;
                 Requests::ScrambledZipfian(ScrambledZipfian::new(items)?)
@@ -204,6 +206,7 @@ impl Requests {
                 zipfian.grow_to(known);
                 zipfian.draw(random)
             }
+            Requests::Scaled(zipfian) => zipfian.draw(random),
             Requests::ScrambledZipfian(zipfian) => zipfian.draw(random),
             Requests::Latest(latest) => latest.draw(random, known),
             Requests::Hotspot(hotspot) => hotspot.draw(random),
@@ -229,6 +232,7 @@ fn expected_inserts(workload: &CoreWorkload) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distribution::zeta;
     use crate::properties::Properties;
     use crate::ycsb::OperationKind;
 
@@ -271,6 +275,30 @@ mod tests {
         assert_eq!(OperationKind::ReadModifyWrite as usize, 4);
         for (seen, expected) in seen.iter().zip([20_000i32, 10_000, 10_000, 40_000, 20_000]) {
             assert!((seen - expected).abs() < 700, "{seen} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_scaled_zipfian_keeps_the_hottest_record_as_hot_as_at_full_size() {
+        let hottest = |scale: &str| {
+            let workload = workload(&[
+                "recordcount=2000",
+                "requestdistribution=zipfian-records",
+                &format!("zipfianscale={scale}"),
+            ]);
+            let records =
+                stream(&workload, 3).take(100_000).filter_map(|operation| match operation {
+                    Operation::Read { record, .. } | Operation::Update { record, .. } => {
+                        Some(record)
+                    }
+                    _ => None,
+                });
+            records.filter(|record| *record == RecordNumber(0)).count()
+        };
+        let share = |items: u64| 100_000.0 / zeta(items, YCSB_THETA);
+        for (scale, items) in [("1", 2_000), ("1000", 2_000_000)] {
+            let (seen, expected) = (hottest(scale) as f64, share(items));
+            assert!((seen - expected).abs() < expected / 20.0, "{scale}: {seen} of {expected}");
         }
     }
 
