@@ -71,6 +71,10 @@ shared-writes *ARGS:
 bench *ARGS:
     cargo bench -p latchwork-benches -- "$@"
 
+# The SELCC paper's figures in the simulator, with a verdict on each claim: `just reproduce --quick`.
+reproduce *ARGS:
+    scripts/reproduce/all.sh "$@"
+
 # Our tree beside other people's structures; fills docs/comparison.md. `just compare --keys 10M`.
 compare *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/comparison.md --plot docs/comparison/plot.svg --json target/compare/comparison.json "$@"

@@ -1,0 +1,445 @@
+//! Claims: what a paper says of its points, beside the same of ours.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, wrong};
+use crate::point::Point;
+use crate::rows::{Row, RowKind, Selection, rows};
+use crate::spec::throughput;
+
+/// How far ours may be from the paper's: 30 % of it.
+const WITHIN: f64 = 0.3;
+
+/// A claim, as the figure's file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Claim {
+    pub(crate) text: String,
+    /// Who says so, and where.
+    pub(crate) source: String,
+    pub(crate) kind: ClaimKind,
+    /// The column that it is about.
+    #[serde(default = "throughput")]
+    pub(crate) measure: String,
+    #[serde(default)]
+    pub(crate) rows: RowKind,
+    /// The row that it is about: exactly one, unless `of-take` says which of several.
+    pub(crate) of: Selection,
+    pub(crate) of_take: Option<Take>,
+    /// The row that it is compared to; the same goes for it.
+    #[serde(default)]
+    pub(crate) to: Selection,
+    pub(crate) to_take: Option<Take>,
+    /// The claim is about all rows that `of` selects, each compared to that with the same in these columns, and
+    /// `take` says which counts.
+    #[serde(default)]
+    pub(crate) each: Vec<String>,
+    pub(crate) take: Option<Take>,
+    /// The paper's figure.
+    pub(crate) paper: Option<f64>,
+    /// What it should be, where there is no figure.
+    pub(crate) at_least: Option<f64>,
+    pub(crate) at_most: Option<f64>,
+}
+
+/// What a claim is about. Percentages of the paper are parts here: 37.7 % are 0.377.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ClaimKind {
+    /// So many times as much.
+    Ratio,
+    /// So much more: 0.4 for 1.4 times as much.
+    Gain,
+    /// So much less.
+    Loss,
+    /// So much.
+    Value,
+    /// Such a part of all.
+    Part,
+}
+
+/// Which of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Take {
+    Least,
+    Most,
+    Sum,
+}
+
+impl Take {
+    fn of(self, numbers: impl Iterator<Item = f64>) -> Option<f64> {
+        numbers.reduce(match self {
+            Take::Least => f64::min,
+            Take::Most => f64::max,
+            Take::Sum => |a, b| a + b,
+        })
+    }
+}
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verdict {
+    #[serde(rename = "within 30 %")]
+    Within,
+    #[serde(rename = "direction only")]
+    Direction,
+    #[serde(rename = "missed")]
+    Missed,
+    #[serde(rename = "holds")]
+    Holds,
+}
+
+impl Verdict {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verdict::Within => "within 30 %",
+            Verdict::Direction => "direction only",
+            Verdict::Missed => "missed",
+            Verdict::Holds => "holds",
+        }
+    }
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Judged {
+    pub(crate) figure: String,
+    pub(crate) text: String,
+    pub(crate) source: String,
+    pub(crate) paper: String,
+    pub(crate) ours: String,
+    pub(crate) verdict: Verdict,
+    /// Whether it comes of a short run.
+    pub(crate) quick: bool,
+}
+
+impl Judged {
+    pub(crate) fn verdict(&self) -> String {
+        let quick = if self.quick { " (quick)" } else { "" };
+        format!("{}{quick}", self.verdict.name())
+    }
+}
+
+impl Claim {
+    /// Whether it makes sense, whatever the points are.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        let refuse = |problem: &str| Err(format!("claim {}: {problem}", self.text));
+        let said = [self.paper, self.at_least, self.at_most];
+        if said.iter().flatten().count() != 1 {
+            return refuse("say what it should be, by one of paper, at-least and at-most");
+        }
+        if let Some(paper) = self.paper.filter(|paper| !(*paper > 0.0 && paper.is_finite())) {
+            return refuse(&format!("paper = {paper}: use a number above 0"));
+        }
+        let is_value = matches!(self.kind, ClaimKind::Value | ClaimKind::Part);
+        if self.of.is_empty() || self.to.is_empty() != is_value {
+            return refuse(if is_value {
+                "a value has no `to`, only `of`"
+            } else {
+                "it needs `of` and `to`"
+            });
+        }
+        if self.each.is_empty() != self.take.is_none() {
+            return refuse("`each` and `take` belong together");
+        }
+        if !self.each.is_empty() && self.of_take.is_some() {
+            return refuse(
+                "with `each` every row of `of` counts for itself, so there is no `of-take`",
+            );
+        }
+        Ok(())
+    }
+
+    /// Compares it with the points.
+    ///
+    /// # Errors
+    /// When it selects no row, or several where it must be one.
+    pub(crate) fn judge(&self, figure: &str, points: &[Point], quick: bool) -> Result<Judged> {
+        let rows = rows(points, self.rows)?;
+        let place = |problem: String| wrong(format!("{figure}: claim {}", self.text), problem);
+        let ours = match self.ours(&rows) {
+            Ok(ours) => ours,
+            Err(problem) => return place(problem),
+        };
+        let verdict = match (self.paper, self.at_least, self.at_most) {
+            (Some(paper), ..) => self.compare(ours, paper),
+            (_, Some(least), _) if ours >= least => Verdict::Holds,
+            (_, _, Some(most)) if ours <= most => Verdict::Holds,
+            _ => Verdict::Missed,
+        };
+        let paper = match (self.paper, self.at_least, self.at_most) {
+            (Some(paper), ..) => self.show(paper),
+            (_, Some(least), _) => format!("at least {}", self.show(least)),
+            (_, _, most) => format!("at most {}", self.show(most.unwrap_or_default())),
+        };
+        Ok(Judged {
+            figure: figure.to_owned(),
+            text: self.text.clone(),
+            source: self.source.clone(),
+            paper,
+            ours: self.show(ours),
+            verdict,
+            quick,
+        })
+    }
+
+    fn ours(&self, rows: &[Row]) -> std::result::Result<f64, String> {
+        if self.each.is_empty() {
+            let of = self.number(rows, &self.of, self.of_take, "of")?;
+            return self.relate(of, || self.number(rows, &self.to, self.to_take, "to"));
+        }
+        let mut all = Vec::new();
+        for row in rows.iter().filter(|row| row.is(&self.of)) {
+            let of = row.number(&self.measure).map_err(|error| error.to_string())?;
+            let same =
+                |other: &&Row| self.each.iter().all(|name| other.text(name) == row.text(name));
+            for name in &self.each {
+                if row.text(name).is_none() {
+                    return Err(format!("{} has no column {name}", row.name()));
+                }
+            }
+            let peers: Vec<Row> = rows.iter().filter(same).cloned().collect();
+            let of = self.relate(of, || self.number(&peers, &self.to, self.to_take, "to"));
+            all.push(of.map_err(|problem| format!("beside {}, {problem}", row.name()))?);
+        }
+        let take = self.take.unwrap_or(Take::Least);
+        take.of(all.into_iter()).ok_or_else(|| "`of` selects no point".to_owned())
+    }
+
+    fn relate(
+        &self,
+        of: f64,
+        to: impl FnOnce() -> std::result::Result<f64, String>,
+    ) -> std::result::Result<f64, String> {
+        if matches!(self.kind, ClaimKind::Value | ClaimKind::Part) {
+            return Ok(of);
+        }
+        let to = to()?;
+        if to <= 0.0 {
+            return Err(format!("`to` is {to}, to which nothing can be compared"));
+        }
+        Ok(match self.kind {
+            ClaimKind::Gain => of / to - 1.0,
+            ClaimKind::Loss => 1.0 - of / to,
+            _ => of / to,
+        })
+    }
+
+    fn number(
+        &self,
+        rows: &[Row],
+        selection: &Selection,
+        take: Option<Take>,
+        which: &str,
+    ) -> std::result::Result<f64, String> {
+        let selected: Vec<_> = rows.iter().filter(|row| row.is(selection)).collect();
+        if selected.is_empty() {
+            return Err(format!("`{which}` selects no point"));
+        }
+        if selected.len() > 1 && take.is_none() {
+            let (first, second) = (selected[0].name(), selected[1].name());
+            let count = selected.len();
+            return Err(format!(
+                "`{which}` selects {count} points, among them {first} and {second}"
+            ));
+        }
+        let numbers: Result<Vec<f64>> =
+            selected.iter().map(|row| row.number(&self.measure)).collect();
+        let numbers = numbers.map_err(|error| error.to_string())?;
+        take.unwrap_or(Take::Least)
+            .of(numbers.into_iter())
+            .ok_or_else(|| format!("`{which}` selects no point"))
+    }
+
+    /// Within 30 % of the paper's, or at least on the same side of "no difference". Gains and losses are compared
+    /// as such: 3 % more is no reproduction of 17 % more, though 1.03 is near 1.17.
+    fn compare(&self, ours: f64, paper: f64) -> Verdict {
+        let near = (ours / paper - 1.0).abs() <= WITHIN;
+        let same_side = match self.kind {
+            // Where the paper says "comparable" there is no side.
+            ClaimKind::Ratio if paper == 1.0 => near,
+            ClaimKind::Ratio => (ours > 1.0) == (paper > 1.0),
+            ClaimKind::Gain | ClaimKind::Loss => ours > 0.0,
+            ClaimKind::Value | ClaimKind::Part => near,
+        };
+        match (near, same_side) {
+            (true, true) => Verdict::Within,
+            (false, true) => Verdict::Direction,
+            (_, false) => Verdict::Missed,
+        }
+    }
+
+    fn show(&self, number: f64) -> String {
+        // Without a minus in front of nothing.
+        let percent = |part: f64| (part * 1000.0).round() / 10.0 + 0.0;
+        match self.kind {
+            ClaimKind::Ratio => format!("{}x", digits(number)),
+            ClaimKind::Gain => format!("{:+.1} %", percent(number)),
+            ClaimKind::Loss => format!("{:+.1} %", percent(-number)),
+            ClaimKind::Part => format!("{:.1} %", percent(number)),
+            ClaimKind::Value => digits(number),
+        }
+    }
+}
+
+/// Three digits or so.
+pub(crate) fn digits(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        large if large >= 99.95 => format!("{number:.0}"),
+        ten if ten >= 9.995 => format!("{number:.1}"),
+        one if one >= 0.0995 => format!("{number:.2}"),
+        _ => format!("{number:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::{point, selection};
+
+    fn claim(kind: ClaimKind, of: &str, to: &str, paper: f64) -> Claim {
+        Claim {
+            text: "a claim".to_owned(),
+            source: "nobody".to_owned(),
+            kind,
+            measure: throughput(),
+            rows: RowKind::Points,
+            of: selection(of),
+            of_take: None,
+            to: selection(to),
+            to_take: None,
+            each: Vec::new(),
+            take: None,
+            paper: Some(paper),
+            at_least: None,
+            at_most: None,
+        }
+    }
+
+    fn points() -> Vec<Point> {
+        [("SELCC", 8, 3e6), ("SEL", 8, 1e6), ("SELCC", 1, 0.5e6), ("SEL", 1, 1e6)]
+            .map(|(series, threads, ops)| point(&format!("series={series} threads={threads}"), ops))
+            .into()
+    }
+
+    fn judge(claim: &Claim) -> (String, Verdict) {
+        let judged = claim.judge("fig", &points(), false).expect("a verdict");
+        (judged.ours, judged.verdict)
+    }
+
+    fn problem(claim: &Claim) -> String {
+        claim.judge("fig", &points(), false).expect_err("a problem").to_string()
+    }
+
+    const OF: &str = "series='SELCC' threads='8'";
+    const TO: &str = "series='SEL' threads='8'";
+
+    #[test]
+    fn a_ratio_is_near_on_the_same_side_or_missed() {
+        use Verdict::*;
+        for (paper, verdict) in [
+            (2.9, Within),
+            (2.31, Within),
+            (2.3, Direction),
+            (4.28, Within),
+            (4.3, Direction),
+            (0.9, Missed),
+            (1.0, Missed),
+        ] {
+            assert_eq!(
+                judge(&claim(ClaimKind::Ratio, OF, TO, paper)),
+                ("3.00x".to_owned(), verdict),
+                "{paper}"
+            );
+        }
+        // Near, but on the wrong side of 1.
+        let wrong_side = claim(ClaimKind::Ratio, TO, "series='SEL' threads='1'", 1.26);
+        assert_eq!(judge(&wrong_side), ("1.00x".to_owned(), Missed));
+    }
+
+    #[test]
+    fn gains_and_losses_are_compared_as_such() {
+        use Verdict::*;
+        let cases = [
+            (ClaimKind::Gain, OF, TO, 1.8, "+200.0 %", Within),
+            (ClaimKind::Gain, OF, TO, 0.4, "+200.0 %", Direction),
+            (ClaimKind::Gain, TO, OF, 0.4, "-66.7 %", Missed),
+            (ClaimKind::Loss, TO, OF, 0.6, "-66.7 %", Within),
+            (ClaimKind::Loss, OF, TO, 0.6, "+200.0 %", Missed),
+        ];
+        for (kind, of, to, paper, ours, verdict) in cases {
+            assert_eq!(
+                judge(&claim(kind, of, to, paper)),
+                (ours.to_owned(), verdict),
+                "{kind:?} {paper}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_is_near_or_missed_and_bounds_hold_or_do_not() {
+        let mut hits = claim(ClaimKind::Part, OF, "", 0.6);
+        hits.measure = "hit_ratio".to_owned();
+        assert_eq!(judge(&hits), ("50.0 %".to_owned(), Verdict::Within));
+        hits.paper = Some(0.9);
+        assert_eq!(judge(&hits).1, Verdict::Missed);
+        for (least, most, verdict) in [
+            (Some(0.5), None, Verdict::Holds),
+            (Some(0.51), None, Verdict::Missed),
+            (None, Some(0.5), Verdict::Holds),
+            (None, Some(0.49), Verdict::Missed),
+        ] {
+            let bound = Claim { paper: None, at_least: least, at_most: most, ..hits.clone() };
+            assert_eq!(judge(&bound).1, verdict);
+        }
+    }
+
+    #[test]
+    fn each_cell_counts_and_the_worst_is_told() {
+        let mut all = claim(ClaimKind::Ratio, "series='SELCC'", "series='SEL'", 1.0);
+        (all.paper, all.at_least) = (None, Some(1.0));
+        (all.each, all.take) = (vec!["threads".to_owned()], Some(Take::Least));
+        assert_eq!(judge(&all), ("0.50x".to_owned(), Verdict::Missed));
+        all.take = Some(Take::Most);
+        assert_eq!(judge(&all), ("3.00x".to_owned(), Verdict::Holds));
+        all.of = selection("series='ours'");
+        assert_eq!(problem(&all), "fig: claim a claim: `of` selects no point");
+        all.of = selection("series='SELCC'");
+        all.to = selection("series='SEL' threads='8'");
+        assert_eq!(
+            problem(&all),
+            "fig: claim a claim: beside point series=SELCC threads=1, `to` selects no point"
+        );
+    }
+
+    #[test]
+    fn no_point_or_several_are_an_error() {
+        let none = claim(ClaimKind::Ratio, "series='GAM'", TO, 2.0);
+        assert_eq!(problem(&none), "fig: claim a claim: `of` selects no point");
+        let mut several = claim(ClaimKind::Ratio, OF, "series='SEL'", 2.0);
+        let line = problem(&several);
+        assert!(
+            line.contains("`to` selects 2 points, among them point series=SEL threads=8"),
+            "{line}"
+        );
+        several.to_take = Some(Take::Sum);
+        assert_eq!(judge(&several).0, "1.50x");
+        let nothing =
+            Claim { measure: "latency".to_owned(), ..claim(ClaimKind::Ratio, OF, TO, 2.0) };
+        assert!(problem(&nothing).contains("there is no number in column latency"));
+    }
+
+    #[test]
+    fn nodes_of_a_point_can_be_compared() {
+        let mut nodes = claim(
+            ClaimKind::Ratio,
+            "node='1' series='SELCC' threads='8'",
+            "node='2' series='SELCC' threads='8'",
+            1.0,
+        );
+        nodes.rows = RowKind::Nodes;
+        assert_eq!(judge(&nodes), ("0.33x".to_owned(), Verdict::Missed));
+    }
+}

@@ -1,0 +1,28 @@
+//! What can go wrong, in one line.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// What is wrong with the input, or with where the output should go: one line that names the place.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct FigureError(pub(crate) String);
+
+pub(crate) type Result<T> = std::result::Result<T, FigureError>;
+
+/// `place: problem`, in one line whatever the problem's text is.
+pub(crate) fn wrong<T>(place: impl Display, problem: impl Display) -> Result<T> {
+    let text = format!("{place}: {problem}");
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Err(FigureError(lines.join("; ")))
+}
+
+/// What a file has to say.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).or_else(|error| wrong(path.display(), error))
+}
+
+/// Replaces a file.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).or_else(|error| wrong(path.display(), error))
+}

@@ -1,0 +1,171 @@
+//! Makes of the results of many runs a figure: a plot, a table of all points, and whether claims hold.
+//!
+//! ```text
+//!   scripts/reproduce/figNN.sh ──► points, each a result document with labels
+//!                                      │
+//!   figNN.toml: axes, claims ──► figure draw ──► points.csv, plot.svg, claims.json
+//!                                                      │
+//!                                figure claims ──► one table of all figures
+//!                                figure page   ──► a page of the book with tables in it
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod claim;
+mod error;
+mod output;
+mod plot;
+mod point;
+mod rows;
+mod spec;
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use latchwork_selcc::Settings;
+
+use error::{Result, write, wrong};
+use rows::Row;
+
+/// Figures of the results of microbench and ycsb; scripts/reproduce runs it.
+#[derive(Debug, Parser)]
+#[command(name = "figure", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// One figure: writes points.csv, plot.svg and claims.json, of a table also table.md, and prints a line for
+    /// each claim.
+    Draw(Draw),
+    /// The claims of several figures, as a table in Markdown.
+    Claims(Claims),
+    /// Puts text into a page, each between its marks `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+    Page(Page),
+    /// The settings of the protocol with each value besides the default that is worth a try, a line for each.
+    Switches,
+}
+
+#[derive(Debug, Args)]
+struct Draw {
+    /// Axes, series and claims.
+    #[arg(long, value_name = "TOML")]
+    spec: PathBuf,
+    /// The points: a line for each, of the result document, the command and labels, with tabs between them.
+    #[arg(long, value_name = "FILE")]
+    points: PathBuf,
+    /// An existing directory for what is written.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The points come of short runs; verdicts say so.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Args)]
+struct Claims {
+    /// The files claims.json of the figures.
+    #[arg(required = true, value_name = "CLAIMS")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Page {
+    /// The page.
+    page: PathBuf,
+    /// What goes into it, from which file.
+    #[arg(required = true, value_name = "NAME=FILE")]
+    parts: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) if !error.use_stderr() => {
+            // Help that nobody reads is not an error.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(&latchwork_harness::parse::one_line(&error)),
+    };
+    let text = match command {
+        Command::Draw(arguments) => draw(&arguments),
+        Command::Claims(arguments) => {
+            output::claims(&arguments.files).map(|judged| output::markdown(&judged))
+        }
+        Command::Page(arguments) => page(&arguments),
+        Command::Switches => Ok(switches()),
+    };
+    match text {
+        Ok(text) => {
+            // Whoever closes the pipe has read what it wanted.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn fail(problem: &str) -> ExitCode {
+    // Nobody may be reading any more, which is no reason to panic.
+    let _ = writeln!(std::io::stderr(), "figure: {problem}");
+    ExitCode::from(2)
+}
+
+fn draw(arguments: &Draw) -> Result<String> {
+    let spec = spec::load(&arguments.spec)?;
+    let points = point::load(&arguments.points)?;
+    if !arguments.out.is_dir() {
+        return wrong(arguments.out.display(), "this is no directory; make it first");
+    }
+    let name = arguments.spec.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let rows = rows::rows(&points, spec.plot.rows)?;
+    write(&arguments.out.join("points.csv"), &output::csv(&points))?;
+    write(&arguments.out.join("plot.svg"), &plot::draw(&spec, &rows)?)?;
+    if spec.plot.base.is_some() {
+        let drawn: Vec<&Row> = rows.iter().filter(|row| row.is(&spec.plot.only)).collect();
+        let table = plot::Table::new(&spec, &drawn)?.markdown(&spec.plot.x_label);
+        write(&arguments.out.join("table.md"), &table)?;
+    }
+    let judged: Result<Vec<_>> =
+        spec.claims.iter().map(|claim| claim.judge(&name, &points, arguments.quick)).collect();
+    let judged = judged?;
+    let json = serde_json::to_string_pretty(&judged).or_else(|error| wrong("claims", error))?;
+    write(&arguments.out.join("claims.json"), &(json + "\n"))?;
+    let commits: BTreeSet<_> = points.iter().map(|point| point.document.git.as_str()).collect();
+    if commits.len() > 1 {
+        let commits: Vec<_> = commits.into_iter().collect();
+        // It does not change what was drawn, and whoever reads the claims ought to know.
+        let _ = writeln!(
+            std::io::stderr(),
+            "figure: {name}: the points come of several commits: {}",
+            commits.join(", ")
+        );
+    }
+    Ok(output::lines(&judged))
+}
+
+fn page(arguments: &Page) -> Result<String> {
+    for part in &arguments.parts {
+        let Some((name, file)) = part.split_once('=') else {
+            return wrong(part, "use NAME=FILE");
+        };
+        output::fill(&arguments.page, name, &error::read(Path::new(file))?)?;
+    }
+    Ok(String::new())
+}
+
+fn switches() -> String {
+    let mut text = String::new();
+    for setting in Settings::TABLE {
+        for value in setting.tries {
+            text += &format!("{}\t{value}\n", setting.name);
+        }
+    }
+    text
+}

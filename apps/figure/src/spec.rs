@@ -1,0 +1,179 @@
+//! What a figure is: a TOML file with its axes, its series and its claims.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::claim::Claim;
+use crate::error::{Result, read, wrong};
+use crate::rows::{RowKind, Selection};
+
+/// A figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Spec {
+    /// What stands above the plot.
+    pub(crate) title: String,
+    pub(crate) plot: Plot,
+    #[serde(default, rename = "claim")]
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// How rows become a picture.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Plot {
+    pub(crate) kind: PlotKind,
+    #[serde(default)]
+    pub(crate) rows: RowKind,
+    /// Only these rows are drawn.
+    #[serde(default)]
+    pub(crate) only: Selection,
+    /// The column that has a panel for each of its values; without it there is one panel.
+    pub(crate) panel: Option<String>,
+    /// What stands above a panel; its value in `panel` where there is nothing else.
+    #[serde(default)]
+    pub(crate) panel_titles: BTreeMap<String, String>,
+    /// The column of the horizontal axis, or of a table's columns.
+    pub(crate) x: String,
+    /// Whether numbers of the horizontal axis stand where they are; otherwise all values have the same distance.
+    #[serde(default)]
+    pub(crate) x_is_linear: bool,
+    /// Divides the horizontal axis' numbers where it is linear.
+    #[serde(default = "one")]
+    pub(crate) x_unit: f64,
+    #[serde(default)]
+    pub(crate) x_label: String,
+    /// The column of the vertical axis, or of a table's cells.
+    #[serde(default = "throughput")]
+    pub(crate) y: String,
+    /// Divides it.
+    #[serde(default = "one")]
+    pub(crate) y_unit: f64,
+    #[serde(default)]
+    pub(crate) y_label: String,
+    /// Whether the vertical axis is logarithmic.
+    #[serde(default)]
+    pub(crate) y_is_log: bool,
+    /// The column that has a line, a colour of bars or a table's row for each of its values.
+    pub(crate) series: String,
+    /// Of a table: cells are ratios to the row with this value.
+    pub(crate) base: Option<String>,
+    /// Of a plot of lines: bars behind them, of parts, on an axis of their own.
+    pub(crate) bars: Option<Bars>,
+}
+
+/// Bars behind lines.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Bars {
+    pub(crate) y: String,
+    pub(crate) label: String,
+    #[serde(default)]
+    pub(crate) only: Selection,
+}
+
+/// The kinds of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlotKind {
+    Lines,
+    Bars,
+    Table,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+pub(crate) fn throughput() -> String {
+    "throughput_ops_s".to_owned()
+}
+
+/// Reads a figure's file.
+///
+/// # Errors
+/// One line about the first thing that is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Spec> {
+    parse(&read(path)?).or_else(|problem| wrong(path.display(), problem))
+}
+
+fn parse(text: &str) -> std::result::Result<Spec, String> {
+    let spec: Spec = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
+        format!("line {line}: {}", error.message())
+    })?;
+    let plot = &spec.plot;
+    for (key, unit) in [("x-unit", plot.x_unit), ("y-unit", plot.y_unit)] {
+        if !(unit > 0.0 && unit.is_finite()) {
+            return Err(format!("{key} = {unit}: use a number above 0"));
+        }
+    }
+    if plot.base.is_some() != (plot.kind == PlotKind::Table) {
+        return Err("base belongs to plots of kind table, and every table needs it".to_owned());
+    }
+    if plot.bars.is_some() && plot.kind != PlotKind::Lines {
+        return Err("bars go behind plots of kind lines only".to_owned());
+    }
+    spec.claims.iter().try_for_each(Claim::check)?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const GOOD: &str = "
+title = 'Access locality'
+[plot]
+kind = 'lines'
+panel = 'reads'
+x = 'threads'
+series = 'series'
+y-unit = 1e6
+[[claim]]
+text = '64 threads over SEL'
+source = 'SELCC 7.1.2'
+kind = 'ratio'
+of = { series = 'SELCC', threads = '8' }
+to = { series = 'SEL', threads = '8' }
+paper = 1.85
+";
+
+    pub(crate) fn spec(text: &str) -> Spec {
+        parse(text).expect("a figure")
+    }
+
+    #[test]
+    fn a_figure_has_defaults() {
+        let spec = spec(GOOD);
+        assert_eq!((spec.plot.y.as_str(), spec.plot.x_unit), ("throughput_ops_s", 1.0));
+        assert_eq!((spec.plot.rows, spec.claims.len()), (RowKind::Points, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_with_its_place() {
+        for (from, to, problem) in [
+            ("kind = 'lines'", "kind = 'pie'", "line 4: unknown variant"),
+            ("x = 'threads'", "z = 'threads'", "line 6: unknown field"),
+            ("y-unit = 1e6", "y-unit = 0.0", "y-unit = 0: use a number above 0"),
+            ("kind = 'lines'", "kind = 'table'", "every table needs it"),
+            ("kind = 'lines'", "kind = 'bars'\nbars = { y = 'a', label = '' }", "lines only"),
+            ("paper = 1.85", "", "64 threads over SEL: say what it should be"),
+            (
+                "paper = 1.85",
+                "paper = 1.85\nat-least = 1",
+                "64 threads over SEL: say what it should be",
+            ),
+            ("kind = 'ratio'", "kind = 'value'", "64 threads over SEL: a value has no `to`"),
+            ("to = {", "each = ['reads']\nto = {", "64 threads over SEL: `each` and `take`"),
+            ("paper = 1.85", "paper = -1", "64 threads over SEL: paper = -1"),
+        ] {
+            assert!(GOOD.contains(from));
+            let problem_found = parse(&GOOD.replace(from, to)).expect_err(to);
+            assert!(problem_found.contains(problem), "{to}: {problem_found}");
+            assert!(!problem_found.contains('\n'), "{to}: {problem_found}");
+        }
+    }
+}

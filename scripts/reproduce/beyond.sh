@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Beyond the paper: figure 12's fully shared accesses with several operations in flight, adaptive release and takeover of
+# shared lines, one by one and together.
+. "$(dirname "$0")/lib.sh"
+figure beyond "$@"
+
+for reads in 95 50 0; do
+    for nodes in $(pick "16 8 4 2 1" "16 1"); do
+        for series in "SELCC" "4 in flight" "8 in flight" "adaptive release" "takeover" "all three"; do
+            case $series in
+            SELCC) flags=() ;;
+            "4 in flight") flags=(--inflight 4) ;;
+            "8 in flight") flags=(--inflight 8) ;;
+            "adaptive release") flags=(--release adaptive) ;;
+            takeover) flags=(--takeover on) ;;
+            *) flags=(--release adaptive --takeover on --inflight 4) ;;
+            esac
+            # Those in the middle are for the curve of all three only.
+            [[ $nodes == @(1|16) || $series == @(SELCC|"all three") ]] || continue
+            point reads=$reads nodes=$nodes "series=$series" -- \
+                microbench "${simulated[@]}" --lines $lines --scale $scale --compute-nodes $nodes --memory-nodes $nodes \
+                --threads 8 --operations "$(operations $nodes)" --cache-share $cache_16gb --reads $reads --sharing 100 \
+                "${flags[@]}"
+        done
+    done
+done
+
+finish

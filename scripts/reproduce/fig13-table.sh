@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The table below figure 13: lines of 512 bytes to 8 KiB, write-only, as many bytes of data and of cache (SELCC 7.1.2).
+. "$(dirname "$0")/lib.sh"
+figure fig13-table "$@"
+
+for bytes in 512 1024 2048 4096 8192; do
+    point bytes=$bytes series=SELCC -- \
+        microbench "${simulated[@]}" --gcl-size $bytes --lines $((lines * 2048 / bytes)) --scale $scale \
+        --cache-share $cache_8gb --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" \
+        --reads 0 --locality 50
+done
+
+finish

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Figure 14: zipfian accesses with theta 0.99; 8 compute and 8 memory nodes, 8 GB of cache of
+# 48 GB, everything shared (SELCC 7.1.3).
+. "$(dirname "$0")/lib.sh"
+figure fig14 "$@"
+
+for reads in 95 50 0; do
+    for threads in $(pick "16 8 4 2 1" "16 8 1"); do
+        for series in "SELCC" "SEL" "SELCC, adaptive release"; do
+            case $series in
+            SELCC) flags=() ;;
+            SEL) flags=(--protocol sel) ;;
+            *) flags=(--release adaptive) ;;
+            esac
+            point reads=$reads threads=$((8 * threads)) "series=$series" -- \
+                microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
+                --compute-nodes 8 --memory-nodes 8 --threads $threads --operations "$(operations 8)" \
+                --reads $reads --theta 0.99 "${flags[@]}"
+        done
+    done
+done
+
+finish

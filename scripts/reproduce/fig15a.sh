@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Figure 15a: what each node gets when all write to the same few lines (theta 10), with no waiting local access before
+# a node that asks, with 256, and with any number (SELCC 5.3.1, 7.1.3).
+. "$(dirname "$0")/lib.sh"
+figure fig15a "$@"
+
+for lease in 0 256 inf; do
+    point lease=$lease "series=lease $lease" -- \
+        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
+        --compute-nodes 8 --memory-nodes 8 --threads 8 --time "$(pick 0.2 0.05)" --reads 0 --theta 10 --lease $lease
+done
+
+finish

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Figure 17, the bars of SELCC and SEL: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8 workers, a cache of a
+# fifth of the tree (8 GB of 40), 0 to 100 % reads, uniform and zipfian 0.99 (SELCC 7.2).
+#
+# The paper's SEL has no local concurrency control: each thread locks and reads for itself. Ours shares a grant among
+# the workers of a node. "SEL, 56 x 1" has 56 nodes of one worker, which share nothing; to be compared
+# with SELCC on 8 nodes of 7.
+. "$(dirname "$0")/lib.sh"
+figure fig17 "$@"
+
+# The tree of 2 million records takes 93 MiB.
+cache=$(awk "BEGIN { print 20 * $records / 2000000 }")
+uniform=(-p requestdistribution=uniform)
+skewed=(-p requestdistribution=zipfian-records)
+
+for distribution in uniform skewed; do
+    for reads in 0 50 95 100; do
+        for series in "SELCC" "SEL" "SELCC, adaptive release" "SELCC, 8 x 7" "SEL, 56 x 1"; do
+            flags=(--compute-nodes 8 --threads 8)
+            case $series in
+            SEL) flags+=(--protocol sel) ;;
+            "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --stripes 8) ;;
+            *7) flags=(--compute-nodes 8 --threads 7) ;;
+            *adaptive*) flags+=(--release adaptive) ;;
+            esac
+            declare -n request=$distribution
+            point distribution=$distribution reads=$reads "series=$series" -- \
+                ycsb run "${simulated[@]}" --memory-nodes 8 --inflight 1 --gcl-size 2048 --cache-mb "$cache" \
+                -p recordcount=$records -p fieldcount=1 -p fieldlength=8 \
+                -p "readproportion=$(awk "BEGIN { print $reads / 100 }")" \
+                -p "updateproportion=$(awk "BEGIN { print 1 - $reads / 100 }")" "${request[@]}" \
+                --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${flags[@]}"
+        done
+    done
+done
+
+finish

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Figure 18: YCSB with uniform requests as in figure 17; three optimisations off, then on again one after the other:
+# forwarding (SELCC 4.4.1), batched eviction (5.2.1), dirty bounds (5.2.2).
+. "$(dirname "$0")/lib.sh"
+figure fig18 "$@"
+
+cache=$(awk "BEGIN { print 20 * $records / 2000000 }")
+no_forwarding=(--forwarding off)
+no_batches=(--evict-batch 1 --write-back-ring 0)
+no_bounds=(--dirty-bounds off)
+
+for reads in 0 50 95 100; do
+    for series in "everything off" "with forwarding" "with batched eviction" "with dirty bounds"; do
+        case $series in
+        "everything off") flags=("${no_forwarding[@]}" "${no_batches[@]}" "${no_bounds[@]}") ;;
+        "with forwarding") flags=("${no_batches[@]}" "${no_bounds[@]}") ;;
+        "with batched eviction") flags=("${no_bounds[@]}") ;;
+        *) flags=() ;;
+        esac
+        point reads=$reads "series=$series" -- \
+            ycsb run "${simulated[@]}" --memory-nodes 8 --inflight 1 --gcl-size 2048 --cache-mb "$cache" \
+            -p recordcount=$records -p fieldcount=1 -p fieldlength=8 \
+            -p "readproportion=$(awk "BEGIN { print $reads / 100 }")" \
+            -p "updateproportion=$(awk "BEGIN { print 1 - $reads / 100 }")" -p requestdistribution=uniform \
+            --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" --compute-nodes 8 --threads 8 "${flags[@]}"
+    done
+done
+
+finish

@@ -1,0 +1,211 @@
+# What the scripts of the figures share; they source it.
+#
+#   figure NAME "$@"                             reads the options, builds the programs
+#   point LABEL=VALUE ... -- PROGRAM FLAG ...    asks for a run; labels are what NAME.toml calls it by
+#   finish                                       runs what is not there yet, side by side, and draws
+#
+# A run's result is kept under the hash of its command and of the sources that it was made of: whoever changes
+# a flag or the code gets a new run, everything else is there already.
+# shellcheck shell=bash
+set -euo pipefail
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+scripts=$repository/scripts/reproduce
+
+usage() {
+    cat <<TEXT
+usage: ${0##*/} [--quick] [--again] [--keep] [--plan | --draw] [--out DIR] [--jobs N]
+  --quick     fewer and shorter runs: minutes instead of an hour, and verdicts say so
+  --again     run again what is there already
+  --keep      take what is there also when it was made of other sources
+  --plan      only list the runs, in DIR/FIGURE/points.tsv
+  --draw      only draw, from runs that are there
+  --out DIR   where everything goes [default: target/reproduce, and target/reproduce/quick with --quick]
+  --jobs N    runs side by side [default: one for each core]
+TEXT
+}
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 2
+}
+
+# ---- sizes -----------------------------------------------------------------------------------------
+
+# One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2 million. What is
+# cached is the same part of them as in the paper, and --scale keeps zipfian accesses as they are at full size.
+sizes() {
+    scale=$(pick 1000 4000)
+    lines=$((24000000 / scale))
+    records=$((2000000000 / scale))
+    cache_8gb=0.16667
+    cache_16gb=0.33333
+}
+
+# The first in a full run, the second in a quick one.
+pick() {
+    if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi
+}
+
+# Virtual time of ConnectX-3; the same flags give the same figures on every machine.
+simulated=(--fabric sim --nic connectx3 --seed 42)
+
+# Operations to measure with so many compute nodes.
+operations() {
+    echo $(($(pick 40000 10000) + $1 * $(pick 20000 5000)))
+}
+
+# ---- a figure --------------------------------------------------------------------------------------
+
+figure() {
+    name=$1
+    shift
+    quick=0 again=0 keep=0 plan=0 draw=0 out= jobs=$(nproc)
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --quick) quick=1 ;;
+        --again) again=1 ;;
+        --keep) keep=1 ;;
+        --plan) plan=1 ;;
+        --draw) draw=1 ;;
+        --out | --jobs)
+            [ $# -gt 1 ] || fail "$1 needs a value"
+            if [ "$1" = --out ]; then out=$2; else jobs=$2; fi
+            shift
+            ;;
+        --help | -h)
+            usage
+            exit 0
+            ;;
+        *) fail "there is no option $1; --help has those that there are" ;;
+        esac
+        shift
+    done
+    [[ $jobs =~ ^[1-9][0-9]*$ ]] || fail "--jobs $jobs: use a number from 1"
+    [ -n "$out" ] || out=$repository/target/reproduce$(pick "" /quick)
+    mkdir -p "$out" || fail "--out $out: it cannot be made"
+    out=$(cd "$out" && pwd)
+    sizes
+    programs=${CARGO_TARGET_DIR:-$repository/target}/release
+    # all.sh has built them already.
+    [ -n "${REPRODUCE_SOURCES:-}" ] || build
+    [ "$name" != all ] || return 0
+    mkdir -p "$out/points" "$out/$name"
+    points=$out/$name/points.tsv
+    : >"$points"
+}
+
+build() {
+    (cd "$repository" && cargo build --release --quiet --locked --bin microbench --bin ycsb --bin figure) ||
+        fail "the programs cannot be built"
+    # What results follow from, besides flags.
+    REPRODUCE_SOURCES=$(cd "$repository" && find crates apps/microbench apps/ycsb Cargo.lock \
+        \( -path '*/tests/*' -o -path '*/examples/*' \) -prune -o \
+        -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print |
+        LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sha256sum | cut -c 1-8)
+    export REPRODUCE_SOURCES
+}
+
+point() {
+    local labels=() hash file
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        labels+=("$1")
+        shift
+    done
+    [ $# -gt 1 ] || fail "point ${labels[*]}: there is no command behind --"
+    shift
+    hash=$(printf '%s ' "$@" | sha256sum | cut -c 1-16)
+    file=$hash-$REPRODUCE_SOURCES.json
+    if [ "$keep" = 1 ] && [ ! -e "$out/points/$file" ]; then
+        local other
+        for other in "$out/points/$hash"-*.json; do
+            [ ! -e "$other" ] || file=${other##*/}
+        done
+    fi
+    printf '../points/%s\t%s' "$file" "$*" >>"$points"
+    printf '\t%s' "${labels[@]}" >>"$points"
+    echo >>"$points"
+}
+
+finish() {
+    [ "$plan" = 0 ] || exit 0
+    [ "$draw" = 1 ] || run "$points"
+    "$programs/figure" draw --spec "$(dirname "$0")/$name.toml" --points "$points" --out "$out/$name" \
+        $([ "$quick" = 0 ] || echo --quick)
+    echo "${name}: $out/$name/ has points.csv and plot.svg"
+}
+
+# ---- runs ------------------------------------------------------------------------------------------
+
+children=()
+
+stop() {
+    trap - EXIT INT TERM
+    local child
+    for child in "${children[@]}"; do
+        kill "$child" 2>/dev/null || true
+    done
+    wait
+}
+
+# Makes what the points of these files lack, as many at a time as --jobs says. A run that fails is one line on
+# standard error, and the others go on.
+run() {
+    local files=() commands=() names=() file command labels index failed=0
+    declare -A seen=()
+    while IFS=$'\t' read -r file command labels; do
+        file=$out/points/${file##*/}
+        [ -z "${seen[$file]:-}" ] || continue
+        seen[$file]=1
+        [ "$again" = 1 ] || [ ! -e "$file" ] || continue
+        files+=("$file") commands+=("$command") names+=("${labels//$'\t'/ }")
+    done < <(cat "$@")
+    trap stop EXIT
+    trap 'stop; exit 130' INT TERM
+    for index in "${!files[@]}"; do
+        while [ "${#children[@]}" -ge "$jobs" ]; do
+            reap
+        done
+        one "${files[$index]}" "${commands[$index]}" "$((index + 1))/${#files[@]} ${names[$index]}" &
+        children+=($!)
+    done
+    while [ "${#children[@]}" -gt 0 ]; do
+        reap
+    done
+    trap - EXIT INT TERM
+    [ "$failed" = 0 ] || fail "$failed of ${#files[@]} runs failed; the others are kept"
+}
+
+# Waits for one child. (Sets the caller's `failed`.)
+reap() {
+    local child ended status=0 left=()
+    wait -n -p ended "${children[@]}" || status=$?
+    [ "$status" = 0 ] || failed=$((failed + 1))
+    for child in "${children[@]}"; do
+        [ "$child" = "${ended:-}" ] || left+=("$child")
+    done
+    children=("${left[@]}")
+}
+
+# One run: FILE COMMAND NAME.
+one() {
+    local file=$1 name=$3 begin=$SECONDS child status=0 words
+    read -ra words <<<"$2"
+    trap 'kill "$child" 2>/dev/null; wait "$child" || true; rm -f "$file.part" "$file.log"; exit 143' TERM INT
+    trap - EXIT
+    timeout -k 5 600 "$programs/${words[0]}" "${words[@]:1}" --json "$file.part" >/dev/null 2>"$file.log" &
+    child=$!
+    wait "$child" || status=$?
+    if [ "$status" = 0 ]; then
+        mv "$file.part" "$file"
+        rm -f "$file.log"
+        echo "$name: $((SECONDS - begin)) s"
+        return 0
+    fi
+    local why
+    why=$(grep -E "^${words[0]}:|FAILED|panicked" "$file.log" | tail -1 || true)
+    [ "$status" != 124 ] || why="it took longer than 600 s"
+    echo "${0##*/}: $name: ${why:-it failed with status $status}; run it alone: $2" >&2
+    rm -f "$file.part" "$file.log"
+    return 1
+}
