@@ -4,7 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 figure all "$@"
 
-figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 beyond ablation)
 options=(--out "$out" --jobs "$jobs")
 [ "$quick" = 0 ] || options+=(--quick)
 [ "$keep" = 0 ] || options+=(--keep)

@@ -4,10 +4,12 @@
 figure all "$@"
 
 [ "$quick" = 0 ] || fail "short runs do not belong into the book"
-for plot in "$out"/*/plot.svg; do
-    [ -e "$plot" ] || fail "$out has no plots; run scripts/reproduce/all.sh first"
-    each=${plot%/plot.svg}
-    cp "$plot" "$repository/docs/reproduction/${each##*/}.svg"
+mkdir -p "$repository/docs/reproduction"
+: >"$out/figures.md"
+for each in "${figures[@]}"; do
+    [ -e "$out/$each/plot.svg" ] || fail "$out has no plot of $each; run scripts/reproduce/all.sh first"
+    cp "$out/$each/plot.svg" "$repository/docs/reproduction/$each.svg"
+    printf '![%s](reproduction/%s.svg)\n\n' "$each" "$each" >>"$out/figures.md"
 done
 "$programs/figure" page "$repository/docs/reproduction.md" \
-    "claims=$out/claims.md" "ablation=$out/ablation/table.md"
+    "claims=$out/claims.md" "figures=$out/figures.md" "ablation=$out/ablation/table.md"

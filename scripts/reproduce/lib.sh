@@ -6,7 +6,7 @@
 #
 # A run's result is kept under the hash of its command and of the sources that it was made of: whoever changes
 # a flag or the code gets a new run, everything else is there already.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -54,6 +54,9 @@ simulated=(--fabric sim --nic connectx3 --seed 42)
 operations() {
     echo $(($(pick 40000 10000) + $1 * $(pick 20000 5000)))
 }
+
+# All of them, in the book's order.
+figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 beyond ablation)
 
 # ---- a figure --------------------------------------------------------------------------------------
 
