@@ -58,6 +58,17 @@ impl Links {
 
 /// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come that far.
 const WATCHED: u32 = u32::MAX;
+/// With the epoch when a watch began, says that it is a short one.
+const SHORT: u32 = 1 << 31;
+
+/// For how long a frame is watched: its user's affair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// For a short while after the line came.
+    Short,
+    /// For as long as the line stays.
+    Long,
+}
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Frame>() == 128, "a frame header is two cache lines");
@@ -300,7 +311,7 @@ impl Frame {
     /// The epoch of its last use; of a frame that is watched, the one when that began.
     pub(crate) fn last_use(&self) -> u32 {
         match self.read.last_use.load(Ordering::Relaxed) {
-            WATCHED => self.write.watched_since.load(Ordering::Relaxed),
+            WATCHED => self.write.watched_since.load(Ordering::Relaxed) & !SHORT,
             epoch => epoch,
         }
     }
@@ -308,20 +319,22 @@ impl Frame {
     /// Watches whether the line is used from now on. A hit notes it as it notes the epoch of its use, so the
     /// watching costs a store for the first one. A hint: races with hits and with a change of hands
     /// make the answer wrong now and then.
-    pub fn watch(&self) {
+    pub fn watch(&self, watch: Watch) {
         let since = self.last_use();
-        self.write.watched_since.store(since, Ordering::Relaxed);
+        let kind = if watch == Watch::Short { SHORT } else { 0 };
+        self.write.watched_since.store(since | kind, Ordering::Relaxed);
         self.read.last_use.store(WATCHED, Ordering::Relaxed);
     }
 
-    /// Ends the watch, if there was one: whether the line was used.
-    pub fn end_watch(&self) -> Option<bool> {
+    /// Ends the watch, if there was one: which one, and whether the line was used.
+    pub fn end_watch(&self) -> Option<(Watch, bool)> {
         let last_use = self.read.last_use.load(Ordering::Relaxed);
         let since = self.write.watched_since.swap(0, Ordering::Relaxed);
         if last_use == WATCHED {
-            self.read.last_use.store(since, Ordering::Relaxed);
+            self.read.last_use.store(since & !SHORT, Ordering::Relaxed);
         }
-        (since != 0).then_some(last_use != WATCHED)
+        let watch = if since & SHORT != 0 { Watch::Short } else { Watch::Long };
+        (since != 0).then_some((watch, last_use != WATCHED))
     }
 
     pub(crate) fn links(&self) -> &Links {

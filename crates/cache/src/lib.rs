@@ -54,7 +54,7 @@ mod state;
 
 pub use cache::{Cache, CacheError};
 pub use dirty::DirtyBounds;
-pub use frame::{Frame, FrameId};
+pub use frame::{Frame, FrameId, Watch};
 pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
 pub use hint::Hint;
 pub use latchwork_verbs::LINE_HEADER;

@@ -12,56 +12,55 @@
 //! ```
 //!
 //! What is used again at once, as long as the line lingers, is no part of the bet: a line that is given back a few
-//! misses later has served these uses as well. But it is remembered, too: a line that is not used again at once need
-//! not linger. Of lines that are given back nobody learns whether keeping them would have been better, so one in
-//! [`TRIAL`] is kept in spite of all.
+//! misses later has served these uses as well. A line that others take away even while it lingers, before it is
+//! used again, shall not linger. Of lines that are given back nobody learns whether keeping them would have been
+//! better, so one in [`TRIAL`] is kept in spite of all, and one in [`LOOK`] lingers.
 
 use latchwork_runtime::sync::{AtomicU8, Ordering};
 use latchwork_verbs::GlobalAddr;
 
 /// Of so many contested lines one is kept.
-pub(crate) const TRIAL: u64 = 32;
+pub(crate) const TRIAL: u64 = 64;
+/// Of so many lines that shall not linger one does, to see whether that is still so.
+pub(crate) const LOOK: u64 = 8;
 
-/// A count between bounds, in some bits of a byte: how often one thing came rather than the other.
+/// A count between bounds, in four bits of a byte: how often one thing came rather than the other, of late.
 #[derive(Clone, Copy)]
 struct Count {
     shift: u8,
-    most: u8,
-    /// Added for the one; for the other one is taken.
+    /// Added for the one.
     step: u8,
+    /// Taken for the other.
+    undo: u8,
     /// From here on the one is expected.
     enough: u8,
 }
 
 /// Bets lost. Won ones weigh as much: each saves a miss, and a lost one costs about as much.
-const LOST: Count = Count { shift: 0, most: 7, step: 1, enough: 4 };
-/// Lines used again as long as they lingered. Lingering is cheap, so one use in six is enough.
-const AT_ONCE: Count = Count { shift: 3, most: 15, step: 5, enough: 5 };
-/// Whether the cell was ever written.
-const KNOWN: u8 = 0x80;
+const LOST: Count = Count { shift: 0, step: 1, undo: 1, enough: 4 };
+/// Lines taken away while they lingered, before they were used.
+const HURRIED: Count = Count { shift: 4, step: 1, undo: 2, enough: 2 };
 
 impl Count {
-    fn of(self, cell: u8) -> u8 {
-        cell >> self.shift & self.most
+    const MOST: u8 = 7;
+    const KNOWN: u8 = 8;
+    const BITS: u8 = 15;
+
+    /// The count, if there ever was one.
+    fn of(self, cell: u8) -> Option<u8> {
+        let bits = cell >> self.shift & Self::BITS;
+        (bits & Self::KNOWN != 0).then_some(bits & Self::MOST)
     }
 
-    fn expects(self, cell: u8) -> bool {
-        self.of(cell) >= self.enough
-    }
-
-    fn with(self, cell: u8, count: u8) -> u8 {
-        cell & !(self.most << self.shift) | count << self.shift
-    }
-
+    /// The cell after one more. The first news of a line decides.
     fn counted(self, cell: u8, yes: bool) -> u8 {
-        let before = self.of(cell);
-        let after = if yes { before + self.step } else { before.saturating_sub(1) };
-        self.with(cell, after.min(self.most))
-    }
-
-    /// The cell of a line of which nothing else is known than that it is like `all`, and this.
-    fn first(self, all: u8, yes: bool) -> u8 {
-        self.with(all, if yes { self.enough } else { self.enough - 1 })
+        let after = match (self.of(cell), yes) {
+            (None, true) => self.enough,
+            (None, false) => self.enough - 1,
+            (Some(before), true) => (before + self.step).min(Self::MOST),
+            (Some(before), false) => before.saturating_sub(self.undo),
+        };
+        cell & !(Self::BITS << self.shift) | (Self::KNOWN | after) << self.shift
     }
 }
 
@@ -77,7 +76,7 @@ impl History {
     /// For a node with so many frames: several cells for each, since the lines that it had are more.
     pub(crate) fn new(frames: usize) -> History {
         let cells = (frames * 8).next_power_of_two().clamp(1 << 10, 1 << 24);
-        History { cells: (0..cells).map(|_| AtomicU8::new(0)).collect(), all: AtomicU8::new(KNOWN) }
+        History { cells: (0..cells).map(|_| AtomicU8::new(0)).collect(), all: AtomicU8::new(0) }
     }
 
     fn cell(&self, addr: GlobalAddr) -> &AtomicU8 {
@@ -85,21 +84,15 @@ impl History {
         &self.cells[hash as usize & (self.cells.len() - 1)]
     }
 
-    fn known(&self, addr: GlobalAddr) -> u8 {
-        match self.cell(addr).load(Ordering::Relaxed) {
-            0 => self.all.load(Ordering::Relaxed),
-            cell => cell,
-        }
+    fn expects(&self, addr: GlobalAddr, count: Count) -> bool {
+        let of = |cell: &AtomicU8| count.of(cell.load(Ordering::Relaxed));
+        of(self.cell(addr)).or_else(|| of(&self.all)).is_some_and(|n| n >= count.enough)
     }
 
     fn count(&self, addr: GlobalAddr, count: Count, yes: bool) {
         for cell in [self.cell(addr), &self.all] {
             let before = cell.load(Ordering::Relaxed);
-            let after = match before {
-                // The first news of a line decides.
-                0 => count.first(self.all.load(Ordering::Relaxed), yes),
-                _ => count.counted(before, yes),
-            };
+            let after = count.counted(before, yes);
             if after != before {
                 cell.store(after, Ordering::Relaxed);
             }
@@ -108,17 +101,17 @@ impl History {
 
     /// Whether the line is better given back.
     pub(crate) fn is_contested(&self, addr: GlobalAddr) -> bool {
-        LOST.expects(self.known(addr))
+        self.expects(addr, LOST)
     }
 
-    /// Whether the line will be used again at once.
-    pub(crate) fn lingers(&self, addr: GlobalAddr) -> bool {
-        AT_ONCE.expects(self.known(addr))
+    /// Whether the line would be gone before it is used again at once.
+    pub(crate) fn is_hurried(&self, addr: GlobalAddr) -> bool {
+        self.expects(addr, HURRIED)
     }
 
-    /// The line has lingered, and was `used` meanwhile, or not.
+    /// The line was `used` while it lingered, or was taken away before.
     pub(crate) fn lingered(&self, addr: GlobalAddr, used: bool) {
-        self.count(addr, AT_ONCE, used);
+        self.count(addr, HURRIED, !used);
     }
 
     /// The line was taken away; `used` since it was watched, or not.
@@ -159,13 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_used_at_once_linger_and_bets_are_counted_apart() {
+    fn lines_linger_unless_they_are_taken_meanwhile_and_bets_are_counted_apart() {
         let history = History::new(1 << 10);
-        assert!(!history.lingers(line(1)));
+        assert!(!history.is_hurried(line(1)));
         (0..8).for_each(|_| history.taken(line(1), false));
-        (0..100).for_each(|n| history.lingered(line(1), n % 4 == 0));
-        assert!(history.lingers(line(1)) && history.is_contested(line(1)));
-        (0..20).for_each(|_| history.lingered(line(1), false));
-        assert!(!history.lingers(line(1)) && history.is_contested(line(1)));
+        assert!(!history.is_hurried(line(1)) && history.is_contested(line(1)));
+        (0..8).for_each(|_| history.lingered(line(1), false));
+        assert!(history.is_hurried(line(1)));
+        (0..4).for_each(|_| history.lingered(line(1), true));
+        assert!(!history.is_hurried(line(1)) && history.is_contested(line(1)));
     }
 }

@@ -131,6 +131,8 @@ pub(crate) struct Record {
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
     pub(crate) evicting: bool,
+    /// Whether the line is to be given back as soon as it is at rest.
+    pub(crate) unwanted: bool,
     /// Whether a verb of the operation that was posted last reads or writes the frame.
     pub(crate) frame_in_verb: bool,
     /// Forwards that may not have arrived.
@@ -157,6 +159,7 @@ impl Record {
             lease: Lease::Off,
             listed: false,
             evicting: false,
+            unwanted: false,
             frame_in_verb: false,
             doubts: Vec::new(),
             landed: None,

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
+use latchwork_cache::Watch;
 use latchwork_latch::Hold;
 use latchwork_verbs::GlobalAddr;
 
-use crate::history::TRIAL;
+use crate::history::{LOOK, TRIAL};
 use crate::record::Record;
 use crate::settings::Release;
 use crate::worker::Inner;
@@ -17,10 +18,11 @@ use crate::worker::Inner;
 pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
 
 impl Inner {
-    /// Without lazy release, a line that nobody uses is given back.
-    pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &Record) {
+    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted.
+    pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
         let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
-        if self.node.settings.policy.lazy_release || !held {
+        if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
+        {
             return;
         }
         // Where a local writer holds it, an alarm says when it does not.
@@ -61,11 +63,13 @@ impl Inner {
         }
         let contested = node.history.is_contested(addr);
         let keep = contested && self.handle.random_below(TRIAL) == 0;
-        if contested && !keep && !node.history.lingers(addr) && self.release_early(addr) {
+        let hurried = || node.history.is_hurried(addr) && self.handle.random_below(LOOK) != 0;
+        if contested && !keep && hurried() && (self.release_early(addr) || self.release_soon(addr))
+        {
             return;
         }
         let Some(id) = node.cache.find(addr) else { return };
-        node.cache.frame(id).watch();
+        node.cache.frame(id).watch(Watch::Short);
         let mut lingering = self.lingering.borrow_mut();
         lingering.push_back((addr, keep));
         let over =
@@ -80,14 +84,23 @@ impl Inner {
         let node = &*self.node;
         // Should the frame have changed hands meanwhile, it is not watched, or another line is a little early.
         let Some(id) = node.cache.find(addr) else { return };
-        let Some(used) = node.cache.frame(id).end_watch() else { return };
-        node.history.lingered(addr, used);
+        let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
+        if used {
+            node.history.lingered(addr, true);
+        }
         if keep || !node.history.is_contested(addr) || !self.release_early(addr) {
-            node.cache.frame(id).watch();
+            node.cache.frame(id).watch(Watch::Long);
         }
     }
 
-    /// Gives the line back, unless it is in use, or was handed over and its giver is not done (R4).
+    /// A line that was handed over goes when its giver is done (R4). Whether it is one.
+    fn release_soon(&self, addr: GlobalAddr) -> bool {
+        let mut records = self.node.records.shard(addr).lock();
+        let under_way = records.get_mut(&addr).filter(|record| !record.line.is_at_rest());
+        under_way.map(|record| record.unwanted = true).is_some()
+    }
+
+    /// Gives the line back, unless it is in use or under way.
     fn release_early(&self, addr: GlobalAddr) -> bool {
         let given = self.evict(addr);
         self.counters.early_releases.add(u64::from(given));
@@ -99,9 +112,10 @@ impl Inner {
         if !self.adapts() {
             return;
         }
-        let watched = record.frame.and_then(|id| self.node.cache.frame(id).end_watch());
-        if let Some(used) = watched {
-            self.node.history.taken(addr, used);
+        match record.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
+            Some((Watch::Short, used)) => self.node.history.lingered(addr, used),
+            Some((Watch::Long, used)) => self.node.history.taken(addr, used),
+            None => {}
         }
     }
 }
