@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use latchwork_cache::Watch;
+use latchwork_cache::{Ownership, Watch};
 use latchwork_latch::Hold;
 use latchwork_verbs::GlobalAddr;
 
@@ -61,7 +61,7 @@ impl Inner {
         if !self.adapts() {
             return;
         }
-        let contested = node.history.is_contested(addr);
+        let contested = self.is_contested(addr);
         let keep = contested && self.handle.random_below(TRIAL) == 0;
         let hurried = || node.history.is_hurried(addr) && self.handle.random_below(LOOK) != 0;
         if contested && !keep && hurried() && (self.release_early(addr) || self.release_soon(addr))
@@ -80,6 +80,17 @@ impl Inner {
         }
     }
 
+    /// Whether the line is better given back. A shared copy is not where its next writer can take it over by pledge:
+    /// that takes one operation for all copies, and to give them back takes one each.
+    fn is_contested(&self, addr: GlobalAddr) -> bool {
+        let node = &*self.node;
+        let shared = || {
+            let frame = node.cache.find(addr).map(|id| node.cache.frame(id).state().ownership());
+            frame == Some(Ownership::Shared)
+        };
+        node.history.is_contested(addr) && !(node.rules.takeover && shared())
+    }
+
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
         let node = &*self.node;
         // Should the frame have changed hands meanwhile, it is not watched, or another line is a little early.
@@ -88,7 +99,8 @@ impl Inner {
         if used {
             node.history.lingered(addr, true);
         }
-        if keep || !node.history.is_contested(addr) || !self.release_early(addr) {
+        let goes = !keep && self.is_contested(addr);
+        if !goes || !self.release_early(addr) && !self.release_soon(addr) {
             node.cache.frame(id).watch(Watch::Long);
         }
     }
