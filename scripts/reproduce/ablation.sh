@@ -6,12 +6,12 @@ figure ablation "$@"
 
 # NAME OF THE ROW, then flags.
 row() {
-    local cell flags
+    local cell accesses
     for cell in "${!cells[@]}"; do
-        read -ra flags <<<"${cells[$cell]}"
+        read -ra accesses <<<"${cells[$cell]}"
         point "cell=${names[$cell]}" "switch=$1" -- \
             microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-            --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" "${flags[@]}" "${@:2}"
+            --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" "${accesses[@]}" "${@:2}"
     done
 }
 
@@ -28,13 +28,15 @@ fi
 row "defaults, M op/s"
 row "SEL" --protocol sel
 while IFS=$'\t' read -r setting value; do
-    row "$setting $value" "--$setting" "$value"
+    flags=()
+    [ "$setting $value" != "release adaptive" ] || flags=($(learned 8))
+    row "$setting $value" "--$setting" "$value" "${flags[@]}"
 done < <("$programs/figure" switches)
 # What is no setting of the protocol, and what goes together.
 row "inflight 4" --inflight 4
 row "inflight 8" --inflight 8
-row "adaptive, linger 0" --release adaptive --linger 0
-row "adaptive, takeover" --release adaptive --takeover on
-row "adaptive, takeover, 4 in flight" --release adaptive --takeover on --inflight 4
+row "adaptive, linger 0" --release adaptive --linger 0 $(learned 8)
+row "adaptive, takeover" --release adaptive --takeover on $(learned 8)
+row "adaptive, takeover, 4 in flight" --release adaptive --takeover on --inflight 4 $(learned 8)
 
 finish

@@ -11,9 +11,9 @@ for reads in 95 50 0; do
             SELCC) flags=() ;;
             "4 in flight") flags=(--inflight 4) ;;
             "8 in flight") flags=(--inflight 8) ;;
-            "adaptive release") flags=(--release adaptive) ;;
+            "adaptive release") flags=(--release adaptive $(learned $nodes)) ;;
             takeover) flags=(--takeover on) ;;
-            *) flags=(--release adaptive --takeover on --inflight 4) ;;
+            *) flags=(--release adaptive --takeover on --inflight 4 $(learned $nodes)) ;;
             esac
             # Those in the middle are for the curve of all three only.
             [[ $nodes == @(1|16) || $series == @(SELCC|"all three") ]] || continue

@@ -19,7 +19,7 @@ for reads in 95 50 0; do
         point set=paper reads=$reads nodes=$nodes series=SEL -- \
             $(on $nodes --cache-share $cache_16gb --reads $reads --sharing 100 --protocol sel)
         point set=beyond reads=$reads nodes=$nodes "series=SELCC, 100 % shared, adaptive release" -- \
-            $(on $nodes --cache-share $cache_16gb --reads $reads --sharing 100 --release adaptive)
+            $(on $nodes --cache-share $cache_16gb --reads $reads --sharing 100 --release adaptive $(learned $nodes))
     done
     for sharing in 0 100; do
         point set=small reads=$reads nodes=16 "series=SELCC, $sharing % shared, 8 GB" -- \

@@ -10,7 +10,7 @@ for reads in 95 50 0; do
             case $series in
             SELCC) flags=() ;;
             SEL) flags=(--protocol sel) ;;
-            *) flags=(--release adaptive) ;;
+            *) flags=(--release adaptive $(learned 8)) ;;
             esac
             point reads=$reads threads=$((8 * threads)) "series=$series" -- \
                 microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \

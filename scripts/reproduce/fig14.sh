@@ -10,14 +10,27 @@ for reads in 95 50 0; do
             case $series in
             SELCC) flags=() ;;
             SEL) flags=(--protocol sel) ;;
-            *) flags=(--release adaptive) ;;
+            *) flags=(--release adaptive $(learned 8)) ;;
             esac
-            point reads=$reads threads=$((8 * threads)) "series=$series" -- \
+            point set=paper reads=$reads threads=$((8 * threads)) "series=$series" -- \
                 microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
                 --compute-nodes 8 --memory-nodes 8 --threads $threads --operations "$(operations 8)" \
                 --reads $reads --theta 0.99 "${flags[@]}"
         done
     done
+done
+
+# The authors' SEL has no local concurrency control, and tries again at once. Nodes of one worker share nothing either.
+for reads in 95 50 0; do
+    for nodes in 56 32 16 8; do
+        point set=alone reads=$reads threads=$nodes "series=SEL, each alone" -- \
+            microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
+            --compute-nodes $nodes --memory-nodes 8 --threads 1 --operations "$(operations 8)" \
+            --memory-mb 1024 --stripes 8 --reads $reads --theta 0.99 --protocol sel --pause 1ns --pause-max 1ns
+    done
+    point set=alone reads=$reads threads=56 "series=SELCC, 8 x 7" -- \
+        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
+        --compute-nodes 8 --memory-nodes 8 --threads 7 --operations "$(operations 8)" --reads $reads --theta 0.99
 done
 
 finish

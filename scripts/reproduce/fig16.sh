@@ -14,7 +14,7 @@ for reads in 95 50 0; do
     point reads=$reads "series=SELCC, adaptive release" -- \
         microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
         --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" \
-        --reads $reads --release adaptive
+        --reads $reads --release adaptive $(learned 8)
 done
 
 finish

@@ -2,9 +2,9 @@
 # Figure 17, the bars of SELCC and SEL: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8 workers, a cache of a
 # fifth of the tree (8 GB of 40), 0 to 100 % reads, uniform and zipfian 0.99 (SELCC 7.2).
 #
-# The paper's SEL has no local concurrency control: each thread locks and reads for itself. Ours shares a grant among
-# the workers of a node. "SEL, 56 x 1" has 56 nodes of one worker, which share nothing; to be compared
-# with SELCC on 8 nodes of 7.
+# The paper's SEL has no local concurrency control: each thread locks and reads for itself, and tries again at
+# once. Ours shares a grant among the workers of a node, and pauses. "SEL, 56 x 1" has 56 nodes of one worker, which
+# share nothing and do not pause; to be compared with SELCC on 8 nodes of 7.
 . "$(dirname "$0")/lib.sh"
 figure fig17 "$@"
 
@@ -19,7 +19,8 @@ for distribution in uniform skewed; do
             flags=(--compute-nodes 8 --threads 8)
             case $series in
             SEL) flags+=(--protocol sel) ;;
-            "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --stripes 8) ;;
+            "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --stripes 8
+                    --pause 1ns --pause-max 1ns) ;;
             *7) flags=(--compute-nodes 8 --threads 7) ;;
             *adaptive*) flags+=(--release adaptive) ;;
             esac

@@ -55,6 +55,12 @@ operations() {
     echo $(($(pick 40000 10000) + $1 * $(pick 20000 5000)))
 }
 
+# The warm-up where lines are released early: what becomes of a line is learned from what became of it before, and each
+# of so many nodes has to meet most lines some times. The hit ratio alone is steady long before.
+learned() {
+    echo --warmup $(($1 * lines * $(pick 6 4)))
+}
+
 # All of them, in the book's order.
 figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 beyond ablation)
 
