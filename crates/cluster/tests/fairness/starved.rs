@@ -73,3 +73,11 @@ fn without_ageing_nobody_counts_as_starved() {
     assert_eq!((end.counters.holdoffs, end.counters.refused_by_priority), (0, 0));
     assert!(end.writer() <= 8, "{end:?}");
 }
+
+/// `starved-at` says how often it must have been refused; this writer never is eight times in a row.
+#[test]
+fn who_was_refused_less_often_is_not_starved() {
+    let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
+    assert!(refused("2") > 100);
+    assert_eq!(refused("8"), 0);
+}

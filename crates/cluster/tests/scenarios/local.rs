@@ -7,6 +7,7 @@ use latchwork_coherence::Mode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
+use crate::common::small;
 use crate::stage::*;
 
 /// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for others,
@@ -101,6 +102,24 @@ fn a_reservation_that_is_kept_too_long_lapses() {
         for other in others {
             stage.read(A, other);
         }
+        stage.drop_on(A, ticket);
+        assert_eq!(stage.read(A, line), 2);
+        stage.finish();
+    });
+}
+
+/// `lapse` is that time: with none, a reservation keeps nobody waiting for longer than a message takes.
+#[test]
+fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
+    in_every_world(|seed| {
+        let mut config = small(2, 1, 16, seed);
+        config.node.lapse = Duration::ZERO;
+        let stage = Stage::on(config);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let since = stage.now();
+        assert_eq!(stage.write(B, line, 2), 0);
+        assert!(stage.now() - since < 4 * SOON, "seed {seed}: {:?}", stage.now() - since);
         stage.drop_on(A, ticket);
         assert_eq!(stage.read(A, line), 2);
         stage.finish();

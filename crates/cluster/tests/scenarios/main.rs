@@ -18,6 +18,7 @@ mod leave;
 mod local;
 mod many;
 mod messages;
+mod order;
 mod repeats;
 mod stage;
 mod sweeps;

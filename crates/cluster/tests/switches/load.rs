@@ -22,8 +22,36 @@ pub(crate) const ALL: u64 = (NODES * 2 * WRITES) as u64;
 /// Which line a worker writes next: of all lines, after the one that it wrote last.
 pub(crate) type Next = fn(&Member, &mut Random, usize) -> usize;
 
+/// What four nodes do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Lines that each cache has room for.
+    pub(crate) frames: usize,
+    /// So many accesses of a hundred are reads.
+    pub(crate) reads: u64,
+    /// Workers of each node.
+    pub(crate) workers: usize,
+}
+
+impl Default for Load {
+    /// Writes in caches that all lines fit into.
+    fn default() -> Self {
+        Load { frames: 2 * LINES, reads: 0, workers: 2 }
+    }
+}
+
 /// What writes of four nodes take, and what they count, when all lines fit into each cache.
 pub(crate) fn writes(
+    protocol: Protocol,
+    settings: &[(&str, &str)],
+    next: Next,
+) -> (Duration, Counters) {
+    accesses(Load::default(), protocol, settings, next)
+}
+
+/// What such a load takes, and what it counts.
+pub(crate) fn accesses(
+    load: Load,
     protocol: Protocol,
     settings: &[(&str, &str)],
     next: Next,
@@ -31,9 +59,9 @@ pub(crate) fn writes(
     let mut config = ClusterConfig {
         compute_nodes: NODES,
         memory_nodes: NODES,
-        workers: 2,
+        workers: load.workers,
         memory_bytes: 8 << 20,
-        cache_bytes: Cache::footprint(2 * LINES, 512),
+        cache_bytes: Cache::footprint(load.frames, 512),
         line_size: 512,
         chunk_size: 64 << 10,
         ..ClusterConfig::default()
@@ -67,10 +95,15 @@ pub(crate) fn writes(
         let lines = used.clone();
         async move {
             let (mut random, mut at) = (Random::for_stream(7, member.index as u64), 0);
-            let start = member.handle.now();
+            let (start, mut written) = (member.handle.now(), 0);
             for _ in 0..WRITES {
                 at = next(&member, &mut random, at);
                 let line = lines.borrow()[at];
+                if load.reads > 0 && random.below(100) < load.reads {
+                    member.memory.read(line, |words| words.u64(0)).await.expect("no faults");
+                    continue;
+                }
+                written += 1;
                 let add = member.memory.write(line, |guard| {
                     let words = guard.words();
                     words.set_u64(0, words.u64(0) + 1);
@@ -78,10 +111,10 @@ pub(crate) fn writes(
                 });
                 add.await.expect("no faults");
             }
-            member.handle.now() - start
+            (member.handle.now() - start, written)
         }
     };
-    let times = cluster.run(LIMIT, work).expect("no worker fails");
+    let done = cluster.run(LIMIT, work).expect("no worker fails");
     let counters = cluster.counters() - before;
     let sum = move |member: Member| {
         let lines = lines.clone();
@@ -95,8 +128,9 @@ pub(crate) fn writes(
         }
     };
     let sums = cluster.run_on(1, LIMIT, sum).expect("no worker fails");
-    assert_eq!(sums[0] as usize, NODES * 2 * WRITES, "no write is lost");
-    (times.into_iter().max().expect("some workers"), counters)
+    let written: u64 = done.iter().map(|(_, written)| written).sum();
+    assert_eq!(sums[0], written, "no write is lost");
+    (done.iter().map(|(time, _)| *time).max().expect("some workers"), counters)
 }
 
 /// Uniformly any line.

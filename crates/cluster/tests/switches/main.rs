@@ -3,3 +3,5 @@
 mod forwarding;
 mod load;
 mod release;
+mod replacement;
+mod table;

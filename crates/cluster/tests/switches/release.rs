@@ -34,6 +34,15 @@ fn what_is_used_again_at_once_is_still_there() {
     assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
 }
 
+/// `linger` is the time in which a use at once does not count: without, that is a bet won, and the line stays.
+#[test]
+fn without_lingering_a_use_at_once_wins_the_bet() {
+    let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
+    let settings = [("release", "adaptive"), ("linger", "0")];
+    let (_, at_once) = writes(Protocol::Selcc, &settings, often_again);
+    assert!(at_once.early_releases < lingers.early_releases / 4, "{at_once:?}, {lingers:?}");
+}
+
 #[test]
 fn what_nobody_else_uses_stays() {
     let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);

@@ -102,6 +102,11 @@ impl Line {
         !self.remembered.is_empty()
     }
 
+    /// The requests of other nodes that this one is to answer, in the order in which they came.
+    pub fn remembered(&self) -> &[Request] {
+        &self.remembered
+    }
+
     /// Whether local code waits for the line.
     pub fn is_wanted(&self) -> bool {
         self.want.is_some()

@@ -7,6 +7,7 @@
 //!   graph.rs     whether everybody gets the line
 //!   symmetry.rs  which worlds differ by names alone
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
+//!   switches.rs  the switches of the rules, alone and with each other
 //!   takeover.rs  the same of shared lines that are taken over by pledge
 //!   larger.rs    settings that take long
 //!   story.rs     a path, told
@@ -27,6 +28,7 @@ mod requests;
 mod script;
 mod setting;
 mod story;
+mod switches;
 mod symmetry;
 mod takeover;
 mod world;

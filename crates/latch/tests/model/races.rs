@@ -167,6 +167,62 @@ fn a_question_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
+/// It is late: the receiver has used the line and given it back before.
+#[test]
+fn a_question_that_is_sent_on_and_comes_after_the_line_is_gone_is_dropped() {
+    let mut script = asked_during_a_hand_over();
+    script.receive_grant(2);
+    script.receive_settled(2);
+    script.access(2);
+    script.evict(2);
+    script.complete(2, WordOp::ReleaseExclusive);
+    script.receive_request(2, 3);
+    script.receive_answer(3, 1, Answer::Dropped);
+    assert_eq!(script.messages(), 0, "it was one question, and has one answer");
+    script.run_down();
+    assert_eq!(script.hold(3), Hold::Exclusive);
+}
+
+/// It is late: the receiver is giving the line back at the moment.
+#[test]
+fn a_question_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
+    let mut script = asked_during_a_hand_over();
+    script.receive_grant(2);
+    script.receive_settled(2);
+    script.access(2);
+    script.evict(2);
+    script.receive_request(2, 3);
+    assert_eq!(script.messages(), 0, "the release is not complete");
+    script.complete(2, WordOp::ReleaseExclusive);
+    script.receive_answer(3, 1, Answer::Released);
+    script.complete(3, WordOp::AcquireExclusive);
+    assert_eq!(script.hold(3), Hold::Exclusive);
+    script.run_down();
+}
+
+/// It is late: the line is on its way back, and so the question is, too.
+#[test]
+fn a_question_that_is_sent_on_twice_in_a_row_is_still_one() {
+    let mut script = asked_during_a_hand_over();
+    script.receive_grant(2);
+    script.receive_settled(2);
+    script.access(2);
+    script.want(1, Want::Exclusive);
+    script.complete(1, WordOp::AcquireExclusive);
+    script.receive_request(2, 1);
+    assert_eq!(script.flying(2), Some(WordOp::HandOver(node(1))));
+    script.receive_request(2, 3);
+    script.complete(2, WordOp::HandOver(node(1)));
+    script.receive_grant(1);
+    script.receive_settled(1);
+    script.receive_request(1, 3);
+    script.access(1);
+    script.complete(1, WordOp::HandOver(node(3)));
+    script.receive_grant(3);
+    assert_eq!(script.hold(3), Hold::Exclusive);
+    script.run_down();
+}
+
 #[test]
 fn a_question_is_remembered_while_local_code_has_the_line_reserved() {
     let mut script = asked(Want::Exclusive);

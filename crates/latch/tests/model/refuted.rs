@@ -6,6 +6,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::setting::{Client, Demand, Setting, Step};
 use crate::story::tell;
+use crate::world::Breach;
 
 const NO_SETTLING: Rules = Rules { settle: false, ..Rules::DISCIPLINE };
 const UNDO: Rules = Rules { registered_wait: false, ..Rules::DISCIPLINE };
@@ -99,4 +100,15 @@ fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
     assert!(story.contains("the connection fails"), "{story}");
     blind.demand = Demand::Data;
     assert!(refute(&blind).is_some(), "a user would notice");
+}
+
+/// Questions are sent on behind a hand-over. To keep each one (R5), the node that sends it on is through with it.
+#[test]
+fn a_question_that_is_sent_on_and_not_forgotten_is_two() {
+    for breach in [Breach::SendsOnTwice, Breach::RefusesWhatItSendsOn] {
+        let writers = [1, 2, 3].map(|id| Client::writer(id).keeping());
+        let mut setting = Setting::discipline(&writers, 0).passing_on();
+        setting.breach = Some(breach);
+        is_refuted(&setting, "each question is one");
+    }
 }

@@ -1,12 +1,14 @@
 //! A setting to explore: who does what to the line, under which rules. Its steps and its properties
 //! are a `stateright` model.
 
-use latchwork_latch::{Action, Event, Hold, Line, LocalCopy, Message, Rules, Want, WordOp};
+use latchwork_latch::{
+    Action, Event, Hold, Line, LocalCopy, Message, Request, Rules, Want, WordOp,
+};
 use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
 use crate::symmetry;
-use crate::world::{Breach, Bytes, Fault, Frame, Stage, World};
+use crate::world::{Breach, Bytes, Fault, Frame, Packet, Stage, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +89,7 @@ pub(crate) struct Setting {
     pub(crate) failures: u8,
     /// And it is done again without a look at the word.
     pub(crate) blind: bool,
-    /// How the nodes break their pledges.
+    /// What the nodes do wrong.
     pub(crate) breach: Option<Breach>,
 }
 
@@ -194,7 +196,8 @@ impl Setting {
             if node.pausing {
                 steps.push(Step::Retry { at });
             }
-            let reneges = !matches!(self.breach, None | Some(Breach::ForgetsGaveUp));
+            let reneges =
+                matches!(self.breach, Some(Breach::Acknowledges | Breach::ReleasesItself));
             if reneges && node.line.is_pledged() && node.flights.is_empty() {
                 steps.push(Step::Renege { at });
             }
@@ -279,6 +282,7 @@ impl Model for Setting {
             properties.extend([
                 Property::always("no fault", |_, world: &World| world.fault.is_none()),
                 Property::always("the word is true", |_, world| word_is_true(world)),
+                Property::always("each question is one", |_, world| questions_are_one(world)),
                 Property::always("rest is rest", |_, world| rest_is_rest(world)),
                 Property::always("machine and frame agree", |_, world| frames_agree(world)),
                 Property::always("nothing is put off", nothing_is_put_off),
@@ -324,6 +328,43 @@ fn rest_is_rest(world: &World) -> bool {
         let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
         let alone = || node.flights.is_empty() && node.awaited == 0;
         !(line.is_at_rest() || line.is_idle()) || (fresh() && alone())
+    })
+}
+
+/// R5: of every question without a final answer there is one, be it on its way, remembered or travelling with
+/// a grant, or else its answer is on the way; of any other question there is none.
+fn questions_are_one(world: &World) -> bool {
+    world.nodes.iter().all(|node| {
+        let (mut found, mut once) = (0u64, true);
+        let mut find = |asked: ComputeNodeId| {
+            let bit = 1 << asked.index();
+            once &= found & bit == 0;
+            found |= bit;
+        };
+        let own = |request: &&Request| request.from == node.id;
+        for other in &world.nodes {
+            other.line.remembered().iter().filter(own).for_each(|request| find(request.asked));
+        }
+        for Packet { to, message, .. } in &world.wire {
+            match message {
+                Message::Request(request) if own(&request) => find(request.asked),
+                Message::Grant { travelling, .. } => {
+                    travelling.iter().filter(own).for_each(|request| find(request.asked));
+                }
+                _ => {}
+            }
+            match message {
+                Message::Grant { asked, .. }
+                | Message::Answer { asked, .. }
+                | Message::Pledged { asked, .. }
+                    if *to == node.id =>
+                {
+                    find(*asked);
+                }
+                _ => {}
+            }
+        }
+        once && found == node.awaited
     })
 }
 

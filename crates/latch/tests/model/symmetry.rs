@@ -2,11 +2,11 @@
 //!
 //! # Why that is sound
 //!
-//! The machines compare ids in one place, `must_give_way_to`: the order among nodes that hold the line
-//! shared and want to write it. Two clients that do the same can change names where neither can come
-//! to that place: among those that only read, since the comparison is of writers' requests with a
-//! node that upgrades; and among those that only write where nobody reads, since only a reader makes a
-//! holder share. Every step of a world is then a step of the renamed one, with the renamed result, and
+//! The machines compare ids where writers meet at a shared line: a node that upgrades with one that asks it
+//! (`must_give_way_to`), a sharer's choice among those who ask it (`serve_from_shared`), a pledger that is asked
+//! by another writer (`answer_of_pledger`). Two clients that do the same can change names where neither can come
+//! to these places: among those that only read, since all comparisons are of writers; and among those that
+//! only write where nobody reads, since only a reader makes a holder share. Every step of a world is then a step of the renamed one, with the renamed result, and
 //! no property knows names, so a state is bad, or has no way to a good end, exactly if its
 //! representative is and has. That is checked below, step by step, in settings that are searched whole.
 //!
@@ -156,6 +156,7 @@ fn readers_can_change_names() {
     let clients = clients.map(|client| client.keeping().patient());
     let setting = Setting::discipline(&clients, 1);
     assert_eq!(broken(&setting, 2, 3), None);
+    assert_eq!(broken(&setting.with_takeover(), 2, 3), None);
     // Nor does it matter whose connection fails.
     assert_eq!(broken(&Setting::discipline(&clients, 0).failing(1), 2, 3), None);
 }

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayvec::ArrayVec;
 use latchwork_latch::{
-    Action, Answer, Event, Hold, Inspection, LatchWord, Line, LocalCopy, Message, Rules, Seq, Want,
-    WordOp, WordVerb,
+    Action, Answer, Event, Hold, Inspection, LatchWord, Line, LocalCopy, Message, Request, Rules,
+    Seq, Want, WordOp, WordVerb,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -140,11 +140,11 @@ pub(crate) struct World {
     pub(crate) failures: u8,
     /// Nobody looks at the word then: the operation is simply done again.
     pub(crate) blind: bool,
-    /// What the nodes do wrong about pledges.
+    /// What the nodes do wrong.
     pub(crate) breach: Option<Breach>,
 }
 
-/// A pledge that does not bind: what is wrong with weaker disciplines of takeover.
+/// What is wrong with weaker disciplines: pledges that do not bind, and questions that are not one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Breach {
     /// A plain acknowledgement: its sender releases its bit before the report, and is free.
@@ -153,6 +153,10 @@ pub(crate) enum Breach {
     ReleasesItself,
     /// The writer keeps to itself that it gave up.
     ForgetsGaveUp,
+    /// Questions are sent on twice.
+    SendsOnTwice,
+    /// A node that sends a question on refuses it, too.
+    RefusesWhatItSendsOn,
 }
 
 impl World {
@@ -252,7 +256,7 @@ impl World {
             Some(Breach::ReleasesItself) => {
                 self.post(rules, at, WordOp::ReleaseShared, Bytes::Stale);
             }
-            Some(Breach::ForgetsGaveUp) | None => {}
+            _ => {}
         }
     }
 
@@ -422,6 +426,8 @@ impl World {
                             self.blame(Fault::AskedTooEarly(request.from));
                         }
                         self.nodes[at].awaited |= 1 << to.index();
+                    } else if let Message::Request(request) = &message {
+                        self.breach_of_questions(request, to);
                     }
                     if let Message::Pledged { by, seq, .. } = message
                         && self.nodes[at].pledged.replace((to, seq)).is_some()
@@ -441,6 +447,21 @@ impl World {
         // What is pledged may be read again.
         if frame.hold == Hold::Nothing && !line.is_pledged() {
             frame.bytes = Bytes::Stale;
+        }
+    }
+
+    /// What is done beside sending a question on.
+    fn breach_of_questions(&mut self, request: &Request, to: ComputeNodeId) {
+        let Request { from, asked, seq, .. } = *request;
+        let refusal = Message::Answer { asked, seq, answer: Answer::Dropped };
+        match self.breach {
+            Some(Breach::SendsOnTwice) => {
+                self.send(Packet { to, message: Message::Request(*request), forwarded: None });
+            }
+            Some(Breach::RefusesWhatItSendsOn) => {
+                self.send(Packet { to: from, message: refusal, forwarded: None });
+            }
+            _ => {}
         }
     }
 

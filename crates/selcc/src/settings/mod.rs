@@ -113,7 +113,7 @@ pub struct Settings {
     pub evict_batch: usize,
     /// How lines are chosen that leave.
     pub replacement: Replacement,
-    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted.
+    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted. It looks at 16 at least.
     pub evict_sample: usize,
     /// A new epoch of [`Replacement::Epoch`] begins when one frame in this many was replaced.
     pub epoch_share: usize,

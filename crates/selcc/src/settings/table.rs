@@ -113,7 +113,7 @@ impl Settings {
         setting!("replacement": replacement of Replacement,
             "How lines are chosen that leave the cache: by epochs of last use (ScaleStore 4.1) or by exact order (SELCC 5.2)", ["lru"]),
         setting!("evict-sample": evict_sample of usize [1],
-            "Frames that replacement by epochs looks at for each that is wanted (ScaleStore 4.2)", ["1"]),
+            "Frames that replacement by epochs looks at for each that is wanted, and 16 at least (ScaleStore 4.2)", ["32"]),
         setting!("epoch-share": epoch_share of usize [1],
             "A new epoch of replacement begins when one frame in this many was replaced (ScaleStore 4.1)", []),
         setting!("write-back-ring": write_back_ring of usize,
