@@ -37,6 +37,7 @@ row "inflight 4" --inflight 4
 row "inflight 8" --inflight 8
 row "adaptive, linger 0" --release adaptive --linger 0 $(learned 8)
 row "adaptive, takeover" --release adaptive --takeover on $(learned 8)
+row "takeover, 4 in flight" --takeover on --inflight 4
 row "adaptive, takeover, 4 in flight" --release adaptive --takeover on --inflight 4 $(learned 8)
 
 finish

@@ -13,8 +13,9 @@ for each in "${figures[@]}"; do
     "$scripts/$each.sh" "${options[@]}" --plan
     lists+=("$out/$each/points.tsv")
 done
+[ "$plan" = 0 ] || exit 0
 status=0
-(run "${lists[@]}") || status=1
+[ "$draw" = 1 ] || (run "${lists[@]}") || status=1
 claims=()
 for each in "${figures[@]}"; do
     if "$scripts/$each.sh" "${options[@]}" --draw; then

@@ -6,17 +6,18 @@ figure beyond "$@"
 
 for reads in 95 50 0; do
     for nodes in $(pick "16 8 4 2 1" "16 1"); do
-        for series in "SELCC" "4 in flight" "8 in flight" "adaptive release" "takeover" "all three"; do
+        for series in "SELCC" "4 in flight" "8 in flight" "adaptive release" "takeover" "takeover, 4 in flight" "all three"; do
             case $series in
             SELCC) flags=() ;;
             "4 in flight") flags=(--inflight 4) ;;
             "8 in flight") flags=(--inflight 8) ;;
             "adaptive release") flags=(--release adaptive $(learned $nodes)) ;;
             takeover) flags=(--takeover on) ;;
+            "takeover, 4 in flight") flags=(--takeover on --inflight 4) ;;
             *) flags=(--release adaptive --takeover on --inflight 4 $(learned $nodes)) ;;
             esac
-            # Those in the middle are for the curve of all three only.
-            [[ $nodes == @(1|16) || $series == @(SELCC|"all three") ]] || continue
+            # Those in the middle are for the curves of what goes together only.
+            [[ $nodes == @(1|16) || $series == @(SELCC|"takeover, 4 in flight"|"all three") ]] || continue
             point reads=$reads nodes=$nodes "series=$series" -- \
                 microbench "${simulated[@]}" --lines $lines --scale $scale --compute-nodes $nodes --memory-nodes $nodes \
                 --threads 8 --operations "$(operations $nodes)" --cache-share $cache_16gb --reads $reads --sharing 100 \

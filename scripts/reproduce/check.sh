@@ -16,6 +16,7 @@ die() {
 tiny() {
     cat >"$work/tiny.sh" <<TEXT
 . "$here/lib.sh"
+needs=(--bin microbench)
 figure tiny "\$@"
 for nodes in 1 2; do
     for protocol in selcc sel; do

@@ -104,8 +104,10 @@ figure() {
     : >"$points"
 }
 
+# A script that runs one of the two only may say so: needs=(--bin microbench).
 build() {
-    (cd "$repository" && cargo build --release --quiet --locked --bin microbench --bin ycsb --bin figure) ||
+    [ -n "${needs:-}" ] || needs=(--bin microbench --bin ycsb)
+    (cd "$repository" && cargo build --release --quiet --locked --bin figure "${needs[@]}") ||
         fail "the programs cannot be built"
     # What results follow from, besides flags.
     REPRODUCE_SOURCES=$(cd "$repository" && find crates apps/microbench apps/ycsb Cargo.lock \
