@@ -8,10 +8,15 @@ use crate::world::{Outcome, World};
 const READERS: usize = 7;
 
 /// Seven nodes that read, and the last one writes.
-fn one_writer() -> World {
+fn with_takeover() -> World {
     let mut nodes = [Reads; READERS + 1];
     nodes[READERS] = Writes;
     World::of(&nodes, 8)
+}
+
+/// The same, where the readers give their copies up one by one, and come back one by one.
+fn one_writer() -> World {
+    with_takeover().with("takeover", "off")
 }
 
 impl Outcome {
@@ -59,7 +64,7 @@ fn a_starved_writer_keeps_up_with_the_readers() {
 fn pauses_that_shrink_end_the_longest_waits() {
     let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
     let [growing, shrinking] = ["growing", "shrinking"].map(|rule| {
-        let end = World::of(&nodes, 1).with("resend", rule).run();
+        let end = World::of(&nodes, 1).with("takeover", "off").with("resend", rule).run();
         (*end.longest.iter().max().expect("nodes"), end.all())
     });
     assert!(shrinking.0 * 3 < growing.0 * 2, "{shrinking:?} {growing:?}");
@@ -80,4 +85,15 @@ fn who_was_refused_less_often_is_not_starved() {
     let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
     assert!(refused("2") > 100);
     assert_eq!(refused("8"), 0);
+}
+
+/// Takeover needs none of this: pledged copies stay pledged until the writer has the line, and nobody comes between.
+#[test]
+fn a_writer_that_takes_over_is_not_starved() {
+    let [alone, all] = ["off", "on"]
+        .map(|on| with_takeover().with("spin-windows", on).with("priority-matching", on).run());
+    for end in [alone, all] {
+        assert!(end.counters.takeovers > 0 && end.writer() * 10 > end.reader() * 9, "{end:?}");
+        assert!(end.longest[READERS] < Duration::from_micros(200), "{end:?}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::{clean, drawn, seeds, with_load};
 #[test]
 fn dropped_operations_happen_or_not_and_leave_nothing_behind() {
     let mut unposted = 0;
-    for seed in seeds(3 << 20, 150) {
+    for seed in seeds(3 << 20, 300) {
         let protocol = Protocol::ALL[seed as usize % 2];
         let scenario = with_load(drawn(seed, protocol), |load| load.dropped = 25);
         let report = clean(scenario);

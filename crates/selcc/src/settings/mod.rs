@@ -176,7 +176,7 @@ impl Default for Settings {
             forwarding: true,
             release: Release::Lazy,
             linger: 2,
-            takeover: false,
+            takeover: true,
             gaps_max: 512,
             costs: None,
             drops_repeats: true,

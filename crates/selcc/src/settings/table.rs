@@ -127,7 +127,7 @@ impl Settings {
         setting!("linger": linger of usize,
             "With adaptive release, lines that a worker obtained last and does not give back yet", ["0"]),
         setting!("takeover": takeover of bool,
-            "Whether a writer takes shared lines over with one operation, by pledges, instead of a release of each sharer (SELCC 4.4.3)", ["on"]),
+            "Whether a writer takes shared lines over with one operation, by pledges, instead of a release of each sharer (SELCC 4.4.3)", ["off"]),
         setting!("gaps-max": gaps_max of usize [1],
             "Messages of one worker that may be overtaken and still count", []),
     ];
