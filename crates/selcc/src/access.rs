@@ -26,10 +26,10 @@ use crate::worker::{Inner, Worker};
 /// Another node that asks for the line has to wait until the ticket is dropped, or until
 /// [`Settings::lapse`](crate::Settings::lapse) has passed.
 pub struct Ticket {
-    inner: Rc<Inner>,
+    worker: Worker,
     addr: GlobalAddr,
     frame: FrameId,
-    /// Dropping it ends the access: what then becomes of the line can be decided.
+    /// Dropping it ends the access, and what then becomes of the line has to be decided.
     ends_access: bool,
 }
 
@@ -41,10 +41,11 @@ impl fmt::Debug for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.inner.node.cache.frame(self.frame).unreserve();
-        self.inner.let_go.set(true);
+        let inner = &self.worker.inner;
+        inner.node.cache.frame(self.frame).unreserve();
+        inner.let_go.set(true);
         if self.ends_access {
-            self.inner.accessed(self.addr);
+            inner.accessed(self.addr);
         }
     }
 }
@@ -334,7 +335,7 @@ impl Drop for Waiting<'_> {
 
 impl Worker {
     fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
-        Ticket { inner: self.inner.clone(), addr, frame, ends_access: true }
+        Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.minds_ends }
     }
 
     /// Writes the whole line, header included.

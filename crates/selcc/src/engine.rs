@@ -12,6 +12,7 @@ use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
 };
 
+use crate::lease::Lease;
 use crate::letters::Bytes;
 use crate::record::{FrameCopy, Outcome, Record, Records, hold_at_rest};
 use crate::timers::Alarm;
@@ -56,7 +57,10 @@ impl Inner {
             self.taken(addr, record);
         }
         let mut group = None;
-        for action in actions.drain(..) {
+        // Taken from the end, since there is mostly one: an action is large, and a drain that ends looks at
+        // all that may be left.
+        actions.reverse();
+        while let Some(action) = actions.pop() {
             if let Err(error) = self.perform(addr, record, action, &mut group) {
                 record.fail(error);
             }
@@ -75,8 +79,12 @@ impl Inner {
     pub(crate) fn finish(&self, records: &mut Records, addr: GlobalAddr) {
         let node = &*self.node;
         let Some(record) = records.get_mut(&addr) else { return };
-        self.see_to_lease(addr, record);
-        if record.line.is_blocked() {
+        // Nobody asks for most lines that are under way.
+        let asked_for = record.line.is_asked_for();
+        if asked_for || !matches!(record.lease, Lease::Off) {
+            self.see_to_lease(addr, record);
+        }
+        if asked_for && record.line.is_blocked() {
             // The sweep may have begun long ago: what it does at its end takes completions, too.
             record.blocked_since.get_or_insert_with(|| self.handle.now());
             if !record.listed {

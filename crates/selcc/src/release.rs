@@ -9,13 +9,22 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::history::{LOOK, TRIAL};
 use crate::record::Record;
-use crate::settings::Release;
+use crate::settings::{Release, Settings};
 use crate::worker::Inner;
 
 /// Lines that this worker obtained lately, the latest last: until enough others have come, they may be
 /// used again at once.
 /// The second says whether a line is kept although it is contested.
 pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
+
+fn adapts(settings: &Settings) -> bool {
+    settings.policy.lazy_release && settings.release == Release::Adaptive
+}
+
+/// Whether anything becomes of a line when the access is over for which it was obtained.
+pub(crate) fn minds_ends(settings: &Settings) -> bool {
+    !settings.policy.lazy_release || adapts(settings)
+}
 
 impl Inner {
     /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted.
@@ -46,19 +55,16 @@ impl Inner {
     }
 
     fn adapts(&self) -> bool {
-        self.node.settings.policy.lazy_release && self.node.settings.release == Release::Adaptive
+        adapts(&self.node.settings)
     }
 
-    /// An access for which the line was obtained is over. The line lingers, or its time is over at once; so is that of
+    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The line lingers, or its time is over at once; so is that of
     /// one that has lingered.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.node;
         if !node.settings.policy.lazy_release {
             // At once, not with the next sweep: the worker's next access to the line must not find it here.
             self.evict(addr);
-            return;
-        }
-        if !self.adapts() {
             return;
         }
         let contested = self.is_contested(addr);

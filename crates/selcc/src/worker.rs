@@ -20,14 +20,15 @@ use crate::counters::WorkerCounters;
 use crate::letters::Sent;
 use crate::node::Node;
 use crate::operations::Group;
-use crate::release::Lingering;
+use crate::release::{Lingering, minds_ends};
 use crate::repeats::Numbers;
 use crate::write_back::WriteBackRing;
 
 /// One worker's view of its node's coherent memory.
 ///
-/// Clones are cheap and the same worker. While one exists, the worker's executor polls for the node:
-/// completions, messages, alarms, eviction. All of a node's workers do, and whoever polls serves.
+/// Clones are cheap and the same worker. While one exists, or anything that the worker posted is in
+/// flight, its executor polls for the node: completions, messages, alarms, eviction. All of a node's
+/// workers do, and whoever polls serves.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) inner: Rc<Inner>,
@@ -38,6 +39,9 @@ enum Role {
     Worker,
     Handler,
 }
+
+/// A worker that nobody has any more, until its completions have come; see [`Inner::outlive`].
+type Kept = RefCell<Option<Rc<Inner>>>;
 
 /// How often a handler looks at requests that the workers should have seen to.
 const COVER_INTERVAL: Duration = Duration::from_millis(1);
@@ -73,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     /// Lines that came lately.
     pub(crate) lingering: RefCell<Lingering>,
+    /// Whether anything becomes of a line when an access is over.
+    pub(crate) minds_ends: bool,
     // Kept for their capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
@@ -83,6 +89,8 @@ pub(crate) struct Inner {
     polled_late: Cell<bool>,
     /// The alarm that the executor was last told of.
     reported: Cell<Option<Time>>,
+    /// The place at its poller, while that lives.
+    kept: Weak<Kept>,
 }
 
 impl Worker {
@@ -112,6 +120,7 @@ impl Worker {
         if role == Role::Handler {
             *node.handler.lock() = Some(handle.notifier());
         }
+        let kept = Rc::new(Kept::default());
         let inner = Rc::new(Inner {
             role,
             node: node.clone(),
@@ -129,18 +138,20 @@ impl Worker {
             let_go: Cell::new(false),
             releases: RefCell::default(),
             lingering: RefCell::default(),
+            minds_ends: minds_ends(&node.settings),
             actions: RefCell::default(),
             victims: RefCell::default(),
             completions: RefCell::default(),
             parked: Cell::new(false),
             polled_late: Cell::new(false),
             reported: Cell::new(None),
+            kept: Rc::downgrade(&kept),
         });
         inner.count_awake(1);
         if role == Role::Worker {
             node.workers.fetch_add(1, Ordering::Relaxed);
         }
-        handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner) }));
+        handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner), kept }));
         Worker { inner }
     }
 
@@ -166,16 +177,17 @@ impl Worker {
     }
 
     /// Waits until nothing that this worker posted is in flight, and gives up its part in the node's
-    /// epochs. To be awaited before the worker's thread ends: nobody else can take its completions.
+    /// epochs. To be awaited before the worker's thread ends: nobody else can take its completions. What
+    /// clones post after it has returned is taken as long as the executor runs, whether they live or not.
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when that takes longer than the deadline.
     pub async fn leave(self) -> Result<(), MemoryError> {
-        let inner = self.inner;
+        let inner = &self.inner;
         let waited = inner.node.settings.deadline;
         let deadline = inner.handle.now() + waited;
         loop {
-            let in_flight = inner.port.in_flight() + inner.releases.borrow().len();
+            let in_flight = inner.unfinished();
             if in_flight == 0 && inner.epochs.stop(&inner.handle) {
                 return Ok(());
             }
@@ -190,6 +202,14 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("node", &self.inner.node.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.inner) == 1 {
+            self.inner.outlive();
+        }
     }
 }
 
@@ -212,6 +232,23 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    /// What it posted and is in flight, or is about to post.
+    fn unfinished(&self) -> usize {
+        self.port.in_flight() + self.releases.borrow().len()
+    }
+
+    /// The last handle is about to go. An operation that is in flight has changed the line's word, or will;
+    /// if nobody learned of it, the node's other workers would wait for its end and other nodes for an
+    /// answer, all until their deadlines. So the poller keeps the worker until that has come.
+    fn outlive(self: &Rc<Self>) {
+        // Otherwise the executor has ended.
+        if self.unfinished() > 0
+            && let Some(kept) = self.kept.upgrade()
+        {
+            kept.replace(Some(Rc::clone(self)));
+        }
+    }
+
     pub(crate) fn numbers(&self) -> &Numbers {
         self.numbers.as_ref().expect("there until the worker ends")
     }
@@ -266,9 +303,10 @@ impl Inner {
     }
 }
 
-/// Looks for work on every sweep. Lives as long as its worker.
+/// Looks for work on every sweep, as long as its worker lives.
 struct Pump {
     inner: Weak<Inner>,
+    kept: Rc<Kept>,
 }
 
 impl Poller for Pump {
@@ -293,6 +331,10 @@ impl Poller for Pump {
             // So that what makes room leaves with what took it.
             inner.evict_if_short();
             inner.ring();
+            if inner.unfinished() == 0 {
+                // Mostly nobody. It goes when `inner` does: the place is free again by then.
+                self.kept.take();
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_coherence::Mode;
+use latchwork_coherence::{CoherentMemory, Mode};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -22,7 +22,7 @@ fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
         stage.write(A, line, 1);
         let task = stage.start(A, async move |member| {
             let need = latchwork_coherence::Need { addr: line, mode: Mode::Exclusive };
-            let ticket = latchwork_coherence::CoherentMemory::ensure(&member.memory, need).await;
+            let ticket = member.memory.ensure(need).await;
             member.handle.sleep(Duration::from_secs(1000)).await;
             drop(ticket);
         });
@@ -119,6 +119,38 @@ fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
         stage.end(left).expect("now it can");
         stage.leave(second);
         assert_eq!(stage.read(B, line), 1);
+        stage.finish();
+    });
+}
+
+/// Bug: a node waits for its own operation, and others for that node, until their deadlines. Mechanism: a
+/// worker of A leaves, and what it has forgotten goes on with a clone: it asks for the line, and is dropped
+/// with the last clone before the operation completes. Fix: the poller keeps the worker until nothing of
+/// it is in flight.
+#[test]
+fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
+    in_every_world(|seed| {
+        let mut stage = Stage::new(2, seed);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        // Or A's other worker would ask for it, on behalf of all.
+        stage.until("A is at rest", || stage.node(A).lines_under_way() == 0);
+        let (actor, member) = stage.take_worker(second);
+        let memory = member.memory.clone();
+        stage.end(actor.handle().spawn_service(memory.leave())).expect("nothing is in flight");
+        let late = stage.hold(Leg::Back, line, op(A, WordOp::AcquireExclusive));
+        let forgotten = actor.handle().spawn(async move {
+            member.memory.write(line, |guard| fill(guard, 1)).await.expect("a line");
+        });
+        stage.until("the operation has landed", || late.held() == 1);
+        forgotten.abort();
+        let since = stage.now();
+        drop(late);
+        stage.until("A knows of its line", || stage.node(A).lines_under_way() == 0);
+        assert_eq!(stage.read(B, line), 0);
+        assert_eq!(stage.write(A, line, 2), 0);
+        assert!(stage.now() - since < SOON, "seed {seed}: {:?}", stage.now() - since);
+        drop(actor);
         stage.finish();
     });
 }

@@ -101,10 +101,15 @@ impl Stage {
 
     /// Lets a worker leave, as its thread would before it ends, and ends it with all its tasks.
     pub(crate) fn leave(&mut self, worker: usize) {
-        let (actor, member) = self.workers[worker].take().expect("not gone yet");
+        let (actor, member) = self.take_worker(worker);
         let left = actor.handle().spawn_service(member.memory.leave());
         drop(member.handle);
         self.end(left).expect("nothing is in its way");
+    }
+
+    /// Takes a worker off the stage; it goes on as long as its caller keeps it.
+    pub(crate) fn take_worker(&mut self, worker: usize) -> (VirtualWorker, Member) {
+        self.workers[worker].take().expect("not gone yet")
     }
 
     pub(crate) fn member(&self, worker: usize) -> &Member {
