@@ -6,7 +6,7 @@ use crate::witness::{Sample, Witness};
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, Part, Share};
-use latchwork_relaxed::{RelaxedError, WriteBuffer};
+use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
@@ -120,7 +120,7 @@ fn buffer(run: &Arc<Run>, member: &Member) -> Option<Option<WriteBuffer<Worker>>
     }
     let on_loss = {
         let run = run.clone();
-        move |lost| run.course.fail(format!("memory failed: {lost}"))
+        move |lost| run.course.fail(why(&run.settings, &RelaxedError::Lost(lost)))
     };
     let made = WriteBuffer::new(member.memory.clone(), settings, on_loss);
     made.map_err(|error| run.course.fail(error.to_string())).ok().map(Some)
@@ -129,8 +129,16 @@ fn buffer(run: &Arc<Run>, member: &Member) -> Option<Option<WriteBuffer<Worker>>
 fn why(settings: &Settings, error: &RelaxedError) -> String {
     match error {
         RelaxedError::Memory(error) => failed(settings, error),
+        RelaxedError::Lost(lost) if lost.0.iter().any(is_late) => format!(
+            "memory failed: {lost}; a longer --write-deadline than {:?} lets writers of popular lines wait longer",
+            settings.relaxed.deadline
+        ),
         error => format!("memory failed: {error}"),
     }
+}
+
+fn is_late(lost: &LostWrite) -> bool {
+    matches!(lost.cause, LossCause::Deadline(_))
 }
 
 impl Runner {

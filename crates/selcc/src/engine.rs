@@ -68,10 +68,8 @@ impl Inner {
         self.actions.replace(actions);
         if let Some(until) = held
             && (evicting || record.line.is_blocked())
-            && record.let_go_at < until
         {
-            record.let_go_at = until;
-            node.timers.set(until, addr, Alarm::LetGo);
+            self.look_again_when_let_go(addr, record, until);
         }
     }
 

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 
 use latchwork_cache::{Ownership, Watch};
 use latchwork_latch::Hold;
+use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use crate::history::{LOOK, TRIAL};
 use crate::record::Record;
 use crate::settings::{Release, Settings};
+use crate::timers::Alarm;
 use crate::worker::Inner;
 
 /// Lines that this worker obtained lately, the latest last: until enough others have come, they may be
@@ -27,17 +29,37 @@ pub(crate) fn minds_ends(settings: &Settings) -> bool {
 }
 
 impl Inner {
-    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted.
+    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted. Where it is reserved,
+    /// whoever has reserved it gives it back.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
         let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
         if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
         {
             return;
         }
-        // Where a local writer holds it, an alarm says when it does not.
-        let in_use = |id| self.node.cache.frame(id).is_reserved() || self.held(id).is_some();
-        if !record.frame.is_some_and(in_use) {
-            self.releases.borrow_mut().push(addr);
+        let Some(id) = record.frame else { return };
+        if self.node.cache.frame(id).is_reserved() {
+            return;
+        }
+        match self.held(id) {
+            None => self.releases.borrow_mut().push(addr),
+            // Where release is lazy, it is kept after all.
+            Some(_) if self.node.settings.policy.lazy_release => {}
+            // Nobody else may come by: not if the access was dropped for which the line came.
+            Some(until) => self.look_again_when_let_go(addr, record, until),
+        }
+    }
+
+    /// Sets the alarm for the time when a local writer lets go of the line.
+    pub(crate) fn look_again_when_let_go(
+        &self,
+        addr: GlobalAddr,
+        record: &mut Record,
+        until: Time,
+    ) {
+        if record.let_go_at < until {
+            record.let_go_at = until;
+            self.node.timers.set(until, addr, Alarm::LetGo);
         }
     }
 
@@ -58,8 +80,8 @@ impl Inner {
         adapts(&self.node.settings)
     }
 
-    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The line lingers, or its time is over at once; so is that of
-    /// one that has lingered.
+    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The line lingers, or
+    /// its time is over at once; so is that of one that has lingered.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.node;
         if !node.settings.policy.lazy_release {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use latchwork_coherence::CoherentMemory;
-use latchwork_latch::Answer;
+use latchwork_coherence::{CoherentMemory, Mode};
+use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::{JoinHandle, Time};
 use latchwork_selcc::CpuCosts;
 use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::Leg;
 
 use crate::common::small;
 use crate::stage::*;
@@ -109,7 +110,7 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             let second = stage.add_worker(A);
             let line = stage.line();
             stage.write(A, line, 1);
-            let asked = stage.hold(latchwork_verbs_sim::Leg::Inbox, line, request(B, A));
+            let asked = stage.hold(Leg::Inbox, line, request(B, A));
             let access = if write { stage.writes(B, line, 3) } else { stage.reads(B, line) };
             stage.until("B asks", || asked.held() == 1);
             // And has more to do afterwards, so that it is not the one that looks.
@@ -147,6 +148,37 @@ fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
         }
         let took = stage.now() - since;
         assert!(took < 24 * HOLD, "seed {seed}: {took:?}");
+        stage.finish();
+    });
+}
+
+/// Bug: under SEL a line stays with a node that nobody uses it on, and all others try in vain until their
+/// deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the latch is held for a
+/// while; the other is dropped meanwhile, after the line was granted to it. Its end finds the latch held, and the
+/// writer's end had found the line reserved. Fix: whoever finds the latch held sets the alarm for its end.
+#[test]
+fn a_line_is_given_back_that_was_held_when_the_last_access_was_dropped() {
+    in_every_world(|seed| {
+        let mut config = small(2, 1, 16, seed);
+        config.node.costs = Some(CpuCosts { latch_hold: HOLD, ..CpuCosts::default() });
+        config.node.policy = latchwork_cluster::Protocol::Sel.policy();
+        let mut stage = Stage::on(config);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        stage.until("A is at rest", || stage.node(A).lines_under_way() == 0);
+        let late = stage.hold(Leg::Back, line, op(A, WordOp::AcquireExclusive));
+        let writer = stage.writes(second, line, 1);
+        stage.until("the operation has landed", || late.held() == 1);
+        let dropped = stage.takes(A, line, Mode::Exclusive);
+        stage.pass(Duration::from_micros(2));
+        drop(late);
+        stage.until("the line is written", || writer.is_finished());
+        assert!(!dropped.is_finished(), "seed {seed}: the other has not had its turn yet");
+        dropped.abort();
+        let since = stage.now();
+        assert_eq!(stage.write(B, line, 2), 1);
+        let took = stage.now() - since;
+        assert!(HOLD / 2 < took && took < 5 * HOLD, "seed {seed}: {took:?}");
         stage.finish();
     });
 }
