@@ -3,14 +3,22 @@
 use std::process::Command;
 
 fn good(arguments: &str) {
+    // Buffered writes are not linearizable, and nobody says that they are.
+    let buffered = arguments.contains("--consistency");
+    let out = checked(arguments, &["contents", "writes"]);
+    assert_eq!(out.contains("[CHECK], linearizability, ok"), !buffered, "{arguments}\n{out}");
+}
+
+fn checked(arguments: &str, checks: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
     let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    for check in ["contents", "writes", "linearizability"] {
+    for check in checks {
         assert!(out.contains(&format!("[CHECK], {check}, ok")), "{arguments}\n{out}\n{err}");
     }
+    out
 }
 
 fn everywhere(arguments: &str) {
@@ -61,6 +69,36 @@ fn sizes_of_lines_items_and_caches_are_right() {
     ] {
         everywhere(arguments);
     }
+}
+
+/// Also where many wait for one line: every write is there in the end, and none was lost.
+#[test]
+fn buffered_writes_are_right() {
+    for consistency in ["tso", "pso"] {
+        for arguments in [
+            "--reads 50",
+            "--reads 0 --theta 0.99 --write-batch 32",
+            "--reads 20 --theta 10 --compute-nodes 3 --inflight 4",
+        ] {
+            everywhere(&format!(
+                "--writes blind --consistency {consistency} --write-deadline 1s {arguments}"
+            ));
+        }
+    }
+}
+
+/// One line that names the writes and what to do.
+#[test]
+fn writes_that_are_late_are_one_error_that_says_what_helps() {
+    let arguments = "--fabric sim --reads 0 --writes blind --consistency pso --write-deadline 1us --lines 300 \
+                     --theta 0.99 --operations 3000 --warmup 0";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
+    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors: Vec<&str> =
+        err.lines().filter(|line| line.contains("buffered writes were lost")).collect();
+    assert!(!output.status.success() && errors.len() == 1, "{err}");
+    assert!(errors[0].contains("a longer --write-deadline than 1µs"), "{err}");
 }
 
 #[test]

@@ -16,7 +16,8 @@
 //!
 //! A line that came before its turn is kept for a short time only (prefetched, then: Gharachorloo, Gupta
 //! and Hennessy, "Two Techniques to Enhance the Performance of Memory Consistency Models", 1991): until
-//! nothing has become visible for [`Settings::hold`](crate::Settings::hold), after which two nodes that keep
+//! nothing has become visible for as long as lines take to come
+//! ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep
 //! what the other waits for part. The first write's own lane keeps nothing while it waits for another
 //! line, so it gets through, and then the others ask again side by side.
 
@@ -24,6 +25,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use latchwork_cache::WriteGuard;
@@ -36,6 +38,12 @@ use crate::{Consistency, LossCause};
 
 /// Lines that one instant makes visible at most: their latches are held together.
 const GROUP_MAX: usize = 32;
+
+/// One line's share in the mean of the times that lines take to come.
+const OBTAINING_SHARE: u32 = 8;
+
+/// A line is kept for at most so many times [`Settings::hold`](crate::Settings::hold).
+const HOLD_TIMES: u32 = 8;
 
 type Guards<'a> = ArrayVec<WriteGuard<'a>, GROUP_MAX>;
 
@@ -74,12 +82,14 @@ impl<M: CoherentMemory> Shared<M> {
     /// Until an entry is visible, or lost.
     async fn carry_out(&self, lane: usize, Job { seq, addr, by }: Job) {
         while !self.try_apply(seq) {
+            let asked = self.handle.now();
             let line = self.memory.ensure(Need { addr, mode: Mode::Exclusive });
             let in_time = pin!(self.handle.timeout(by, line));
             // Another lane may make it visible: this one's line was the last that was missing.
             let Some(end) = self.unless_settled(lane, seq, in_time).await else { return };
             let cause = match end {
                 Ok(Ok(ticket)) => {
+                    self.note_obtaining(self.handle.now() - asked);
                     if self.try_apply(seq) {
                         return;
                     }
@@ -99,13 +109,27 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
+    /// Notes how long a line took to come, in a mean of the last few.
+    fn note_obtaining(&self, took: Duration) {
+        let mean = self.obtaining.get();
+        self.obtaining.set(mean - mean / OBTAINING_SHARE + took / OBTAINING_SHARE);
+    }
+
+    /// How long a line is kept from others while nothing becomes visible: as long as it takes to obtain
+    /// one, since what is given up sooner was mostly obtained for nothing. Times include those that others
+    /// keep their lines, so there is an end to it.
+    fn hold(&self) -> Duration {
+        let hold = self.settings.hold;
+        self.obtaining.get().clamp(hold, hold * HOLD_TIMES)
+    }
+
     /// Waits until it is an entry's turn, or the entry is settled; not for ever, since others may wait for its
     /// line, and the first entry for theirs: until nothing has become visible for a while.
     async fn keep(&self, lane: usize, seq: u64) {
         let mut since = self.handle.now();
         loop {
             let turn = pin!(self.turn(lane, seq));
-            let moved = match self.handle.timeout(since + self.settings.hold, turn).await {
+            let moved = match self.handle.timeout(since + self.hold(), turn).await {
                 Ok(()) => return,
                 Err(Elapsed) => self.moved.get(),
             };

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{Handle, Time};
@@ -32,6 +33,8 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) room: Signal,
     /// Total store order: when something became visible the last time.
     pub(crate) moved: Cell<Time>,
+    /// The mean time that lines took to come lately.
+    pub(crate) obtaining: Cell<Duration>,
     /// Lanes that gave their line up before its turn.
     pub(crate) progress: Signal,
     /// No write is taken any more.
@@ -62,6 +65,7 @@ impl<M: CoherentMemory> Shared<M> {
             clock: Signal::default(),
             room: Signal::default(),
             moved: Cell::new(Time::ZERO),
+            obtaining: Cell::new(Duration::ZERO),
             progress: Signal::default(),
             closed: Cell::new(false),
             counts: RefCell::default(),

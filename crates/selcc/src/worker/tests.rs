@@ -48,7 +48,7 @@ fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
         assert_eq!(look(), Some(at.max(handle.sweep_time() + COVER_INTERVAL)));
         assert_eq!(worker.inner.next_alarm(), Some(at), "its own");
 
-        let pump = Pump { inner: Rc::downgrade(&worker.inner) };
+        let pump = Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() };
         assert!(pump.may_park());
         assert_eq!(look(), Some(at), "it is parked");
         pump.unparked();
