@@ -9,6 +9,7 @@ use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use crate::history::{LOOK, TRIAL};
+use crate::node::Node;
 use crate::record::Record;
 use crate::settings::{Release, Settings};
 use crate::timers::Alarm;
@@ -108,15 +109,12 @@ impl Inner {
         }
     }
 
-    /// Whether the line is better given back. A shared copy is not where its next writer can take it over by pledge:
-    /// that takes one operation for all copies, and to give them back takes one each.
+    /// Whether the line is better given back. A shared copy stays: it costs other readers nothing, its next writer
+    /// little where takeover clears all copies with one operation, and to give it back would cost one for each.
     fn is_contested(&self, addr: GlobalAddr) -> bool {
-        let node = &*self.node;
-        let shared = || {
-            let frame = node.cache.find(addr).map(|id| node.cache.frame(id).state().ownership());
-            frame == Some(Ownership::Shared)
-        };
-        node.history.is_contested(addr) && !(node.rules.takeover && shared())
+        let Node { cache, history, .. } = &*self.node;
+        let ownership = || cache.find(addr).map(|id| cache.frame(id).state().ownership());
+        history.is_contested(addr) && ownership() == Some(Ownership::Exclusive)
     }
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
