@@ -18,7 +18,7 @@ for reads in 0 50 95 100; do
         *) flags=() ;;
         esac
         point reads=$reads "series=$series" -- \
-            ycsb run "${simulated[@]}" --memory-nodes 8 --inflight 1 --gcl-size 2048 --cache-mb "$cache" \
+            ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 --cache-mb "$cache" \
             -p recordcount=$records -p fieldcount=1 -p fieldlength=8 \
             -p "readproportion=$(awk "BEGIN { print $reads / 100 }")" \
             -p "updateproportion=$(awk "BEGIN { print 1 - $reads / 100 }")" -p requestdistribution=uniform \
