@@ -2,13 +2,11 @@
 
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
+use latchwork_harness::parse::{line_size, seconds, seconds_or_none, whole};
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
 use latchwork_selcc::Settings;
 use latchwork_verbs_sim::NicProfile;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::faults;
@@ -212,53 +210,15 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "say what to do: run, hunt, shrink or calibrate; --help tells more".to_owned();
     }
-    let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or("the command line cannot be understood");
-    let hints: Vec<&str> = lines
-        .filter_map(|line| {
-            let missing = line.starts_with("--") || line.starts_with("[possible values");
-            line.strip_prefix("tip: ").or(missing.then_some(line))
-        })
-        .collect();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    let separator = if hints.is_empty() { "" } else { "; " };
-    format!("{first}{separator}{}", hints.join("; "))
-}
-
-fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
-where
-    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
-{
-    move |text| match text.parse::<T>() {
-        Ok(value) if range.contains(&value) => Ok(value),
-        _ => Err(format!("use a whole number from {} to {}", range.start(), range.end())),
-    }
-}
-
-fn positive(text: &str, most: f64, what: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value <= most => Ok(value),
-        _ => Err(format!("use a number of {what} above 0, up to {most}")),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    positive(text, 1e6, "seconds").map(Duration::from_secs_f64)
+    latchwork_harness::parse::one_line(error)
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
-    positive(text, 1e4, "minutes").map(|minutes| Duration::from_secs_f64(60.0 * minutes))
-}
-
-fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
-}
-
-fn line_size(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
-        _ => Err("use a power of two from 512 to 65536".to_owned()),
+    match text.parse::<f64>() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 1e4 => {
+            Ok(Duration::from_secs_f64(60.0 * minutes))
+        }
+        _ => Err("use a number of minutes above 0, up to 10000".to_owned()),
     }
 }
 

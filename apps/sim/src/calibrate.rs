@@ -36,7 +36,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
     };
     outcome::tell(&verdict, destination.as_ref())?;
     if let Some(destination) = &destination {
-        let (version, git) = (env!("CARGO_PKG_VERSION"), env!("LATCHWORK_GIT"));
+        let (version, git) = (env!("CARGO_PKG_VERSION"), latchwork_harness::GIT);
         let document = json!({
             "schema": 1, "app": "sim calibrate", "version": version, "git": git,
             "profiles": documents,

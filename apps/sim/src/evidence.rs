@@ -81,7 +81,7 @@ impl Failed<'_> {
         if let Some(line) = line {
             let _ = writeln!(text, "line        {} is {line}", trace.name_of(line));
         }
-        let _ = writeln!(text, "git         {}", env!("LATCHWORK_GIT"));
+        let _ = writeln!(text, "git         {}", latchwork_harness::GIT);
         let _ = writeln!(text, "replay      {}", replay(&directory));
         put("report.txt", &text)?;
         Ok(Evidence { directory, text })

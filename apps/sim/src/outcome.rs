@@ -95,7 +95,7 @@ pub(crate) fn world_document(
 /// The document of many worlds, without what they were asked to do and how their checks ended.
 pub(crate) fn document(totals: &Totals, real: Duration) -> ResultDocument {
     let version = env!("CARGO_PKG_VERSION");
-    let mut document = ResultDocument::new("sim", version, env!("LATCHWORK_GIT"));
+    let mut document = ResultDocument::new("sim", version, latchwork_harness::GIT);
     document.set_measured(&Phase::new(totals.operations, real.as_secs_f64()), &[]);
     let virtual_ns = u64::try_from(totals.virtual_time.as_nanos()).unwrap_or(u64::MAX);
     let counters = [

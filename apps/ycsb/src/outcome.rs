@@ -138,7 +138,7 @@ impl Outcome {
 
     fn document(&self) -> ResultDocument {
         let version = env!("CARGO_PKG_VERSION");
-        let mut document = ResultDocument::new("ycsb", version, env!("LATCHWORK_GIT"));
+        let mut document = ResultDocument::new("ycsb", version, latchwork_harness::GIT);
         document.config = self.session.settings.describe();
         document.event_hash =
             self.world.as_ref().map(|world| format!("{:#018x}", world.event_hash));
