@@ -71,10 +71,15 @@ impl Line {
 
     /// What a pledger does with a question; `None`: remembers it until the report.
     pub(super) fn answer_of_pledger(&self, request: &Request) -> Option<Answer> {
-        let Phase::Pledged { to, priority, .. } = self.phase else { return Some(Answer::Dropped) };
+        let Phase::Pledged { to, seq, priority } = self.phase else { return Some(Answer::Dropped) };
         match request.kind {
             // It saw the time before a downgrade: its wait is ownership now.
             RequestKind::Read => Some(Answer::Released),
+            // The writer itself, by another question of the same attempt, which a node that it had asked has sent
+            // on. It waits for all its answers before it reports, so this one may not wait for the report.
+            RequestKind::Write if (request.from, request.seq) == (to, seq) => {
+                Some(Answer::Released)
+            }
             // The writer itself, who asks again: its report is on the way.
             RequestKind::Write if request.from == to => None,
             RequestKind::Write if (request.priority, request.from) > (priority, to) => None,
@@ -194,5 +199,56 @@ impl Line {
             let pledged = std::mem::take(pledged);
             self.give_up(pledged, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    /// A frame that nobody uses.
+    struct Unused;
+
+    impl LocalCopy for Unused {
+        fn publish(&mut self, _: Hold) {}
+        fn promote(&mut self) {}
+        fn try_suspend(&mut self) -> bool {
+            true
+        }
+        fn restore(&mut self) {}
+        fn lose(&mut self) {}
+        fn try_invalidate(&mut self) -> bool {
+            true
+        }
+        fn try_demote(&mut self) -> bool {
+            true
+        }
+    }
+
+    /// A writer asked two sharers. One became the owner, handed the line on, and sent the writer's question after
+    /// it: the new owner has both. It must not keep the second until the report, for which the writer waits for
+    /// the answer to it.
+    #[test]
+    fn a_pledger_keeps_no_other_question_of_the_attempt_that_it_has_pledged_to() {
+        let node = |id| ComputeNodeId::new(id).expect("a valid id");
+        let (me, other, writer) = (node(1), node(2), node(3));
+        let mut line = Line::at_rest(me, Hold::Shared, Seq(0));
+        let mut ask = |asked, seq| {
+            let (kind, priority, buffer) = (RequestKind::Write, 0, 0);
+            let request = Request { from: writer, asked, kind, seq: Seq(seq), priority, buffer };
+            let mut out = Vec::new();
+            let event = Event::Received(Message::Request(request));
+            let rules = Rules { takeover: true, ..Rules::DISCIPLINE };
+            line.step(&rules, event, &mut Unused, &mut out);
+            out
+        };
+        let says = |message| Action::Send { to: writer, message };
+        let pledged = says(Message::Pledged { by: me, asked: me, seq: Seq(7) });
+        assert!(ask(me, 7).contains(&pledged));
+        let answered = |answer, asked, seq| says(Message::Answer { asked, seq: Seq(seq), answer });
+        assert_eq!(ask(other, 7), [answered(Answer::Released, other, 7)]);
+        // One of a later attempt has overtaken the report of this one.
+        assert_eq!(ask(me, 8), [answered(Answer::Queued, me, 8)]);
     }
 }
