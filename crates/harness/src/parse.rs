@@ -63,15 +63,7 @@ pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What would do.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, u64); 4] =
-        [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = UNITS.iter().find(|(name, _)| *name == &text[number.len()..]);
-    let nanos = number.parse().ok().and_then(|n: u64| n.checked_mul(unit?.1));
-    nanos
-        .filter(|nanos| *nanos > 0)
-        .map(Duration::from_nanos)
-        .ok_or_else(|| "use a duration such as 500ns, 20us, 1ms or 10s".to_owned())
+    latchwork_selcc::parse_duration(text).map_err(|would_do| format!("use {would_do}"))
 }
 
 /// Bytes of a global cache line.

@@ -58,6 +58,8 @@ pub use costs::CpuCosts;
 pub use counters::Counters;
 pub use describe::describe;
 pub use node::{Node, NodeParts};
-pub use settings::{Policy, Release, Replacement, Resend, Setting, SettingError, Settings};
+pub use settings::{
+    Policy, Release, Replacement, Resend, Setting, SettingError, Settings, parse_duration,
+};
 pub use wire::{ARENA_MAX, read_message};
 pub use worker::Worker;

@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use super::{Release, Replacement, Resend};
 
+/// The duration that `text` says: a whole number and its unit, above 0.
+///
+/// # Errors
+/// What would do, to follow "use".
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    Duration::parse(text, 1).ok_or_else(|| Duration::expected(0))
+}
+
 /// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
     /// What `text` says.
