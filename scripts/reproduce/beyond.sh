@@ -19,9 +19,7 @@ for reads in 95 50 0; do
             # Those in the middle are for the curves of what goes together only.
             [[ $nodes == @(1|16) || $series == @(SELCC|"takeover, 4 in flight"|"all three") ]] || continue
             point reads=$reads nodes=$nodes "series=$series" -- \
-                microbench "${simulated[@]}" --lines $lines --scale $scale --compute-nodes $nodes --memory-nodes $nodes \
-                --threads 8 --operations "$(operations $nodes)" --cache-share $cache_16gb --reads $reads --sharing 100 \
-                "${flags[@]}"
+                $(micro $nodes 8 --cache-share $cache_16gb --reads $reads --sharing 100 "${flags[@]}")
         done
     done
 done

@@ -4,26 +4,21 @@
 . "$(dirname "$0")/lib.sh"
 figure fig12 "$@"
 
-# NODES, then flags.
-on() {
-    echo microbench "${simulated[@]}" --lines "$lines" --scale "$scale" --compute-nodes "$1" --memory-nodes "$1" \
-        --threads 8 --operations "$(operations "$1")" "${@:2}"
-}
-
 for reads in 95 50 0; do
     for nodes in $(pick "16 8 4 2 1" "16 1"); do
+        flags=(--cache-share $cache_16gb --reads $reads)
         for sharing in $(pick "0 25 50 75 100" "0 100"); do
             point set=paper reads=$reads nodes=$nodes "series=SELCC, $sharing % shared" -- \
-                $(on $nodes --cache-share $cache_16gb --reads $reads --sharing $sharing)
+                $(micro $nodes 8 "${flags[@]}" --sharing $sharing)
         done
         point set=paper reads=$reads nodes=$nodes series=SEL -- \
-            $(on $nodes --cache-share $cache_16gb --reads $reads --sharing 100 --protocol sel)
+            $(micro $nodes 8 "${flags[@]}" --sharing 100 --protocol sel)
         point set=beyond reads=$reads nodes=$nodes "series=SELCC, 100 % shared, adaptive release" -- \
-            $(on $nodes --cache-share $cache_16gb --reads $reads --sharing 100 --release adaptive $(learned $nodes))
+            $(micro $nodes 8 "${flags[@]}" --sharing 100 --release adaptive $(learned $nodes))
     done
     for sharing in 0 100; do
         point set=small reads=$reads nodes=16 "series=SELCC, $sharing % shared, 8 GB" -- \
-            $(on 16 --cache-share $cache_8gb --reads $reads --sharing $sharing)
+            $(micro 16 8 --reads $reads --sharing $sharing)
     done
 done
 

@@ -5,9 +5,7 @@ figure fig13-table "$@"
 
 for bytes in 512 1024 2048 4096 8192; do
     point bytes=$bytes series=SELCC -- \
-        microbench "${simulated[@]}" --gcl-size $bytes --lines $((lines * 2048 / bytes)) --scale $scale \
-        --cache-share $cache_8gb --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" \
-        --reads 0 --locality 50
+        $(micro 8 8 --gcl-size $bytes --lines $((lines * 2048 / bytes)) --reads 0 --locality 50)
 done
 
 finish

@@ -6,17 +6,7 @@ figure fig13 "$@"
 
 for reads in 95 50 0; do
     for threads in $(pick "16 8 4 2 1" "8 1"); do
-        for series in "SELCC" "SEL" "SELCC, adaptive release"; do
-            case $series in
-            SELCC) flags=() ;;
-            SEL) flags=(--protocol sel) ;;
-            *) flags=(--release adaptive $(learned 8)) ;;
-            esac
-            point reads=$reads threads=$((8 * threads)) "series=$series" -- \
-                microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-                --compute-nodes 8 --memory-nodes 8 --threads $threads --operations "$(operations 8)" \
-                --reads $reads --locality 50 "${flags[@]}"
-        done
+        compare 8 $threads reads=$reads threads=$((8 * threads)) -- --reads $reads --locality 50
     done
 done
 

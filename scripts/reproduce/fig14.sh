@@ -6,17 +6,7 @@ figure fig14 "$@"
 
 for reads in 95 50 0; do
     for threads in $(pick "16 8 4 2 1" "16 8 1"); do
-        for series in "SELCC" "SEL" "SELCC, adaptive release"; do
-            case $series in
-            SELCC) flags=() ;;
-            SEL) flags=(--protocol sel) ;;
-            *) flags=(--release adaptive $(learned 8)) ;;
-            esac
-            point set=paper reads=$reads threads=$((8 * threads)) "series=$series" -- \
-                microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-                --compute-nodes 8 --memory-nodes 8 --threads $threads --operations "$(operations 8)" \
-                --reads $reads --theta 0.99 "${flags[@]}"
-        done
+        compare 8 $threads set=paper reads=$reads threads=$((8 * threads)) -- --reads $reads --theta 0.99
     done
 done
 
@@ -24,13 +14,10 @@ done
 for reads in 95 50 0; do
     for nodes in 56 32 16 8; do
         point set=alone reads=$reads threads=$nodes "series=SEL, each alone" -- \
-            microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-            --compute-nodes $nodes --memory-nodes 8 --threads 1 --operations "$(operations 8)" \
-            --memory-mb 1024 --stripes 8 --reads $reads --theta 0.99 --protocol sel --pause 1ns --pause-max 1ns
+            $(micro 8 1 --compute-nodes $nodes --memory-mb 1024 --stripes 8 --reads $reads --theta 0.99 \
+                --protocol sel --pause 1ns --pause-max 1ns)
     done
-    point set=alone reads=$reads threads=56 "series=SELCC, 8 x 7" -- \
-        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-        --compute-nodes 8 --memory-nodes 8 --threads 7 --operations "$(operations 8)" --reads $reads --theta 0.99
+    point set=alone reads=$reads threads=56 "series=SELCC, 8 x 7" -- $(micro 8 7 --reads $reads --theta 0.99)
 done
 
 finish

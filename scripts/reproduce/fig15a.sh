@@ -6,8 +6,7 @@ figure fig15a "$@"
 
 for lease in 0 256 inf; do
     point lease=$lease "series=lease $lease" -- \
-        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-        --compute-nodes 8 --memory-nodes 8 --threads 8 --time "$(pick 0.2 0.05)" --reads 0 --theta 10 --lease $lease
+        $(micro 8 8 --time "$(pick 0.2 0.05)" --reads 0 --theta 10 --lease $lease)
 done
 
 finish

@@ -6,9 +6,7 @@ figure fig15b "$@"
 
 variant() { # NAME, then flags
     point "variant=$1" -- \
-        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-        --compute-nodes 8 --memory-nodes 8 --threads 8 --time "$(pick 0.05 0.02)" --warmup 10000 --series-us 200 \
-        --writer-nodes 1 --theta 10 "${@:2}"
+        $(micro 8 8 --time "$(pick 0.05 0.02)" --warmup 10000 --series-us 200 --writer-nodes 1 --theta 10 "${@:2}")
 }
 variant "neither" --spin-windows off --priority-matching off
 variant "spin windows" --spin-windows on --priority-matching off

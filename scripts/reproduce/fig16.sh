@@ -5,16 +5,7 @@
 figure fig16 "$@"
 
 for reads in 95 50 0; do
-    for protocol in selcc sel; do
-        point reads=$reads series=${protocol^^} -- \
-            microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-            --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" \
-            --reads $reads --protocol $protocol
-    done
-    point reads=$reads "series=SELCC, adaptive release" -- \
-        microbench "${simulated[@]}" --lines $lines --scale $scale --cache-share $cache_8gb \
-        --compute-nodes 8 --memory-nodes 8 --threads 8 --operations "$(operations 8)" \
-        --reads $reads --release adaptive $(learned 8)
+    compare 8 8 reads=$reads -- --reads $reads
 done
 
 finish

@@ -8,11 +8,7 @@
 . "$(dirname "$0")/lib.sh"
 figure fig17 "$@"
 
-# The tree of 2 million records takes 93 MiB.
-cache=$(awk "BEGIN { print 20 * $records / 2000000 }")
-uniform=(-p requestdistribution=uniform)
-skewed=(-p requestdistribution=zipfian-records)
-
+declare -A requests=([uniform]=uniform [skewed]=zipfian-records)
 for distribution in uniform skewed; do
     for reads in 0 50 95 100; do
         for series in "SELCC" "SEL" "SELCC, adaptive release" "SELCC, 8 x 7" "SEL, 56 x 1"; do
@@ -24,13 +20,8 @@ for distribution in uniform skewed; do
             *7) flags=(--compute-nodes 8 --threads 7) ;;
             *adaptive*) flags+=(--release adaptive) ;;
             esac
-            declare -n request=$distribution
             point distribution=$distribution reads=$reads "series=$series" -- \
-                ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 --cache-mb "$cache" \
-                -p recordcount=$records -p fieldcount=1 -p fieldlength=8 \
-                -p "readproportion=$(awk "BEGIN { print $reads / 100 }")" \
-                -p "updateproportion=$(awk "BEGIN { print 1 - $reads / 100 }")" "${request[@]}" \
-                --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${flags[@]}"
+                $(tree $reads ${requests[$distribution]} "${flags[@]}")
         done
     done
 done

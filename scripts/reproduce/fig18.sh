@@ -4,7 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 figure fig18 "$@"
 
-cache=$(awk "BEGIN { print 20 * $records / 2000000 }")
 no_forwarding=(--forwarding off)
 no_batches=(--evict-batch 1 --write-back-ring 0)
 no_bounds=(--dirty-bounds off)
@@ -17,12 +16,7 @@ for reads in 0 50 95 100; do
         "with batched eviction") flags=("${no_bounds[@]}") ;;
         *) flags=() ;;
         esac
-        point reads=$reads "series=$series" -- \
-            ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 --cache-mb "$cache" \
-            -p recordcount=$records -p fieldcount=1 -p fieldlength=8 \
-            -p "readproportion=$(awk "BEGIN { print $reads / 100 }")" \
-            -p "updateproportion=$(awk "BEGIN { print 1 - $reads / 100 }")" -p requestdistribution=uniform \
-            --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" --compute-nodes 8 --threads 8 "${flags[@]}"
+        point reads=$reads "series=$series" -- $(tree $reads uniform --compute-nodes 8 --threads 8 "${flags[@]}")
     done
 done
 

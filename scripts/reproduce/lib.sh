@@ -2,11 +2,13 @@
 #
 #   figure NAME "$@"                             reads the options, builds the programs
 #   point LABEL=VALUE ... -- PROGRAM FLAG ...    asks for a run; labels are what NAME.toml calls it by
+#   micro, tree                                  the programs with the flags that all figures share
+#   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    asks for SELCC, SEL and adaptive release
 #   finish                                       runs what is not there yet, side by side, and draws
 #
 # A run's result is kept under the hash of its command and of the sources that it was made of: whoever changes
 # a flag or the code gets a new run, everything else is there already.
-# shellcheck shell=bash disable=SC2034
+# shellcheck shell=bash disable=SC2034,SC2046,SC2086
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -60,6 +62,26 @@ operations() {
 # of so many nodes has to meet most lines some times. The hit ratio alone is steady long before.
 learned() {
     echo --warmup $(($1 * lines * $(pick 6 4)))
+}
+
+# The micro-benchmark on so many compute and as many memory nodes: NODES WORKERS FLAG ... What flags say wins: the cache
+# is of 8 GB, and as many operations are measured as above unless a time is given.
+micro() {
+    local length=()
+    [[ " $* " == *" --time "* ]] || length=(--operations "$(operations "$1")")
+    echo microbench "${simulated[@]}" --lines "$lines" --scale "$scale" --cache-share $cache_8gb \
+        --compute-nodes "$1" --memory-nodes "$1" --threads "$2" "${length[@]}" "${@:3}"
+}
+
+# YCSB on the B-link tree and 8 memory nodes, with small records and a cache of a fifth of the tree (8 GB of 40), which is
+# of 93 MiB with 2 million records: READS, in percent, DISTRIBUTION FLAG ...
+tree() {
+    echo ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 \
+        --cache-mb "$(awk "BEGIN { print 20 * $records / 2000000 }")" \
+        -p "recordcount=$records" -p fieldcount=1 -p fieldlength=8 \
+        -p "readproportion=$(awk "BEGIN { print $1 / 100 }")" \
+        -p "updateproportion=$(awk "BEGIN { print 1 - $1 / 100 }")" -p "requestdistribution=$2" \
+        --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${@:3}"
 }
 
 # All of them, in the book's order.
@@ -137,6 +159,21 @@ point() {
     printf '../points/%s\t%s' "$file" "$*" >>"$points"
     printf '\t%s' "${labels[@]}" >>"$points"
     echo >>"$points"
+}
+
+# The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE ... -- FLAG ...
+compare() {
+    local nodes=$1 workers=$2 labels=()
+    shift 2
+    while [ "$1" != -- ]; do
+        labels+=("$1")
+        shift
+    done
+    shift
+    point "${labels[@]}" series=SELCC -- $(micro $nodes $workers "$@")
+    point "${labels[@]}" series=SEL -- $(micro $nodes $workers "$@" --protocol sel)
+    point "${labels[@]}" "series=SELCC, adaptive release" -- \
+        $(micro $nodes $workers "$@" --release adaptive $(learned $nodes))
 }
 
 finish() {
