@@ -14,9 +14,11 @@ const WITHIN: f64 = 0.3;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Claim {
+    #[serde(default)]
     pub(crate) text: String,
     /// Who says so, and where.
     pub(crate) source: String,
+    #[serde(default)]
     pub(crate) kind: ClaimKind,
     /// The column that it is about.
     #[serde(default = "throughput")]
@@ -40,13 +42,28 @@ pub(crate) struct Claim {
     /// What it should be, where there is no figure.
     pub(crate) at_least: Option<f64>,
     pub(crate) at_most: Option<f64>,
+    /// Several claims that are alike but for this; then they have the texts.
+    #[serde(default)]
+    pub(crate) cases: Vec<Case>,
+}
+
+/// What is a claim's own, of several that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Case {
+    pub(crate) text: String,
+    /// Where: besides what `of` and `to` say, and for both.
+    #[serde(rename = "where")]
+    pub(crate) at: Selection,
+    pub(crate) paper: Option<f64>,
 }
 
 /// What a claim is about. Percentages of the paper are parts here: 37.7 % are 0.377.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ClaimKind {
     /// So many times as much.
+    #[default]
     Ratio,
     /// So much more: 0.4 for 1.4 times as much.
     Gain,
@@ -122,9 +139,27 @@ impl Judged {
 }
 
 impl Claim {
+    /// Itself, or its cases as claims.
+    pub(crate) fn cases(self) -> Vec<Claim> {
+        if self.cases.is_empty() {
+            return vec![self];
+        }
+        let one = |case: &Case| {
+            let mut claim = Claim { text: case.text.clone(), cases: Vec::new(), ..self.clone() };
+            claim.of.extend(case.at.clone());
+            claim.to.extend(case.at.clone());
+            claim.paper = case.paper.or(self.paper);
+            claim
+        };
+        self.cases.iter().map(one).collect()
+    }
+
     /// Whether it makes sense, whatever the points are.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let refuse = |problem: &str| Err(format!("claim {}: {problem}", self.text));
+        if self.text.is_empty() {
+            return Err(format!("a claim of {} has no text", self.source));
+        }
         let said = [self.paper, self.at_least, self.at_most];
         if said.iter().flatten().count() != 1 {
             return refuse("say what it should be, by one of paper, at-least and at-most");

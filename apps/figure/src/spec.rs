@@ -32,8 +32,9 @@ pub(crate) struct Plot {
     pub(crate) only: Selection,
     /// The column that has a panel for each of its values; without it there is one panel.
     pub(crate) panel: Option<String>,
-    /// What stands above a panel; its value in `panel` where there is nothing else.
-    #[serde(default)]
+    /// What stands above a panel; its value in `panel` where there is nothing else. What is not said are the paper's names
+    /// of percentages of reads.
+    #[serde(default = "mixes")]
     pub(crate) panel_titles: BTreeMap<String, String>,
     /// The column of the horizontal axis, or of a table's columns.
     pub(crate) x: String,
@@ -49,14 +50,15 @@ pub(crate) struct Plot {
     #[serde(default = "throughput")]
     pub(crate) y: String,
     /// Divides it.
-    #[serde(default = "one")]
+    #[serde(default = "million")]
     pub(crate) y_unit: f64,
-    #[serde(default)]
+    #[serde(default = "throughput_label")]
     pub(crate) y_label: String,
     /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub(crate) y_is_log: bool,
     /// The column that has a line, a colour of bars or a table's row for each of its values.
+    #[serde(default = "series")]
     pub(crate) series: String,
     /// Of a table: cells are ratios to the row with this value.
     pub(crate) base: Option<String>,
@@ -87,6 +89,24 @@ fn one() -> f64 {
     1.0
 }
 
+fn million() -> f64 {
+    1e6
+}
+
+fn throughput_label() -> String {
+    "M operations/s".to_owned()
+}
+
+fn series() -> String {
+    "series".to_owned()
+}
+
+fn mixes() -> BTreeMap<String, String> {
+    let mixes =
+        [("95", "Read-intensive (95 %)"), ("50", "Write-intensive (50 %)"), ("0", "Write-only")];
+    mixes.map(|(reads, title)| (reads.to_owned(), title.to_owned())).into()
+}
+
 pub(crate) fn throughput() -> String {
     "throughput_ops_s".to_owned()
 }
@@ -100,7 +120,7 @@ pub(crate) fn load(path: &Path) -> Result<Spec> {
 }
 
 fn parse(text: &str) -> std::result::Result<Spec, String> {
-    let spec: Spec = toml::from_str(text).map_err(|error| {
+    let mut spec: Spec = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
         format!("line {line}: {}", error.message())
     })?;
@@ -116,6 +136,7 @@ fn parse(text: &str) -> std::result::Result<Spec, String> {
     if plot.bars.is_some() && plot.kind != PlotKind::Lines {
         return Err("bars go behind plots of kind lines only".to_owned());
     }
+    spec.claims = spec.claims.into_iter().flat_map(Claim::cases).collect();
     spec.claims.iter().try_for_each(Claim::check)?;
     Ok(spec)
 }
@@ -123,6 +144,7 @@ fn parse(text: &str) -> std::result::Result<Spec, String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::rows::OneOrMore;
 
     pub(crate) const GOOD: &str = "
 title = 'Access locality'
@@ -130,12 +152,9 @@ title = 'Access locality'
 kind = 'lines'
 panel = 'reads'
 x = 'threads'
-series = 'series'
-y-unit = 1e6
 [[claim]]
 text = '64 threads over SEL'
 source = 'SELCC 7.1.2'
-kind = 'ratio'
 of = { series = 'SELCC', threads = '8' }
 to = { series = 'SEL', threads = '8' }
 paper = 1.85
@@ -149,7 +168,29 @@ paper = 1.85
     fn a_figure_has_defaults() {
         let spec = spec(GOOD);
         assert_eq!((spec.plot.y.as_str(), spec.plot.x_unit), ("throughput_ops_s", 1.0));
+        assert_eq!((spec.plot.y_label.as_str(), spec.plot.y_unit), ("M operations/s", 1e6));
+        assert_eq!(spec.plot.panel_titles["0"], "Write-only");
         assert_eq!((spec.plot.rows, spec.claims.len()), (RowKind::Points, 1));
+    }
+
+    #[test]
+    fn cases_are_claims_that_differ_where_they_say() {
+        let text = "text = '64 threads over SEL'";
+        let cases = "cases = [
+    { text = 'half reads', where = { reads = '50' }, paper = 1.26 },
+    { text = 'write-only', where = { reads = '0' } },
+]";
+        let claims = spec(&GOOD.replace(text, cases)).claims;
+        let told = claims.iter().map(|claim| (claim.text.as_str(), claim.paper));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [("half reads", Some(1.26)), ("write-only", Some(1.85))]
+        );
+        for side in [&claims[1].of, &claims[1].to] {
+            assert_eq!((side.len(), &side["reads"]), (3, &OneOrMore::One("0".to_owned())));
+        }
+        let line = parse(&GOOD.replace(text, "")).expect_err("no text");
+        assert_eq!(line, "a claim of SELCC 7.1.2 has no text");
     }
 
     #[test]
@@ -157,7 +198,7 @@ paper = 1.85
         for (from, to, problem) in [
             ("kind = 'lines'", "kind = 'pie'", "line 4: unknown variant"),
             ("x = 'threads'", "z = 'threads'", "line 6: unknown field"),
-            ("y-unit = 1e6", "y-unit = 0.0", "y-unit = 0: use a number above 0"),
+            ("x = 'threads'", "x = 'threads'\ny-unit = 0.0", "y-unit = 0: use a number above 0"),
             ("kind = 'lines'", "kind = 'table'", "every table needs it"),
             ("kind = 'lines'", "kind = 'bars'\nbars = { y = 'a', label = '' }", "lines only"),
             ("paper = 1.85", "", "64 threads over SEL: say what it should be"),
@@ -166,7 +207,11 @@ paper = 1.85
                 "paper = 1.85\nat-least = 1",
                 "64 threads over SEL: say what it should be",
             ),
-            ("kind = 'ratio'", "kind = 'value'", "64 threads over SEL: a value has no `to`"),
+            (
+                "paper = 1.85",
+                "kind = 'value'\npaper = 1.85",
+                "64 threads over SEL: a value has no `to`",
+            ),
             ("to = {", "each = ['reads']\nto = {", "64 threads over SEL: `each` and `take`"),
             ("paper = 1.85", "paper = -1", "64 threads over SEL: paper = -1"),
         ] {

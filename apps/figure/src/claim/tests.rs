@@ -17,6 +17,7 @@ fn claim(kind: ClaimKind, of: &str, to: &str, paper: f64) -> Claim {
         paper: Some(paper),
         at_least: None,
         at_most: None,
+        cases: Vec::new(),
     }
 }
 

@@ -259,7 +259,7 @@ mod tests {
         let svg = draw(&spec(GOOD), &rows).expect("a picture");
         assert_eq!((svg.matches("<svg").count(), svg.matches("</svg>").count()), (1, 1));
         assert_eq!(svg.matches("<circle").count(), 12);
-        for text in ["Access locality", "SELCC", "SEL", "95", "10"] {
+        for text in ["Access locality", "SELCC", "SEL", "Write-only", "10"] {
             assert!(svg.contains(&format!("\n{text}\n")), "{text} is missing");
         }
         let at = |text: &str| svg.find(&format!("\n{text}\n")).unwrap();
