@@ -1,30 +1,15 @@
 //! Shrinking against a world whose failures are known.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use latchwork_simulation::Time;
-use latchwork_verbs_sim::FaultCounts;
 
 use super::*;
-use crate::{Failure, FaultPlan, Network, NodeFaults};
+use crate::{Failure, FaultPlan, Network};
 
 fn report(scenario: &Scenario, check: Option<Check>) -> Report {
     let failure = |check| Failure { check, text: String::new(), at: Time::ZERO };
-    Report {
-        seed: scenario.seed,
-        hash: 0,
-        events: 0,
-        verbs: 0,
-        virtual_time: Duration::ZERO,
-        operations: 0,
-        clean_errors: 0,
-        undecided: 0,
-        faults: FaultCounts::default(),
-        node_faults: NodeFaults::default(),
-        tree: None,
-        failure: check.map(failure),
-    }
+    Report { failure: check.map(failure), ..Report::of_seed(scenario.seed) }
 }
 
 /// Fails where there are three nodes and eleven operations, under one seed in five, and with another

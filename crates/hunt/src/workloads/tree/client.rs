@@ -13,7 +13,7 @@ use latchwork_workload::random::Random;
 
 use super::TreeWork;
 use super::content::{Content, Operation, key, number};
-use super::recorder::{Polls, drop_after};
+use super::recorder::{Polls, drop_after, inserted, known};
 use crate::world::Process;
 use crate::{Check, Plant};
 
@@ -124,10 +124,7 @@ impl<'a> Client<'a> {
                 (n, self.polls()),
                 self.tree.insert(&key(n), &value.encode()),
                 |answer| {
-                    let inserted = match answer {
-                        Some(Err(TreeError::Exists)) => false,
-                        other => other.transpose()?.is_some(),
-                    };
+                    let inserted = inserted(answer)?;
                     Ok(Operation::Map(MapOperation::Insert { value, inserted }))
                 },
             )
@@ -322,13 +319,5 @@ impl<'a> Client<'a> {
             }
             ControlFlow::Continue(())
         }
-    }
-}
-
-/// The answer, if the key was known; any other failure is one.
-fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>, TreeError> {
-    match answer {
-        Some(Err(TreeError::NotFound)) => Ok(None),
-        other => other.transpose(),
     }
 }

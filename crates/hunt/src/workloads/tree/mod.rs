@@ -9,22 +9,20 @@
 mod client;
 mod content;
 mod recorder;
+mod shared;
 
 pub(crate) use content::{Operation, TreeKey};
-pub(crate) use recorder::{Calls, Recorder};
+pub(crate) use recorder::{Calls, Recorder, inserted, known};
+pub(super) use shared::Shared;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
+use latchwork_blink::{TreeError, TreeStatistics};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
-use latchwork_memnode::ObjectKind;
-use latchwork_selcc::Worker;
-use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::{Call, MapOperation, Model, ObjectViolation, check_object};
 
 use super::{Load, Record, Work, pass_time};
@@ -35,75 +33,8 @@ use crate::world::{Observer, Process};
 use client::Client;
 use content::{Content, key};
 
-/// What an operation on a page of a tree must know.
-const TREE: ObjectKind = ObjectKind(7);
-const NAME: &str = "tree";
-
 /// Waits for a line, at most, of a walk over the whole tree.
 const WALK_MAX: u32 = 1_000;
-
-/// Opens one tree for all workers of this thread, once each.
-pub(super) struct Shared {
-    pub(super) config: TreeConfig,
-    root: RefCell<Option<GlobalAddr>>,
-    trees: RefCell<BTreeMap<usize, Tree<Worker>>>,
-}
-
-impl Shared {
-    pub(super) fn new(entries_per_page: u64) -> Shared {
-        let most = (entries_per_page > 0).then_some(entries_per_page as u16);
-        let config = TreeConfig { max_entries_leaf: most, max_entries_inner: most };
-        Shared { config, root: RefCell::default(), trees: RefCell::default() }
-    }
-
-    pub(super) async fn create(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
-        let tree = Tree::create(member.memory.clone(), self.config).await?;
-        *self.root.borrow_mut() = Some(tree.root());
-        self.trees.borrow_mut().insert(member.index, tree.clone());
-        Ok(tree)
-    }
-
-    pub(super) async fn publish(&self, member: &Member) -> Result<(), String> {
-        let root = self.root.borrow().ok_or("no tree was made")?;
-        let port = member.memory.port();
-        let done = member.catalogue.register(port, NAME, TREE, root.bits()).await;
-        done.map(drop).map_err(|error| error.to_string())
-    }
-
-    pub(super) async fn find(&self, member: &Member) -> Result<(), String> {
-        let deadline = member.handle.now() + super::FIND_LIMIT;
-        let port = member.memory.port();
-        let found = member.catalogue.wait_for(port, &member.handle, NAME, deadline).await;
-        let found = found.map_err(|error| error.to_string())?;
-        *self.root.borrow_mut() = Some(GlobalAddr::from_bits(found.value));
-        Ok(())
-    }
-
-    /// This worker's handle on the tree; its tasks share what it keeps in reserve.
-    pub(super) async fn tree(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
-        if let Some(tree) = self.trees.borrow().get(&member.index) {
-            return Ok(tree.clone());
-        }
-        let opened = self.open(member).await?;
-        // Another task may have come first.
-        Ok(self.trees.borrow_mut().entry(member.index).or_insert(opened).clone())
-    }
-
-    /// A handle of its own.
-    pub(super) async fn open(&self, member: &Member) -> Result<Tree<Worker>, TreeError> {
-        let root = self.root.borrow().unwrap_or(GlobalAddr::NULL);
-        Tree::open(member.memory.clone(), root, self.config).await
-    }
-
-    /// Gives back what this worker kept in reserve, and its handle: it must keep no worker that leaves.
-    pub(super) async fn finish(&self, member: &Member) -> Result<(), TreeError> {
-        let tree = self.trees.borrow_mut().remove(&member.index);
-        match tree {
-            Some(tree) => tree.release_spares().await,
-            None => Ok(()),
-        }
-    }
-}
 
 /// The workload.
 pub(crate) struct TreeWork {
@@ -115,7 +46,6 @@ pub(crate) struct TreeWork {
     shared: Shared,
     recorder: Recorder<Operation>,
     ends: RefCell<Vec<Vec<(u64, Content)>>>,
-    statistics: RefCell<Option<TreeStatistics>>,
 }
 
 /// What the clients saw.
@@ -134,10 +64,9 @@ impl TreeWork {
             plant: scenario.plant,
             seed: scenario.seed,
             observer: observer.clone(),
-            shared: Shared::new(load.entries_per_page),
+            shared: Shared::new(("tree", WALK_MAX), load.entries_per_page, observer),
             recorder: Recorder::new(observer),
             ends: RefCell::default(),
-            statistics: RefCell::default(),
             load: load.clone(),
         }
     }
@@ -180,21 +109,17 @@ impl TreeWork {
         Ok(())
     }
 
-    /// Walks the tree, on the first node that looks at it.
-    async fn validate(&self, client: &Client<'_>) -> Result<(), TreeError> {
-        if self.plant == Some(Plant::Scribbles) {
-            let scribble = |guard: &mut WriteGuard<'_>| {
-                let words = guard.words();
-                words.set_u64(0, !words.u64(0));
-                guard.mark_dirty(0..8);
-            };
-            client.member.memory.write(client.tree.root(), scribble).await?;
+    /// Damages the tree, where the scenario wants that.
+    async fn scribble(&self, client: &Client<'_>) -> Result<(), TreeError> {
+        if self.plant != Some(Plant::Scribbles) {
+            return Ok(());
         }
-        match client.tree.validate().await {
-            Ok(statistics) => *self.statistics.borrow_mut() = Some(statistics),
-            Err(error @ TreeError::Memory(_)) => return Err(error),
-            Err(error) => self.observer.fail(Check::Tree, error.to_string()),
-        }
+        let scribble = |guard: &mut WriteGuard<'_>| {
+            let words = guard.words();
+            words.set_u64(0, !words.u64(0));
+            guard.mark_dirty(0..8);
+        };
+        client.member.memory.write(client.tree.root(), scribble).await?;
         Ok(())
     }
 }
@@ -214,9 +139,7 @@ impl Load for TreeWork {
 
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("open", NAME.to_owned(), WALK_MAX);
-            let open = self.shared.tree(&member);
-            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let Some(tree) = self.shared.enter(&member, process).await else { return };
             let client = Client::new(&self, &member, process, tree);
             for _ in 0..self.operations {
                 client.operation().await;
@@ -227,35 +150,29 @@ impl Load for TreeWork {
 
     fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("give back", "lines in reserve".to_owned(), WALK_MAX);
-            self.observer.operation(process, about, self.shared.finish(&member)).await;
+            self.shared.leave(&member, process).await;
         })
     }
 
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("open", NAME.to_owned(), WALK_MAX);
-            let open = self.shared.open(&member);
-            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let Some(tree) = self.shared.enter_alone(&member, process).await else { return };
             let client = Client::new(&self, &member, process, tree);
             let about = ("look at", "every key".to_owned(), WALK_MAX);
             self.observer.operation(process, about, self.look(&client)).await;
-            if self.statistics.borrow().is_none() {
-                let about = ("validate", NAME.to_owned(), WALK_MAX);
-                self.observer.operation(process, about, self.validate(&client)).await;
-            }
+            self.shared.validate(process, &client.tree, self.scribble(&client)).await;
         })
     }
 
     fn lines_in_use(&self) -> Option<u64> {
-        self.statistics.borrow().as_ref().map(TreeStatistics::pages)
+        self.shared.pages()
     }
 
     fn take(&self) -> Record {
         Record::Tree(TreeRecord {
             calls: self.recorder.take(),
             ends: self.ends.take(),
-            statistics: self.statistics.take(),
+            statistics: self.shared.take(),
         })
     }
 }

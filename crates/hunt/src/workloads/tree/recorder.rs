@@ -96,6 +96,22 @@ impl<O> Recorder<O> {
     }
 }
 
+/// The answer, if the key was known; any other failure is one.
+pub(crate) fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>, TreeError> {
+    match answer {
+        Some(Err(TreeError::NotFound)) => Ok(None),
+        other => other.transpose(),
+    }
+}
+
+/// Whether an insert found its key to be new; any other failure is one.
+pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, TreeError> {
+    match answer {
+        Some(Err(TreeError::Exists)) => Ok(false),
+        other => Ok(other.transpose()?.is_some()),
+    }
+}
+
 /// Drops `future` when it is not ready at its `polls`-th poll; then there is no result.
 pub(crate) async fn drop_after<F: Future>(polls: Polls, future: F) -> Option<F::Output> {
     let mut future = pin!(future);

@@ -1,6 +1,8 @@
 //! YCSB's core workloads A to F on a shared tree, each record a small map of fields whose versions tell
 //! who wrote them.
 
+mod step;
+
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow, Range};
 use std::pin::Pin;
@@ -11,13 +13,14 @@ use latchwork_blink::{Tree, TreeError, TreeStatistics, ValueMut};
 use latchwork_cluster::Member;
 use latchwork_runtime::Time;
 use latchwork_selcc::Worker;
-use latchwork_workload::history::{MapKey, MapOperation, Model};
+use latchwork_workload::history::MapOperation;
 use latchwork_workload::ycsb::{
     ContentKey, CoreWorkload, Fields, InsertCounter, KeyBuffer, Operation, OperationStream,
     RecordNumber, Version, Versions, WorkerIndex,
 };
 
-use super::tree::{Calls, Recorder, Shared, judge_keys};
+use self::step::{Fielded, OneRecord, Step};
+use super::tree::{Calls, Recorder, Shared, inserted, judge_keys, known};
 use super::{Load, Record, Work, pass_time};
 use crate::Check;
 use crate::checks::Judgement;
@@ -26,51 +29,6 @@ use crate::world::{Observer, Process};
 
 /// So many waits for a line at most make an operation, as far as anybody may count on it.
 const ACCESSES_MAX: u32 = 200;
-
-/// The versions of a record's fields.
-type Fielded = Vec<u64>;
-
-/// An operation on one record with its answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
-    /// Read or inserted as a whole.
-    Whole(MapOperation<Fielded>),
-    /// Wrote some fields, if the record was there.
-    Set { fields: Range<u16>, version: u64, found: bool },
-    /// Read all and wrote some fields in one step; nothing found means that nothing was written.
-    Change { fields: Range<u16>, version: u64, found: Option<Fielded> },
-}
-
-/// One record, absent at first.
-struct OneRecord;
-
-fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {
-    fields.clone().for_each(|field| record[usize::from(field)] = version);
-    record
-}
-
-impl Model for OneRecord {
-    type State = Option<Fielded>;
-    type Operation = Step;
-
-    fn apply(&self, state: &Self::State, step: &Step, answered: bool) -> Option<Self::State> {
-        let (right, fields, version) = match step {
-            Step::Whole(operation) => return MapKey::new().apply(state, operation, answered),
-            Step::Set { fields, version, found } => (*found == state.is_some(), fields, version),
-            Step::Change { fields, version, found } => (found == state, fields, version),
-        };
-        let after = || state.clone().map(|record| with(record, fields, *version));
-        (right || !answered).then(after)
-    }
-
-    fn only_reads(&self, step: &Step) -> bool {
-        match step {
-            Step::Whole(operation) => MapKey::new().only_reads(operation),
-            Step::Set { found, .. } => !found,
-            Step::Change { found, .. } => found.is_none(),
-        }
-    }
-}
 
 /// The workload.
 pub(crate) struct Ycsb {
@@ -85,7 +43,6 @@ pub(crate) struct Ycsb {
     recorder: Recorder<Step>,
     /// The keys of the records that are there from the beginning, sorted.
     loaded: Vec<Vec<u8>>,
-    statistics: RefCell<Option<TreeStatistics>>,
 }
 
 /// What the clients saw.
@@ -114,10 +71,9 @@ impl Ycsb {
             seed: scenario.seed,
             workers: (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64,
             observer: observer.clone(),
-            shared: Shared::new(load.entries_per_page),
+            shared: Shared::new(("the table", ACCESSES_MAX), load.entries_per_page, observer),
             recorder: Recorder::new(observer),
             loaded,
-            statistics: RefCell::default(),
             workload,
         })
     }
@@ -157,9 +113,7 @@ impl Load for Ycsb {
 
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("open", "the table".to_owned(), ACCESSES_MAX);
-            let open = self.shared.tree(&member);
-            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let Some(tree) = self.shared.enter(&member, process).await else { return };
             let index = u64::from(process.number) - 1;
             let worker = WorkerIndex { index, count: self.workers };
             let stream = OperationStream::new(&self.workload, &self.inserts, worker, self.seed);
@@ -178,41 +132,27 @@ impl Load for Ycsb {
 
     fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("give back", "lines in reserve".to_owned(), ACCESSES_MAX);
-            self.observer.operation(process, about, self.shared.finish(&member)).await;
+            self.shared.leave(&member, process).await;
         })
     }
 
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let about = ("open", "the table".to_owned(), ACCESSES_MAX);
-            let open = self.shared.open(&member);
-            let Some(tree) = self.observer.operation(process, about, open).await else { return };
+            let Some(tree) = self.shared.enter_alone(&member, process).await else { return };
             let versions = RefCell::new(Versions::of_worker(0));
             let client = Client { load: &self, member: &member, process, tree, versions };
             let scan = Box::pin(client.scan(RecordNumber(0), None));
             client.observed("scan", "all".to_owned(), scan).await;
-            if self.statistics.borrow().is_none() {
-                let about = ("validate", "the table".to_owned(), ACCESSES_MAX);
-                let validate = async {
-                    match client.tree.validate().await {
-                        Ok(statistics) => *self.statistics.borrow_mut() = Some(statistics),
-                        Err(error @ TreeError::Memory(_)) => return Err(error),
-                        Err(error) => self.observer.fail(Check::Tree, error.to_string()),
-                    }
-                    Ok(())
-                };
-                self.observer.operation(process, about, validate).await;
-            }
+            self.shared.validate(process, &client.tree, async { Ok(()) }).await;
         })
     }
 
     fn lines_in_use(&self) -> Option<u64> {
-        self.statistics.borrow().as_ref().map(TreeStatistics::pages)
+        self.shared.pages()
     }
 
     fn take(&self) -> Record {
-        let (calls, statistics) = (self.recorder.take(), self.statistics.take());
+        let (calls, statistics) = (self.recorder.take(), self.shared.take());
         Record::Ycsb(YcsbRecord { calls, statistics })
     }
 }
@@ -341,11 +281,8 @@ impl Client<'_> {
         layout.encode(ContentKey::new(&key), Version::LOADED, &mut bytes);
         let value = vec![Version::LOADED.number(); usize::from(layout.fields())];
         let told = |answer: Option<Result<(), TreeError>>| {
-            let inserted = match answer {
-                Some(Err(TreeError::Exists)) => false,
-                other => other.transpose()?.is_some(),
-            };
-            Ok(Step::Whole(MapOperation::Insert { value: value.clone(), inserted }))
+            let (value, inserted) = (value.clone(), inserted(answer)?);
+            Ok(Step::Whole(MapOperation::Insert { value, inserted }))
         };
         self.call(&key, self.tree.insert(&key, &bytes), told).await
     }
@@ -418,13 +355,5 @@ impl Client<'_> {
             self.load.recorder.add(id, invoked, Some(self.now()), step);
         }
         Ok(())
-    }
-}
-
-/// The answer, if the record was there; any other failure is one.
-fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>, TreeError> {
-    match answer {
-        Some(Err(TreeError::NotFound)) => Ok(None),
-        other => other.transpose(),
     }
 }

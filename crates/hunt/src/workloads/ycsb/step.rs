@@ -1,0 +1,50 @@
+//! What operations do to one record, for the judge.
+
+use std::ops::Range;
+
+use latchwork_workload::history::{MapKey, MapOperation, Model};
+
+/// The versions of a record's fields.
+pub(super) type Fielded = Vec<u64>;
+
+/// An operation on one record with its answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Read or inserted as a whole.
+    Whole(MapOperation<Fielded>),
+    /// Wrote some fields, if the record was there.
+    Set { fields: Range<u16>, version: u64, found: bool },
+    /// Read all and wrote some fields in one step; nothing found means that nothing was written.
+    Change { fields: Range<u16>, version: u64, found: Option<Fielded> },
+}
+
+/// One record, absent at first.
+pub(super) struct OneRecord;
+
+fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {
+    fields.clone().for_each(|field| record[usize::from(field)] = version);
+    record
+}
+
+impl Model for OneRecord {
+    type State = Option<Fielded>;
+    type Operation = Step;
+
+    fn apply(&self, state: &Self::State, step: &Step, answered: bool) -> Option<Self::State> {
+        let (right, fields, version) = match step {
+            Step::Whole(operation) => return MapKey::new().apply(state, operation, answered),
+            Step::Set { fields, version, found } => (*found == state.is_some(), fields, version),
+            Step::Change { fields, version, found } => (found == state, fields, version),
+        };
+        let after = || state.clone().map(|record| with(record, fields, *version));
+        (right || !answered).then(after)
+    }
+
+    fn only_reads(&self, step: &Step) -> bool {
+        match step {
+            Step::Whole(operation) => MapKey::new().only_reads(operation),
+            Step::Set { found, .. } => !found,
+            Step::Change { found, .. } => found.is_none(),
+        }
+    }
+}
