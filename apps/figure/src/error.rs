@@ -3,10 +3,18 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use latchwork_harness::AppError;
+
 /// What is wrong with the input, or with where the output should go: one line that names the place.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct FigureError(pub(crate) String);
+
+impl From<FigureError> for AppError {
+    fn from(error: FigureError) -> AppError {
+        AppError::Usage(error.0)
+    }
+}
 
 pub(crate) type Result<T> = std::result::Result<T, FigureError>;
 

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use latchwork_harness::outcome::tell;
 use latchwork_selcc::Settings;
 
 use error::{Result, write, wrong};
@@ -84,37 +85,18 @@ struct Page {
 }
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
-        Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return fail(&latchwork_harness::parse::one_line(&error)),
-    };
-    let text = match command {
-        Command::Draw(arguments) => draw(&arguments),
-        Command::Claims(arguments) => {
-            output::claims(&arguments.files).map(|judged| output::markdown(&judged))
-        }
-        Command::Page(arguments) => page(&arguments),
-        Command::Switches => Ok(switches()),
-    };
-    match text {
-        Ok(text) => {
-            // Whoever closes the pipe has read what it wanted.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(error) => fail(&error.to_string()),
-    }
-}
-
-fn fail(problem: &str) -> ExitCode {
-    // Nobody may be reading any more, which is no reason to panic.
-    let _ = writeln!(std::io::stderr(), "figure: {problem}");
-    ExitCode::from(2)
+    latchwork_harness::main("figure", Cli::try_parse(), |cli| {
+        let text = match cli.command {
+            Command::Draw(arguments) => draw(&arguments),
+            Command::Claims(arguments) => {
+                output::claims(&arguments.files).map(|judged| output::markdown(&judged))
+            }
+            Command::Page(arguments) => page(&arguments),
+            Command::Switches => Ok(switches()),
+        }?;
+        tell(None, |out| out.write_all(text.as_bytes()))?;
+        Ok(true)
+    })
 }
 
 fn draw(arguments: &Draw) -> Result<String> {

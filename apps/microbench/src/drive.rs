@@ -1,13 +1,14 @@
 //! The phases of a run, one after the other on the same cluster.
 
 use crate::client::{self, Done, Run};
-use crate::error::AppError;
 use crate::figures::Figures;
 use crate::lines::{self, Found};
-use crate::outcome::{Check, Outcome};
+use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_cluster::ClusterError;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::Check;
 use latchwork_harness::{Cluster, ClusterFlags, Course};
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;

@@ -56,14 +56,9 @@ impl Figures {
         }
     }
 
-    /// What all nodes counted.
-    pub(crate) fn total(&self) -> Counters {
-        self.counters.iter().copied().fold(Counters::default(), |a, b| a + b)
-    }
-
     /// What an operation took on average, by name; all finite.
     pub(crate) fn measures(&self) -> Vec<(&'static str, f64)> {
-        let total = self.total();
+        let total: Counters = self.counters.iter().copied().sum();
         let ops = (self.node_ops.iter().sum::<u64>()).max(1) as f64;
         let per_op = |count: u64| count as f64 / ops;
         let ops_of =

@@ -16,46 +16,25 @@
 mod args;
 mod client;
 mod drive;
-mod error;
 mod figures;
 mod lines;
 mod outcome;
 mod settings;
 mod witness;
 
-use error::AppError;
-use latchwork_harness::parse::one_line;
-use latchwork_workload::result::CheckOutcome;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::Check;
 use settings::Settings;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let flags = match args::parse(std::env::args_os()) {
-        Ok(flags) => flags,
-        Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return fail(&AppError::Usage(one_line(&error))),
-    };
-    match Settings::new(flags).and_then(run) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => fail(&error),
-    }
+    let flags = args::parse(std::env::args_os());
+    latchwork_harness::main("microbench", flags, |flags| Settings::new(flags).and_then(run))
 }
 
 /// Runs what was asked for; returns whether all checks were good.
 fn run(settings: Settings) -> Result<bool, AppError> {
     let outcome = drive::drive(settings)?;
     outcome.report()?;
-    Ok(outcome.checks.iter().all(|check| check.outcome == CheckOutcome::Ok))
-}
-
-fn fail(error: &AppError) -> ExitCode {
-    // Nobody may be reading any more, which is no reason to panic.
-    let _ = writeln!(std::io::stderr(), "microbench: {error}");
-    ExitCode::from(error.status())
+    Ok(outcome.checks.iter().all(Check::is_good))
 }

@@ -1,35 +1,14 @@
 //! What came of a run, for people, for scripts, and as a document.
 
-use crate::error::AppError;
 use crate::figures::Figures;
 use crate::settings::Settings;
-use latchwork_selcc::Counters;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::{self, Check};
 use latchwork_workload::report;
-use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
+use latchwork_workload::result::{Destination, ResultDocument};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-
-/// A check of the run.
-pub(crate) struct Check {
-    pub(crate) name: &'static str,
-    pub(crate) outcome: CheckOutcome,
-    pub(crate) detail: String,
-}
-
-impl Check {
-    pub(crate) fn new(name: &'static str, is_good: bool, detail: String) -> Check {
-        let outcome = if is_good { CheckOutcome::Ok } else { CheckOutcome::Failed };
-        Check { name, outcome, detail }
-    }
-
-    fn word(&self) -> &'static str {
-        match self.outcome {
-            CheckOutcome::Ok => "ok",
-            CheckOutcome::Failed => "FAILED",
-        }
-    }
-}
 
 /// Everything that is to be told.
 pub(crate) struct Outcome {
@@ -43,16 +22,10 @@ impl Outcome {
     /// Tells everything: a table on standard error, lines for scripts on standard output, and the document
     /// where it should go. With the document on standard output, the lines give way to it.
     pub(crate) fn report(&self) -> Result<(), AppError> {
-        self.table(&mut io::stderr().lock()).map_err(|error| lost("standard error", &error))?;
+        outcome::tell_people(|out| self.table(out))?;
         let json = self.settings.json.as_ref();
         if json != Some(&Destination::Stdout) {
-            let mut out = io::stdout().lock();
-            let lines = self.lines(&mut out).and_then(|()| out.flush());
-            match lines {
-                // Whoever closes the pipe has read what it wanted.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-                lines => lines.map_err(|error| lost("standard output", &error))?,
-            }
+            outcome::tell(json, |out| self.lines(out))?;
         }
         if let Some(destination) = json {
             destination.write(&self.document())?;
@@ -60,18 +33,15 @@ impl Outcome {
         Ok(())
     }
 
-    fn lines(&self, out: &mut impl Write) -> io::Result<()> {
-        report::write_lines(out, &self.figures.phase, &self.figures.latencies.measured())?;
+    fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        report::write_lines(&mut out, &self.figures.phase, &self.figures.latencies.measured())?;
         for (name, value) in self.figures.measures() {
             writeln!(out, "[MEASURE], {name}, {value}")?;
         }
-        for check in &self.checks {
-            writeln!(out, "[CHECK], {}, {}", check.name, check.word())?;
-        }
-        Ok(())
+        outcome::write_check_lines(out, &self.checks)
     }
 
-    fn table(&self, out: &mut impl Write) -> io::Result<()> {
+    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
         let (figures, phase) = (&self.figures, &self.figures.phase);
         writeln!(out, "\nwarm-up   {} operations", figures.warm_ups)?;
         writeln!(
@@ -108,62 +78,26 @@ impl Outcome {
             of("bytes_read_per_op"),
             of("bytes_written_per_op")
         )?;
-        writeln!(
-            out,
-            "\n{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "latency in us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"
-        )?;
-        for kind in figures.latencies.measured() {
-            let Some(l) = kind.latency else { continue };
-            writeln!(
-                out,
-                "{:<18} {:>10} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
-                kind.name, l.count, l.mean, l.p50, l.p95, l.p99, l.p999, l.max
-            )?;
-        }
-        writeln!(out)?;
-        for check in &self.checks {
-            writeln!(out, "check  {:<16} {:<6} {}", check.name, check.word(), check.detail)?;
-        }
-        writeln!(out)
+        outcome::write_latencies(out, &figures.latencies.measured())?;
+        outcome::write_checks(out, &self.checks)
     }
 
     fn document(&self) -> ResultDocument {
-        let figures = &self.figures;
-        let version = env!("CARGO_PKG_VERSION");
-        let mut document = ResultDocument::new("microbench", version, latchwork_harness::GIT);
+        let (figures, cluster) = (&self.figures, &self.settings.cluster);
+        let (counters, checks) = (&figures.counters, &self.checks);
+        let mut document =
+            outcome::document("microbench", cluster, counters, checks, self.event_hash);
         document.config = self.settings.describe();
-        document.event_hash = self.event_hash.map(|hash| format!("{hash:#018x}"));
         document.set_measured(&figures.phase, &figures.latencies.measured());
-        for check in &self.checks {
-            document.checks.insert(check.name.to_owned(), check.outcome);
-        }
         document.measures =
             figures.measures().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        document.counters = named(figures.total());
-        let cluster = &self.settings.cluster;
-        let nodes = figures.counters.iter().zip(&figures.node_ops).enumerate();
-        let compute = nodes.map(|(index, (counters, ops))| {
-            let mut counters = named(*counters);
-            counters.insert("ops".to_owned(), *ops);
-            let series = figures.series.get(index).cloned().unwrap_or_default();
-            Node { role: "compute".to_owned(), id: index as u64 + 1, counters, series }
-        });
-        let memory = (0..cluster.memory_nodes as u64).map(|id| Node {
-            role: "memory".to_owned(),
-            id,
-            counters: [("bytes".to_owned(), cluster.memory_bytes)].into(),
-            series: Vec::new(),
-        });
-        document.nodes = compute.chain(memory).collect();
+        // Compute nodes come first.
+        for (node, ops) in document.nodes.iter_mut().zip(&figures.node_ops) {
+            node.counters.insert("ops".to_owned(), *ops);
+        }
+        for (node, series) in document.nodes.iter_mut().zip(&figures.series) {
+            node.series.clone_from(series);
+        }
         document
     }
-}
-
-fn named(counters: Counters) -> BTreeMap<String, u64> {
-    counters.entries().map(|(name, count)| (name.to_owned(), count)).collect()
-}
-
-fn lost(place: &str, error: &io::Error) -> AppError {
-    AppError::Failed(format!("the result cannot be written to {place}: {error}"))
 }

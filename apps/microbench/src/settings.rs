@@ -1,9 +1,9 @@
 //! What the command line asks for, checked before anything starts.
 
 use crate::args::{Flags, WarmupFlag};
-use crate::error::AppError;
 use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
+use latchwork_harness::AppError;
 use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
 use latchwork_relaxed::Settings as RelaxedSettings;

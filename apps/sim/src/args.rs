@@ -1,7 +1,9 @@
 //! The command line.
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
+use latchwork_harness::OutputFlags;
 use latchwork_harness::parse::{line_size, seconds, seconds_or_none, whole};
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
 use latchwork_selcc::Settings;
@@ -123,9 +125,8 @@ pub(crate) struct RunArgs {
     /// Print the scenario as a file and run nothing.
     #[arg(long, help_heading = "Output")]
     pub(crate) print_scenario: bool,
-    /// Write one result document in JSON; - is standard output.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 #[derive(Debug, Args)]
@@ -152,9 +153,8 @@ pub(crate) struct HuntArgs {
     pub(crate) world: WorldArgs,
     #[command(flatten)]
     pub(crate) shrink: ShrinkFlags,
-    /// Write one result document in JSON; - is standard output.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 #[derive(Debug, Args)]
@@ -185,14 +185,14 @@ pub(crate) struct ShrinkFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |arg| arg.help("Write the figures in JSON; - is standard output")))]
 pub(crate) struct CalibrateArgs {
     /// A profile, by its name or its file; several are calibrated one after the other. [default: all
     /// that come along]
     #[arg(long, value_name = "NAME|FILE", value_parser = NicProfile::find)]
     pub(crate) nic: Vec<NicProfile>,
-    /// Write the figures in JSON; - is standard output.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// Parses the command line. What is wrong with it is one line.
@@ -201,16 +201,13 @@ where
     I: IntoIterator,
     I::Item: Into<std::ffi::OsString> + Clone,
 {
-    Cli::try_parse_from(arguments)
-}
-
-/// What is wrong with a command line, in one line: clap's first line and its hints.
-pub(crate) fn one_line(error: &clap::Error) -> String {
-    use clap::error::ErrorKind;
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "say what to do: run, hunt, shrink or calibrate; --help tells more".to_owned();
-    }
-    latchwork_harness::parse::one_line(error)
+    Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => clap::Error::raw(
+            ErrorKind::MissingSubcommand,
+            "say what to do: run, hunt, shrink or calibrate; --help tells more",
+        ),
+        _ => error,
+    })
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -250,6 +247,7 @@ fn network(text: &str) -> Result<Network, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use latchwork_harness::parse::one_line;
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("sim").chain(arguments.split_whitespace());

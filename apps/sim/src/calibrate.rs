@@ -1,8 +1,8 @@
 //! `sim calibrate`: NIC profiles against what was published about the NICs.
 
 use crate::args::CalibrateArgs;
-use crate::error::AppError;
 use crate::outcome;
+use latchwork_harness::AppError;
 use latchwork_verbs_sim::NicProfile;
 use latchwork_verbs_sim::calibrate::{Figure, Table, calibrate as figures_of};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
         chosen => Ok(chosen.to_vec()),
     };
     let profiles = profiles.map_err(|error| AppError::Usage(error.to_string()))?;
-    let destination = outcome::destination(arguments.json.as_deref())?;
+    let destination = arguments.output.destination()?;
     let (mut documents, mut all, mut outside) = (Vec::new(), 0, 0);
     for profile in &profiles {
         if profile.published.is_empty() {

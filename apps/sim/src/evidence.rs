@@ -1,8 +1,8 @@
 //! What a failed world leaves behind: a directory with all that is needed to understand and replay it.
 
-use crate::error::AppError;
 use crate::outcome;
 use crate::world::in_a_line;
+use latchwork_harness::AppError;
 use latchwork_hunt::{Diagram, Report, Scenario, Trace, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;

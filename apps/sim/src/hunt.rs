@@ -1,10 +1,11 @@
 //! `sim hunt`: many worlds, until one fails.
 
 use crate::args::HuntArgs;
-use crate::error::AppError;
-use crate::outcome::{self, short};
+use crate::outcome;
 use crate::shrink::{jobs_default, shrink_and_write, told};
 use crate::{panics, progress, world};
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::short;
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_runtime::Clock;
@@ -25,7 +26,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let scenario = |seed: u64| arguments.world.scenario(seed);
     // What no seed could make fit is told before anything runs.
     (from_seed..from_seed.saturating_add(20)).try_for_each(|seed| world::check(&scenario(seed)))?;
-    let json = outcome::destination(arguments.json.as_deref())?;
+    let json = arguments.output.destination()?;
     panics::tell_each_place_once();
     let many = if jobs == 1 { "world" } else { "worlds" };
     eprintln!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}");

@@ -16,7 +16,6 @@
 
 mod args;
 mod calibrate;
-mod error;
 mod evidence;
 mod faults;
 mod hunt;
@@ -27,36 +26,20 @@ mod run;
 mod shrink;
 mod world;
 
-use args::Command;
-use error::AppError;
-use std::io::Write as _;
+use args::{Cli, Command};
+use latchwork_harness::AppError;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os()) {
-        Ok(cli) => cli,
-        Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return fail(&AppError::Usage(args::one_line(&error))),
-    };
-    let good = match cli.command {
+    latchwork_harness::main("sim", args::parse(std::env::args_os()), run)
+}
+
+/// Does what was asked for; returns whether all is good.
+fn run(cli: Cli) -> Result<bool, AppError> {
+    match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Hunt(arguments) => hunt::hunt(&arguments),
         Command::Shrink(arguments) => shrink::shrink(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
-    };
-    match good {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => fail(&error),
     }
-}
-
-fn fail(error: &AppError) -> ExitCode {
-    // Nobody may be reading any more, which is no reason to panic.
-    let _ = writeln!(std::io::stderr(), "sim: {error}");
-    ExitCode::from(error.status())
 }

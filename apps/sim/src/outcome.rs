@@ -1,12 +1,12 @@
 //! What came of a world or of many, for people and as a document.
 
-use crate::error::AppError;
 use crate::world::in_a_line;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::{self, short};
 use latchwork_hunt::{Report, Scenario, Totals};
 use latchwork_workload::result::{CheckOutcome, Destination, Phase, ResultDocument};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 /// A world's report, in lines.
@@ -63,16 +63,6 @@ pub(crate) fn struck(totals: &Totals) -> String {
     if words.is_empty() { "none struck".to_owned() } else { words.join("; ") }
 }
 
-/// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
-pub(crate) fn short(number: f64) -> String {
-    match number {
-        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
-        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
-        n => format!("{n:.0}"),
-    }
-}
-
 /// The document of one world.
 pub(crate) fn world_document(
     scenario: &Scenario,
@@ -127,40 +117,7 @@ pub(crate) fn describe(scenario: &Scenario) -> std::collections::BTreeMap<String
     }
 }
 
-/// Where a document should go, checked before anything runs.
-pub(crate) fn destination(json: Option<&str>) -> Result<Option<Destination>, AppError> {
-    let destination = json.map(Destination::parse);
-    if let Some(destination) = &destination {
-        destination.check().map_err(|error| AppError::Usage(format!("--json {error}")))?;
-    }
-    Ok(destination)
-}
-
 /// Tells people on standard output, or on standard error where that belongs to the document.
 pub(crate) fn tell(text: &str, document: Option<&Destination>) -> Result<(), AppError> {
-    let written = if document == Some(&Destination::Stdout) {
-        io::stderr().lock().write_all(text.as_bytes())
-    } else {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush())
-    };
-    match written {
-        // Whoever closes the pipe has read what it wanted.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(AppError::Unwritable(format!("the result cannot be written: {error}"))),
-        Ok(()) => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(short(812.4), "812");
-        assert_eq!(short(34_120.0), "34.1 k");
-        assert_eq!(short(2_456_000.0), "2.46 M");
-        assert_eq!(short(1.2e9), "1.20 G");
-    }
+    outcome::tell(document, |out| out.write_all(text.as_bytes()))
 }

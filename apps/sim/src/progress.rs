@@ -1,7 +1,7 @@
 //! How far a hunt is: a bar where standard error is a terminal, plain lines elsewhere.
 
-use crate::outcome::short;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latchwork_harness::outcome::short;
 use latchwork_hunt::Totals;
 use latchwork_runtime::Clock;
 use std::io::IsTerminal;

@@ -1,9 +1,9 @@
 //! `sim run`: one world.
 
 use crate::args::RunArgs;
-use crate::error::AppError;
 use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
 use crate::outcome;
+use latchwork_harness::AppError;
 use latchwork_hunt::{Diagram, Trace, run as run_world, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
         outcome::tell(&scenario.to_toml(), None)?;
         return Ok(true);
     }
-    let json = outcome::destination(arguments.json.as_deref())?;
+    let json = arguments.output.destination()?;
     let log_entries = arguments.last.unwrap_or(usize::MAX);
     let files = [&arguments.log, &arguments.diagram];
     for path in files.iter().filter_map(|path| path.as_deref()) {

@@ -1,9 +1,9 @@
 //! `sim shrink`: a smaller world that fails the same check.
 
 use crate::args::ShrinkArgs;
-use crate::error::AppError;
 use crate::evidence::{Evidence, Failed};
 use crate::{outcome, panics};
+use latchwork_harness::AppError;
 use latchwork_hunt::{Report, Scenario, Shrinker, run};
 use latchwork_runtime::Clock;
 use std::path::Path;

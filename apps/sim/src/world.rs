@@ -1,8 +1,8 @@
 //! Which world the command line asks for.
 
 use crate::args::WorldArgs;
-use crate::error::AppError;
 use crate::faults;
+use latchwork_harness::AppError;
 use latchwork_hunt::scenario::in_words;
 use latchwork_hunt::{Choice, Plant, Scenario, Vary, Workload};
 use std::path::Path;

@@ -137,15 +137,6 @@ fn warmup(text: &str) -> Result<WarmupFlag, String> {
     }
 }
 
-/// Parses the command line. What is wrong with it is one line.
-pub(crate) fn parse<I>(arguments: I) -> Result<Cli, clap::Error>
-where
-    I: IntoIterator,
-    I::Item: Into<std::ffi::OsString> + Clone,
-{
-    Cli::try_parse_from(arguments)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +145,7 @@ mod tests {
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
-        let line = one_line(&parse(arguments).expect_err("a wrong command line"));
+        let line = one_line(&Cli::try_parse_from(arguments).expect_err("a wrong command line"));
         assert!(!line.contains('\n'), "{line}");
         line
     }
@@ -167,7 +158,7 @@ mod tests {
     #[test]
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["ycsb", "--threads", "3", "load"], ["ycsb", "load", "--threads", "3"]] {
-            let cli = parse(arguments).unwrap();
+            let cli = Cli::try_parse_from(arguments).unwrap();
             assert_eq!((cli.command, cli.flags.cluster.threads), (Some(Command::Load), Some(3)));
         }
     }

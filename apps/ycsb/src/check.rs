@@ -5,7 +5,7 @@ use crate::session::Session;
 use crate::shared::Phase;
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
-use latchwork_workload::result::CheckOutcome;
+use latchwork_harness::outcome::Check;
 use latchwork_workload::ycsb::ContentKey;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -34,21 +34,6 @@ pub(crate) struct Found {
     first_wrong: Option<String>,
     /// The walk over the tree, by the worker that made it.
     tree: Option<Result<TreeStatistics, String>>,
-}
-
-/// A check by its name.
-pub(crate) struct Check {
-    pub(crate) name: &'static str,
-    pub(crate) outcome: CheckOutcome,
-    /// What it found, for people.
-    pub(crate) detail: String,
-}
-
-impl Check {
-    pub(crate) fn new(name: &'static str, good: bool, detail: String) -> Check {
-        let outcome = if good { CheckOutcome::Ok } else { CheckOutcome::Failed };
-        Check { name, outcome, detail }
-    }
 }
 
 /// Where the parts of the table begin that workers check: keys are `user` and digits.
@@ -194,7 +179,7 @@ mod tests {
 
     fn failed(found: Found, expected: Expected) -> Vec<&'static str> {
         let checks = found.judge(&expected).into_iter();
-        checks.filter(|c| c.outcome == CheckOutcome::Failed).map(|c| c.name).collect()
+        checks.filter(|c| !c.is_good()).map(|c| c.name).collect()
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! The phases of a run, one after the other on the same cluster.
 
 use crate::args::{Command, LoadBy};
-use crate::check::{self, Check, Expected, Found};
-use crate::error::AppError;
+use crate::check::{self, Expected, Found};
 use crate::load::{self, Loaded};
 use crate::outcome::{Outcome, World};
 use crate::progress::{self, Extent, Timekeeper, Title};
@@ -12,6 +11,8 @@ use crate::settings::Settings;
 use crate::shared::Phase;
 use crate::witness::{Sample, Witness};
 use latchwork_cluster::Member;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::Check;
 use latchwork_harness::{Cluster, Course, Plan as CoursePlan, Warmup};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;

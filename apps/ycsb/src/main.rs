@@ -16,7 +16,6 @@
 mod args;
 mod check;
 mod drive;
-mod error;
 mod load;
 mod outcome;
 mod progress;
@@ -27,27 +26,15 @@ mod shared;
 mod store;
 mod witness;
 
-use error::AppError;
-use latchwork_workload::result::CheckOutcome;
+use args::Cli;
+use clap::Parser;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::Check;
 use settings::Settings;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os()) {
-        Ok(cli) => cli,
-        Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return fail(&AppError::Usage(latchwork_harness::parse::one_line(&error))),
-    };
-    match Settings::new(cli).and_then(run) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => fail(&error),
-    }
+    latchwork_harness::main("ycsb", Cli::try_parse(), |cli| Settings::new(cli).and_then(run))
 }
 
 /// Runs what was asked for; returns whether all checks were good.
@@ -57,11 +44,5 @@ fn run(settings: Settings) -> Result<bool, AppError> {
     }
     let outcome = drive::drive(settings)?;
     outcome.report()?;
-    Ok(outcome.checks.iter().all(|check| check.outcome == CheckOutcome::Ok))
-}
-
-fn fail(error: &AppError) -> ExitCode {
-    // Nobody may be reading any more, which is no reason to panic.
-    let _ = writeln!(std::io::stderr(), "ycsb: {error}");
-    ExitCode::from(error.status())
+    Ok(outcome.checks.iter().all(Check::is_good))
 }

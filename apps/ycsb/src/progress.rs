@@ -2,6 +2,7 @@
 
 use crate::shared::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latchwork_harness::outcome::short;
 use latchwork_runtime::{Clock, Time};
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -97,7 +98,7 @@ fn display(title: Title, extent: Extent, time: Timekeeper, phase: &Phase, ended:
             Extent::Operations(_) => done,
             Extent::Until(_) => micros(time.now(phase) - begin),
         };
-        let text = format!("{done} {what}, {} {what}/s", thousands(rate));
+        let text = format!("{done} {what}, {} {what}/s", short(rate));
         if terminal {
             bar.set_position(position.min(length));
             bar.set_message(text);
@@ -113,25 +114,9 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A rate in three digits or so: `812`, `34.1 k`, `2.46 M`.
-pub(crate) fn thousands(rate: f64) -> String {
-    match rate {
-        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
-        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
-        r => format!("{r:.0}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_short() {
-        assert_eq!(thousands(812.4), "812");
-        assert_eq!(thousands(34_120.0), "34.1 k");
-        assert_eq!(thousands(2_456_000.0), "2.46 M");
-    }
 
     #[test]
     fn the_body_runs_once_and_the_display_ends_with_it() {

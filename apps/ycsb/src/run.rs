@@ -1,6 +1,5 @@
 //! The measured run: every worker draws operations and executes several at a time.
 
-use crate::error::AppError;
 use crate::load;
 use crate::session::Session;
 use crate::shared::Phase;
@@ -8,6 +7,7 @@ use crate::store::{Buffers, Ended, Store};
 use crate::witness::{Sample, Witness};
 use latchwork_blink::TreeError;
 use latchwork_cluster::Member;
+use latchwork_harness::AppError;
 use latchwork_harness::{Course, Part, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::{Counters, Worker};

@@ -1,10 +1,10 @@
 //! What stays the same through all phases of one run of the program.
 
-use crate::error::AppError;
 use crate::settings::Settings;
 use latchwork_blink::TreeError;
 use latchwork_cluster::ClusterError;
 use latchwork_coherence::MemoryError;
+use latchwork_harness::AppError;
 use latchwork_harness::ClusterFlags;
 use latchwork_workload::ycsb::CoreWorkload;
 use std::sync::Arc;

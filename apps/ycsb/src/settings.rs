@@ -1,9 +1,9 @@
 //! What the command line and the properties together ask for, checked before anything starts.
 
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
-use crate::error::AppError;
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
+use latchwork_harness::AppError;
 use latchwork_harness::{ClusterFlags, FabricChoice, MIB};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
@@ -253,11 +253,11 @@ fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::parse;
+    use clap::Parser;
 
     fn settings(arguments: &str) -> Result<Settings, AppError> {
         let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
-        Settings::new(parse(arguments).expect("a command line that can be parsed"))
+        Settings::new(Cli::try_parse_from(arguments).expect("a command line that can be parsed"))
     }
 
     fn wrong(arguments: &str) -> String {

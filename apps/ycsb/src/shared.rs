@@ -1,6 +1,6 @@
 //! What the workers of a phase share, and how they end it together.
 
-use crate::error::AppError;
+use latchwork_harness::AppError;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 

@@ -110,7 +110,7 @@ impl Embedded {
 
     /// What all workers counted.
     pub fn counters(&self) -> Counters {
-        self.nodes().iter().map(|node| node.counters()).fold(Counters::default(), |a, b| a + b)
+        self.nodes().iter().map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node, each on a thread of its own, and returns

@@ -112,7 +112,7 @@ impl Simulated {
 
     /// What all workers counted.
     pub fn counters(&self) -> Counters {
-        self.nodes().iter().map(|node| node.counters()).fold(Counters::default(), |a, b| a + b)
+        self.nodes().iter().map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node until all have ended, for at most `limit` of

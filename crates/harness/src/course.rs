@@ -291,7 +291,7 @@ impl Course {
 }
 
 fn total(nodes: &[Arc<Node>]) -> Counters {
-    nodes.iter().map(|node| node.counters()).fold(Counters::default(), |a, b| a + b)
+    nodes.iter().map(|node| node.counters()).sum()
 }
 
 #[cfg(test)]

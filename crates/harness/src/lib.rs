@@ -8,7 +8,11 @@
 //!   Cluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
 //!                                │
 //!                             Course    warm-up, measured part, end: the same for all workers
+//!                                │
+//!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
+//!
+//! [`main`] is what stands around all of it: from the command line to the exit status.
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the protocol
 //! are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every program.
@@ -42,13 +46,16 @@
 mod cluster;
 mod course;
 mod flags;
+pub mod outcome;
 pub mod parse;
+mod program;
 
 pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, MIB, OutputFlags, SettingFlags,
 };
+pub use program::{AppError, main};
 
 /// The commit that this was built from, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

@@ -56,6 +56,12 @@ macro_rules! counters {
     };
 }
 
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Counters>>(counters: I) -> Counters {
+        counters.fold(Counters::default(), |all, one| all + one)
+    }
+}
+
 counters! {
     /// Accesses that found the line as they needed it.
     cache_hits,

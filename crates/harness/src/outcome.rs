@@ -1,0 +1,227 @@
+//! What came of a run: its checks, and how all of it is told to people, to scripts and in a document.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use latchwork_cluster::ClusterConfig;
+use latchwork_selcc::Counters;
+use latchwork_workload::histogram::Measured;
+use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
+
+use crate::{AppError, GIT};
+
+/// A check at the end of a run.
+pub struct Check {
+    /// Its name, in one word.
+    pub name: &'static str,
+    /// How it ended.
+    pub outcome: CheckOutcome,
+    /// What it found, for people.
+    pub detail: String,
+}
+
+impl Check {
+    /// A check that ended so.
+    pub fn new(name: &'static str, is_good: bool, detail: String) -> Check {
+        let outcome = if is_good { CheckOutcome::Ok } else { CheckOutcome::Failed };
+        Check { name, outcome, detail }
+    }
+
+    /// Whether it ended well.
+    pub fn is_good(&self) -> bool {
+        self.outcome == CheckOutcome::Ok
+    }
+
+    fn word(&self) -> &'static str {
+        if self.is_good() { "ok" } else { "FAILED" }
+    }
+}
+
+/// The document of a run on such a cluster: what each compute node counted, how the checks ended, the hash of a simulated
+/// world. What was asked for and what was measured is the program's to add.
+pub fn document(
+    app: &str,
+    cluster: &ClusterConfig,
+    counters: &[Counters],
+    checks: &[Check],
+    event_hash: Option<u64>,
+) -> ResultDocument {
+    let mut document = ResultDocument::new(app, env!("CARGO_PKG_VERSION"), GIT);
+    document.event_hash = event_hash.map(|hash| format!("{hash:#018x}"));
+    document.checks = checks.iter().map(|check| (check.name.to_owned(), check.outcome)).collect();
+    document.counters = named(counters.iter().copied().sum());
+    let compute =
+        counters.iter().zip(1..).map(|(counters, id)| node("compute", id, named(*counters)));
+    let bytes = || BTreeMap::from([("bytes".to_owned(), cluster.memory_bytes)]);
+    let memory = (0..cluster.memory_nodes as u64).map(|id| node("memory", id, bytes()));
+    document.nodes = compute.chain(memory).collect();
+    document
+}
+
+fn named(counters: Counters) -> BTreeMap<String, u64> {
+    counters.entries().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> Node {
+    Node { role: role.to_owned(), id, counters, series: Vec::new() }
+}
+
+/// Writes the lines that tell scripts how the checks ended.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_check_lines(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
+    checks.iter().try_for_each(|check| writeln!(out, "[CHECK], {}, {}", check.name, check.word()))
+}
+
+/// Writes the same for people, with what was found.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
+    writeln!(out)?;
+    for check in checks {
+        writeln!(out, "check  {:<16} {:<6} {}", check.name, check.word(), check.detail)?;
+    }
+    writeln!(out)
+}
+
+/// Writes a table of latencies, a row for each kind of operation that there was, and one for its latencies from
+/// intended starts where there are any.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result<()> {
+    writeln!(
+        out,
+        "\n{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "latency in us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"
+    )?;
+    for kind in measured {
+        let intended = format!("{} (intended)", kind.name);
+        for (name, latency) in [(&kind.name, kind.latency), (&intended, kind.intended)] {
+            let Some(l) = latency else { continue };
+            writeln!(
+                out,
+                "{name:<18} {:>10} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
+                l.count, l.mean, l.p50, l.p95, l.p99, l.p999, l.max
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
+pub fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// Tells something on standard error.
+///
+/// # Errors
+/// When it cannot be written there.
+pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
+    written("standard error", write(&mut io::stderr().lock()))
+}
+
+/// Tells something on standard output, or on standard error where that belongs to the document.
+///
+/// # Errors
+/// When it cannot be written there.
+pub fn tell(
+    document: Option<&Destination>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), AppError> {
+    if document == Some(&Destination::Stdout) {
+        return tell_people(write);
+    }
+    let mut out = io::stdout().lock();
+    written("standard output", write(&mut out).and_then(|()| out.flush()))
+}
+
+fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
+    match result {
+        // Whoever closes the pipe has read what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => {
+            Err(AppError::Failed(format!("the result cannot be written to {place}: {error}")))
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_workload::histogram::Latencies;
+    use latchwork_workload::ycsb::OperationKind;
+    use std::time::Duration;
+
+    fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).expect("memory");
+        String::from_utf8(out).expect("text")
+    }
+
+    fn checks() -> [Check; 2] {
+        let check = |name, is_good| Check::new(name, is_good, format!("about {name}"));
+        [check("records", true), check("tree", false)]
+    }
+
+    #[test]
+    fn checks_are_told_to_scripts_and_to_people() {
+        let lines = text(|out| write_check_lines(out, &checks()));
+        assert_eq!(lines, "[CHECK], records, ok\n[CHECK], tree, FAILED\n");
+        let table = text(|out| write_checks(out, &checks()));
+        assert!(table.contains("check  tree             FAILED about tree\n"), "{table}");
+    }
+
+    #[test]
+    fn latencies_from_intended_starts_have_a_row_of_their_own() {
+        let mut latencies = Latencies::new();
+        let us = Duration::from_micros(1);
+        latencies.record(OperationKind::Read, us, None);
+        let rows = |latencies: &Latencies<_>| {
+            text(|out| write_latencies(out, &latencies.measured())).trim_start().lines().count()
+        };
+        assert_eq!(rows(&latencies), 2, "the head and one kind");
+        latencies.record(OperationKind::Read, us, Some(2 * us));
+        assert_eq!(rows(&latencies), 3);
+    }
+
+    #[test]
+    fn a_document_has_all_nodes_and_what_they_counted_together() {
+        let counters = Counters { cache_misses: 3, ..Counters::default() };
+        let cluster = ClusterConfig { memory_nodes: 2, memory_bytes: 77, ..Default::default() };
+        let document = document("test", &cluster, &[counters; 2], &checks(), Some(0xab));
+        assert_eq!(document.event_hash.as_deref(), Some("0x00000000000000ab"));
+        assert_eq!(document.counters["cache_misses"], 6);
+        assert_eq!(document.checks["tree"], CheckOutcome::Failed);
+        let nodes = document.nodes.iter().map(|node| (node.role.as_str(), node.id));
+        let expected = [("compute", 1), ("compute", 2), ("memory", 0), ("memory", 1)];
+        assert_eq!(nodes.collect::<Vec<_>>(), expected);
+        assert_eq!(document.nodes[0].counters["cache_misses"], 3);
+        assert_eq!(document.nodes[3].counters["bytes"], 77);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(812.4), "812");
+        assert_eq!(short(34_120.0), "34.1 k");
+        assert_eq!(short(2_456_000.0), "2.46 M");
+        assert_eq!(short(1.2e9), "1.20 G");
+    }
+
+    #[test]
+    fn a_pipe_that_was_closed_is_no_error_and_a_full_disk_is() {
+        let ended = |kind: io::ErrorKind| tell_people(|_| Err(kind.into()));
+        assert!(ended(io::ErrorKind::BrokenPipe).is_ok());
+        let error = ended(io::ErrorKind::StorageFull).expect_err("full").to_string();
+        assert!(error.starts_with("the result cannot be written to standard error: "), "{error}");
+    }
+}
