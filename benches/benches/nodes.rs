@@ -27,12 +27,5 @@ fn exchange(c: &mut Criterion) {
     group.finish();
 }
 
-fn config() -> Criterion {
-    Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2))
-}
-
-criterion_group!(name = nodes; config = config(); targets = exchange);
+criterion_group!(name = nodes; config = latchwork_benches::samples(2); targets = exchange);
 criterion_main!(nodes);

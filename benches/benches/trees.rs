@@ -157,12 +157,5 @@ fn records(c: &mut Criterion) {
     operations(c, "tree, 200 k of 8 + 1000 bytes", &Loaded::new(config, 200_000, 1000));
 }
 
-fn config() -> Criterion {
-    Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-}
-
-criterion_group!(name = trees; config = config(); targets = numbers, records);
+criterion_group!(name = trees; config = latchwork_benches::samples(1); targets = numbers, records);
 criterion_main!(trees);

@@ -2,7 +2,6 @@
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use latchwork_latch::LatchWord;
@@ -81,12 +80,5 @@ fn verbs(c: &mut Criterion) {
     group.finish();
 }
 
-fn config() -> Criterion {
-    Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-}
-
-criterion_group!(name = words; config = config(); targets = arithmetic, verbs);
+criterion_group!(name = words; config = latchwork_benches::samples(1); targets = arithmetic, verbs);
 criterion_main!(words);

@@ -22,12 +22,5 @@ fn under_load(c: &mut Criterion) {
     group.finish();
 }
 
-fn config() -> Criterion {
-    Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2))
-}
-
-criterion_group!(name = worlds; config = config(); targets = under_load);
+criterion_group!(name = worlds; config = latchwork_benches::samples(2); targets = under_load);
 criterion_main!(worlds);

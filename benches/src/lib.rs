@@ -19,14 +19,25 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod ring;
 pub mod turns;
 pub mod worlds;
 
 use std::future::Future;
+use std::time::Duration;
 
+use criterion::Criterion;
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
+
+/// How criterion measures: 20 samples that take so many seconds together.
+pub fn samples(seconds: u64) -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(seconds))
+}
 
 /// A cluster of two compute nodes with one worker each.
 ///

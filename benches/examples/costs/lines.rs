@@ -1,14 +1,15 @@
 //! One node and its lines: hits, upgrades, misses with the eviction that makes room.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write, upgrade_each};
+use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write};
+use latchwork_benches::ring::Ring;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::Mode;
 use latchwork_verbs::GlobalAddr;
 
 use crate::{HOT_LINES, LINE, Measure, Sizes};
@@ -35,7 +36,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
     let near = Rc::new(OnceCell::new());
     let upgraded = near.clone();
     all.push(Measure::new("upgrade of a shared line, near", move |iters| {
-        upgraded.get_or_init(|| Ring::new(HOT_LINES, 8 * HOT_LINES)).upgrades(iters)
+        upgraded.get_or_init(|| Ring::new(HOT_LINES, 8 * HOT_LINES).shuffled()).upgrades(iters)
     }));
     let far = Rc::new(OnceCell::new());
     let rings = [
@@ -46,7 +47,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         let mut add = |what: &str, mode: Mode, dirty: usize| {
             let ring = ring.clone();
             all.push(Measure::new(format!("miss, {what}, {place}"), move |iters| {
-                ring.get_or_init(|| Ring::new(frames, count)).misses(iters, mode, dirty)
+                ring.get_or_init(|| Ring::new(frames, count).shuffled()).misses(iters, mode, dirty)
             }));
         };
         add("shared, evicting clean", Mode::Shared, 0);
@@ -82,70 +83,5 @@ impl Held {
             }
             member.handle.now() - start
         })
-    }
-}
-
-/// Few frames, and so many lines that one is long gone when its turn comes again.
-struct Ring {
-    cluster: Embedded,
-    lines: Vec<GlobalAddr>,
-    next: Cell<usize>,
-}
-
-impl Ring {
-    fn new(frames: usize, count: usize) -> Ring {
-        let cluster = cluster(ClusterConfig {
-            cache_bytes: frames * LINE * 11 / 10,
-            memory_bytes: ((count * LINE) as u64 * 9 / 8).max(64 << 20),
-            ..ClusterConfig::default()
-        });
-        let mut lines = lines(&cluster, count);
-        // In an order that no prefetcher guesses.
-        let mut draws = Draws::new(1 << 32, 5);
-        for i in (1..count).rev() {
-            lines.swap(i, draws.draw() as usize % (i + 1));
-        }
-        Ring { cluster, lines, next: Cell::new(0) }
-    }
-
-    /// The next `iters` lines, as often around as it takes.
-    fn take(&self, iters: u64) -> Vec<GlobalAddr> {
-        let (start, len) = (self.next.get(), self.lines.len());
-        self.next.set((start + iters as usize) % len);
-        (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
-    }
-
-    /// Time per miss: the few lines that a random replacement spared are not counted.
-    fn misses(&self, iters: u64, mode: Mode, dirty: usize) -> Duration {
-        let before = self.cluster.counters();
-        let lines = &self.take(iters);
-        let time = on_first(&self.cluster, async |member| {
-            let start = member.handle.now();
-            for &addr in lines {
-                let ticket = member.memory.ensure(Need { addr, mode }).await.expect("obtained");
-                if mode == Mode::Exclusive {
-                    let mut guard = member.memory.try_write(addr).expect("reserved");
-                    guard.mark_dirty(0..dirty);
-                } else {
-                    black_box(touch_read(&member, addr));
-                }
-                drop(ticket);
-            }
-            member.handle.now() - start
-        });
-        let missed = (self.cluster.counters() - before).cache_misses;
-        time.mul_f64(iters as f64 / missed.max(1) as f64)
-    }
-
-    /// Time per upgrade of a line that was just read.
-    fn upgrades(&self, iters: u64) -> Duration {
-        let (mut left, mut time) = (iters, Duration::ZERO);
-        while left > 0 {
-            let lines = &self.take(left);
-            let (kept, spent) = upgrade_each(&self.cluster, lines);
-            left -= kept.min(left);
-            time += spent;
-        }
-        time
     }
 }

@@ -1,0 +1,93 @@
+//! Lines that are not cached when their turn comes: misses, with the eviction that makes room, and upgrades.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::time::Duration;
+
+use latchwork_cluster::{ClusterConfig, Embedded};
+use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_verbs::GlobalAddr;
+
+use crate::access::{LINE, touch_read, upgrade_each};
+use crate::{Draws, cluster, lines, on_first};
+
+/// Few frames, and so many lines that one is long gone when its turn comes again.
+pub struct Ring {
+    cluster: Embedded,
+    lines: Vec<GlobalAddr>,
+    next: Cell<usize>,
+}
+
+impl Ring {
+    /// So many frames and lines, which are visited in their order.
+    ///
+    /// # Panics
+    /// When the machine refuses memory or threads.
+    pub fn new(frames: usize, count: usize) -> Ring {
+        let cluster = cluster(ClusterConfig {
+            cache_bytes: frames * LINE * 11 / 10,
+            memory_bytes: ((count * LINE) as u64 * 9 / 8).max(64 << 20),
+            ..ClusterConfig::default()
+        });
+        let lines = lines(&cluster, count);
+        Ring { cluster, lines, next: Cell::new(0) }
+    }
+
+    /// The same lines in an order that no prefetcher guesses.
+    #[must_use]
+    pub fn shuffled(mut self) -> Ring {
+        let mut draws = Draws::new(1 << 32, 5);
+        for i in (1..self.lines.len()).rev() {
+            self.lines.swap(i, draws.draw() as usize % (i + 1));
+        }
+        self
+    }
+
+    /// The next `iters` lines, as often around as it takes.
+    fn take(&self, iters: u64) -> Vec<GlobalAddr> {
+        let (start, len) = (self.next.get(), self.lines.len());
+        self.next.set((start + iters as usize) % len);
+        (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
+    }
+
+    /// Time of so many misses, each of which leaves so many dirty bytes behind when it is exclusive. The few lines that a
+    /// random replacement spared are not counted.
+    ///
+    /// # Panics
+    /// When an access fails.
+    pub fn misses(&self, iters: u64, mode: Mode, dirty: usize) -> Duration {
+        let before = self.cluster.counters();
+        let lines = &self.take(iters);
+        let time = on_first(&self.cluster, async |member| {
+            let start = member.handle.now();
+            for &addr in lines {
+                let ticket = member.memory.ensure(Need { addr, mode }).await.expect("obtained");
+                if mode == Mode::Exclusive {
+                    let mut guard = member.memory.try_write(addr).expect("reserved");
+                    guard.mark_dirty(0..dirty);
+                } else {
+                    black_box(touch_read(&member, addr));
+                }
+                drop(ticket);
+            }
+            member.handle.now() - start
+        });
+        let missed = (self.cluster.counters() - before).cache_misses;
+        time.mul_f64(iters as f64 / missed.max(1) as f64)
+    }
+
+    /// Time of so many upgrades of lines that were just read.
+    ///
+    /// # Panics
+    /// When an access fails.
+    pub fn upgrades(&self, iters: u64) -> Duration {
+        let (mut left, mut time) = (iters, Duration::ZERO);
+        while left > 0 {
+            let lines = &self.take(left);
+            let (kept, spent) = upgrade_each(&self.cluster, lines);
+            left -= kept.min(left);
+            time += spent;
+        }
+        time
+    }
+}
