@@ -56,6 +56,10 @@ impl Inner {
         if now_held < before && before == Hold::Exclusive && !evicting {
             self.taken(addr, record);
         }
+        // A pledge that was given back is no more than the copy that there was.
+        if now_held > before && !record.line.is_wanted() {
+            record.refused_since = Time::ZERO;
+        }
         let mut group = None;
         // Taken from the end, since there is mostly one: an action is large, and a drain that ends looks at
         // all that may be left.
@@ -169,11 +173,15 @@ impl Inner {
                 self.forward(request.from, letter, Bytes { remote: request.buffer, local }, group)
             }
             Action::Pause { priority } => {
-                let pause = settings.pause_after(priority);
+                let now = self.handle.now();
+                if record.refused_since == Time::ZERO {
+                    record.refused_since = now;
+                }
+                let pause = settings.pause_after(priority, now - record.refused_since);
                 // Between half and one and a half of it, so that two nodes fall out of step.
                 let nanos = pause.as_nanos() as u64;
                 let drawn = nanos / 2 + self.handle.random_below(nanos.max(1));
-                let at = self.handle.now() + std::time::Duration::from_nanos(drawn);
+                let at = now + std::time::Duration::from_nanos(drawn);
                 node.timers.set(at, addr, Alarm::Retry);
                 Ok(())
             }

@@ -119,6 +119,8 @@ pub(crate) struct Record {
     pub(crate) incoming_dirty: DirtyBounds,
     /// Local readers wait until then.
     pub(crate) hold_off_until: Time,
+    /// When the node was refused, the first time since it last got what it wanted; zero: it was not.
+    pub(crate) refused_since: Time,
     /// The last time at which an alarm was set for a local writer to let go.
     pub(crate) let_go_at: Time,
     /// Since when local code has kept a request waiting.
@@ -153,6 +155,7 @@ impl Record {
             next_waiter: 0,
             incoming_dirty: DirtyBounds::EMPTY,
             hold_off_until: Time::ZERO,
+            refused_since: Time::ZERO,
             let_go_at: Time::ZERO,
             blocked_since: None,
             passed_at: Time::ZERO,

@@ -14,6 +14,7 @@ pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const D: usize = 3;
+pub(crate) const E: usize = 4;
 
 /// The id of a node.
 pub(crate) fn id(node: usize) -> ComputeNodeId {

@@ -19,6 +19,7 @@ mod local;
 mod many;
 mod messages;
 mod order;
+mod pauses;
 mod repeats;
 mod stage;
 mod sweeps;

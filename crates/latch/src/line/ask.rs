@@ -177,8 +177,8 @@ impl Line {
             Message::Pledged { by, asked, seq } => {
                 self.received_pledge(rules, by, asked, seq, out);
             }
-            Message::Taken { by, seq } => self.reported(by, seq, true, copy, out),
-            Message::GaveUp { by, seq } => self.reported(by, seq, false, copy, out),
+            Message::Taken { by, seq } => self.reported(rules, by, seq, true, copy, out),
+            Message::GaveUp { by, seq } => self.reported(rules, by, seq, false, copy, out),
             Message::Settled { seq } => {
                 if seq != self.seq {
                     return;

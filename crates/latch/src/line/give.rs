@@ -73,13 +73,13 @@ impl Line {
         let stopped = if rules.takeover { copy.try_suspend() } else { copy.try_invalidate() };
         if stopped {
             self.hold = Hold::Nothing;
-            if self.phase == Phase::Pausing {
-                self.raise_priority(rules);
-            }
             out.push(Action::HoldOff { priority: first.priority });
             if rules.takeover {
                 self.pledge(first, out);
             } else {
+                if self.phase == Phase::Pausing {
+                    self.raise_priority(rules);
+                }
                 self.start(WordOp::ReleaseShared, out);
             }
         }

@@ -25,8 +25,9 @@ enum Phase {
     Asking { open: NodeSet, pledged: NodeSet, dropped: bool },
     /// Refused: waiting before the next try.
     Pausing,
-    /// The copy is pledged to a writer, and its report has not come. The bit is in the word.
-    Pledged { to: ComputeNodeId, seq: Seq, priority: u8 },
+    /// The copy is pledged to a writer, and its report has not come. The bit is in the word. `pausing`: it was
+    /// pledged in a pause that is not over.
+    Pledged { to: ComputeNodeId, seq: Seq, priority: u8, pausing: bool },
 }
 
 /// One node's part in the ownership of one line.
@@ -129,12 +130,17 @@ impl Line {
             Event::Evict => return self.evict(copy, out),
             Event::Completed { op, old } => self.completed(rules, op, old, copy, out),
             Event::Received(message) => self.received(rules, message, copy, out),
-            Event::Retry => {
-                if self.phase == Phase::Pausing {
+            Event::Retry => match &mut self.phase {
+                Phase::Pausing => {
                     self.phase = Phase::Rest;
                     self.raise_priority(rules);
                 }
-            }
+                Phase::Pledged { pausing, .. } if *pausing => {
+                    *pausing = false;
+                    self.raise_priority(rules);
+                }
+                _ => {}
+            },
             Event::Serve => {}
         }
         self.advance(rules, copy, out);

@@ -55,23 +55,26 @@ impl Line {
 
     /// The copy was forbidden: pledges it to the first of those who asked.
     pub(super) fn pledge(&mut self, to: Request, out: &mut Vec<Action>) {
-        self.phase = Phase::Pledged { to: to.from, seq: to.seq, priority: to.priority };
-        let Request { asked, seq, .. } = to;
+        let Request { from, asked, seq, priority, .. } = to;
+        let pausing = self.phase == Phase::Pausing;
+        self.phase = Phase::Pledged { to: from, seq, priority, pausing };
         let message = Message::Pledged { by: self.me, asked, seq };
-        out.push(Action::Send { to: to.from, message });
+        out.push(Action::Send { to: from, message });
         for other in std::mem::take(&mut self.remembered) {
             if other == to {
                 continue;
             }
             // A writer that had asked two nodes, one of which has handed its question on.
-            let same = other.from == to.from;
+            let same = other.from == from;
             answer(&other, if same { Answer::Released } else { Answer::Dropped }, out);
         }
     }
 
     /// What a pledger does with a question; `None`: remembers it until the report.
     pub(super) fn answer_of_pledger(&self, request: &Request) -> Option<Answer> {
-        let Phase::Pledged { to, seq, priority } = self.phase else { return Some(Answer::Dropped) };
+        let Phase::Pledged { to, seq, priority, .. } = self.phase else {
+            return Some(Answer::Dropped);
+        };
         match request.kind {
             // It saw the time before a downgrade: its wait is ownership now.
             RequestKind::Read => Some(Answer::Released),
@@ -90,21 +93,32 @@ impl Line {
     /// The writer has reported.
     pub(super) fn reported(
         &mut self,
+        rules: &Rules,
         by: ComputeNodeId,
         seq: Seq,
         taken: bool,
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
-        match self.phase {
-            Phase::Pledged { to, seq: pledged, .. } if (to, pledged) == (by, seq) => {}
+        let pausing = match self.phase {
+            Phase::Pledged { to, seq: pledged, pausing, .. } if (to, pledged) == (by, seq) => {
+                pausing
+            }
             _ => return,
-        }
+        };
         self.phase = Phase::Rest;
         if taken {
+            if pausing {
+                self.raise_priority(rules);
+            }
             copy.lose();
             self.send_away(Answer::Released, out);
         } else {
+            // A writer that stood back for one that was refused as well was refused itself: its pause goes on.
+            // Else each refusal would start all writers behind, at once, which pledge to each other, and so on.
+            if pausing {
+                self.phase = Phase::Pausing;
+            }
             self.hold = Hold::Shared;
             copy.restore();
         }

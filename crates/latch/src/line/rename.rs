@@ -32,7 +32,9 @@ impl Line {
                 Phase::Asking { open: open.renamed(name), pledged: pledged.renamed(name), dropped }
             }
             Phase::Pausing => Phase::Pausing,
-            Phase::Pledged { to, seq, priority } => Phase::Pledged { to: name(to), seq, priority },
+            Phase::Pledged { to, seq, priority, pausing } => {
+                Phase::Pledged { to: name(to), seq, priority, pausing }
+            }
         };
         Line {
             me: name(*me),

@@ -120,6 +120,49 @@ fn a_writer_that_is_sent_away_gives_its_pledges_up() {
     script.run_down();
 }
 
+/// Nodes 2 and 3 upgrade. Node 1, which is about to read, refuses both: 2 pauses, pledges to 3, and gets its copy back.
+fn refused_and_pledged() -> Script {
+    let mut script = Script::new(3).with_takeover();
+    [2, 3].into_iter().for_each(|id| script.obtain(id, Want::Shared));
+    script.want(1, Want::Shared);
+    script.land(1, WordOp::AcquireShared);
+    for writer in [2, 3] {
+        script.want(writer, Want::Exclusive);
+        script.complete(writer, WordOp::Upgrade);
+    }
+    for asked in [1, 3] {
+        script.receive_request(asked, 2);
+        script.receive_answer(2, asked, Answer::Dropped);
+    }
+    assert!(script.is_pausing(2));
+    script.receive_request(2, 3);
+    assert!(script.is_pledged(2));
+    script.receive_pledge(3, 2);
+    script.receive_request(1, 3);
+    script.receive_answer(3, 1, Answer::Dropped);
+    script
+}
+
+#[test]
+fn a_writer_that_gets_its_pledge_back_pauses_on() {
+    let mut script = refused_and_pledged();
+    script.receive_gave_up(2, 3);
+    assert_eq!((script.hold(2), script.flying(2)), (Hold::Shared, None));
+    script.retry(2);
+    assert_eq!(script.flying(2), Some(WordOp::Upgrade));
+    script.run_down();
+}
+
+#[test]
+fn a_pause_that_ends_under_a_pledge_is_over() {
+    let mut script = refused_and_pledged();
+    script.retry(2);
+    assert_eq!(script.flying(2), None, "pledged");
+    script.receive_gave_up(2, 3);
+    assert_eq!(script.flying(2), Some(WordOp::Upgrade));
+    script.run_down();
+}
+
 /// Two writers, each with the pledge of one of two sharers: the one that comes first in the order gets the
 /// line, the other is sent away and gives its pledge back.
 #[test]

@@ -58,10 +58,17 @@ pub enum Resend {
     /// `pause`, doubled with every further refusal, up to `pause_max`.
     Growing,
     /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2). Means nothing to a protocol that asks
-    /// nobody: there it would only make the word of a popular line more popular.
+    /// nobody: there it would only make the word of a popular line more popular. Who has been refused for very long
+    /// waits for a node that is stuck or gone, and pauses for a part of the time that it has waited.
     #[default]
     Shrinking,
 }
+
+/// Where pauses shrink, they are a part in this many of the time that a node has been refused for, once that is more
+/// than the first pause: after a millisecond, by default, which is far longer than waits among nodes that are well.
+/// Such a node asks in vain until somebody's deadline ends it, and every question costs the nodes that it goes to. It
+/// learns by about this part later that it can have the line.
+const LATE: u32 = 64;
 
 /// Settings of a compute node. All may be changed at run time, before the node starts; [`Settings::TABLE`]
 /// has them by name.
@@ -193,12 +200,13 @@ impl Settings {
         Rules { forwarding, takeover, aging, starved_at, ..policy.rules }
     }
 
-    /// The pause after so many refusals, before it is drawn around.
-    pub(crate) fn pause_after(&self, refusals: u8) -> Duration {
+    /// The pause after so many refusals, the first of them so long ago, before it is drawn around.
+    pub(crate) fn pause_after(&self, refusals: u8, refused_for: Duration) -> Duration {
         match self.resend {
             Resend::Shrinking if self.policy.rules.invalidate => {
                 let first = self.round_trip.saturating_mul(self.resend_factor);
-                (first / u32::from(refusals.max(1))).min(self.pause_max).max(self.pause)
+                let (next, late) = (first / u32::from(refusals.max(1)), refused_for / LATE);
+                (if late > first { late } else { next }).min(self.pause_max).max(self.pause)
             }
             _ => Self::doubled(self.pause, refusals.saturating_sub(1), self.pause_max),
         }
@@ -242,7 +250,7 @@ mod tests {
 
     #[test]
     fn pauses_shrink_or_grow_within_bounds() {
-        let micros = |settings: &Settings, n| settings.pause_after(n).as_micros();
+        let micros = |settings: &Settings, n| settings.pause_after(n, Duration::ZERO).as_micros();
         let growing = Settings { resend: Resend::Growing, ..Settings::default() };
         assert_eq!([1, 2, 3, 31].map(|n| micros(&growing, n)), [2, 4, 8, 500]);
         let (resend, resend_factor) = (Resend::Shrinking, 8);
@@ -251,6 +259,14 @@ mod tests {
         let mut silent = shrinking.clone();
         silent.policy.rules.invalidate = false;
         assert_eq!([1, 2, 3, 31].map(|n| micros(&silent, n)), [2, 4, 8, 500]);
+    }
+
+    #[test]
+    fn pauses_that_shrink_grow_again_after_very_many_refusals() {
+        let settings = Settings::default();
+        let micros =
+            |refused_for| settings.pause_after(31, Duration::from_micros(refused_for)).as_micros();
+        assert_eq!([0, 1_000, 1_280, 6_400, 1_000_000].map(micros), [2, 2, 20, 100, 500]);
     }
 
     #[test]
