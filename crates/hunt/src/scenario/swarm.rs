@@ -78,17 +78,13 @@ impl Scenario {
 }
 
 /// How long accesses wait at most, in microseconds. Where none may fail: a multiple of what the longest
-/// take. Without invalidation messages nobody is sure of a turn. Where some may fail, waiting in vain should not take
-/// most of the events; a quick network has more of them in the same time.
+/// take. Without invalidation messages nobody is sure of a turn.
 fn patience(scenario: &Scenario) -> u64 {
     let plan = &scenario.faults;
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
     match scenario.protocol {
-        _ if plan.may_fail_operations() => match scenario.network {
-            Network::Calm | Network::Nic(_) => 4_000,
-            _ => 10_000,
-        },
+        _ if plan.may_fail_operations() => 10_000,
         Protocol::Selcc => 20_000 * slow * network,
         Protocol::Sel => 1_000_000 * slow * network,
     }
