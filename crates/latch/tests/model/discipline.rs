@@ -58,7 +58,7 @@ fn two_nodes() {
 
 #[test]
 fn two_nodes_with_numbered_questions() {
-    let mut setting = Setting::discipline(&TWO, 1);
+    let mut setting = Setting::discipline(&TWO, 0);
     setting.rules.seq_modulus = 3;
     holds("two nodes, three numbers", &setting);
 }
@@ -73,8 +73,6 @@ fn two_readers_and_one_who_also_writes() {
 fn one_reader_and_two_writers() {
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
     is_live("one reader and two writers", &Setting::discipline(&clients, 0));
-    let clients = clients.map(Client::keeping);
-    is_live("one reader and two writers, priorities", &Setting::discipline(&clients, 1));
 }
 
 #[test]
