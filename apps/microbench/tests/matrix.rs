@@ -45,6 +45,19 @@ fn shares_of_reads_and_kinds_of_writes_are_right() {
     }
 }
 
+/// SEL serves nobody in order. With pauses that grow whatever the deadline, some writer of a popular line slept
+/// through its own: then the run fails.
+#[test]
+fn no_buffered_write_sleeps_through_its_deadline() {
+    for (seed, consistency) in [(4, "tso"), (1, "pso")] {
+        good(&format!(
+            "--fabric sim --nic connectx3 --protocol sel --compute-nodes 8 --memory-nodes 8 --theta 0.99 \
+             --reads 50 --writes blind --warmup 20000 --operations 30000 --seed {seed} \
+             --consistency {consistency}"
+        ));
+    }
+}
+
 #[test]
 fn sharing_locality_and_skew_are_right() {
     for arguments in [

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Range;
 
 use latchwork_cache::{Hint, OptimisticRead, ReadVersion, WriteGuard};
-use latchwork_runtime::Handle;
+use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, Words};
 
 use crate::MemoryError;
@@ -91,6 +91,26 @@ pub trait CoherentMemory: Clone + 'static {
     /// # Errors
     /// [`MemoryError::Timeout`] after the configured deadline, and failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
+
+    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. Where a node that was
+    /// refused asks again after ever longer pauses, it asks often enough to have many turns until then.
+    /// Whoever asks stops waiting by itself.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure).
+    fn ensure_by(
+        &self,
+        need: Need,
+        _by: Time,
+    ) -> impl Future<Output = Result<Self::Ticket, MemoryError>> {
+        self.ensure(need)
+    }
+
+    /// Whether a line stays here after its access, until another node asks for it. Otherwise it is given
+    /// back with its ticket.
+    fn keeps_lines(&self) -> bool {
+        true
+    }
 
     /// Asks to write what a reader saw. Waits for the transfer, but gives way to another node's
     /// claim instead of waiting for its turn. The reader's `ticket`, if it has one, keeps the copy until the

@@ -56,6 +56,24 @@ impl<M: CoherentMemory> Drop for Owner<M> {
     }
 }
 
+/// While there is one, no write is taken.
+struct Update<'a, M: CoherentMemory>(&'a Shared<M>);
+
+impl<'a, M: CoherentMemory> Update<'a, M> {
+    fn begin(shared: &'a Shared<M>) -> Self {
+        shared.updates.set(shared.updates.get() + 1);
+        Update(shared)
+    }
+}
+
+impl<M: CoherentMemory> Drop for Update<'_, M> {
+    fn drop(&mut self) {
+        let Update(shared) = self;
+        shared.updates.set(shared.updates.get() - 1);
+        shared.room.wake();
+    }
+}
+
 impl<M: CoherentMemory> Clone for WriteBuffer<M> {
     fn clone(&self) -> Self {
         WriteBuffer { owner: Rc::clone(&self.owner) }
@@ -163,8 +181,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             }
             shared.counts.borrow_mut().waits += 1;
             shared.start_all();
-            let room =
-                || (shared.is_closed() || shared.queue.borrow().has_room(write)).then_some(());
+            let room = || (shared.is_closed() || shared.has_room(write)).then_some(());
             shared.room.wait(room).await;
         }
     }
@@ -175,6 +192,9 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.check_lost()?;
         if shared.is_closed() {
             return Err(RelaxedError::Closed);
+        }
+        if !shared.has_room(write) {
+            return Ok(false);
         }
         let taken = shared.queue.borrow_mut().put(write, operation, shared.handle.now());
         let Some(merged) = taken else { return Ok(false) };
@@ -218,7 +238,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     }
 
     /// Changes a line under its latch, when all that was written before is visible: an atomic
-    /// read-modify-write, which no write passes in either direction.
+    /// read-modify-write, which no write passes in either direction. Until it has ended, no task that shares the
+    /// buffer writes: those that want to wait as for room.
     ///
     /// # Errors
     /// Earlier writes that were lost, in which case nothing was changed; failures of the memory.
@@ -227,6 +248,9 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         addr: GlobalAddr,
         change: impl FnOnce(&mut WriteGuard<'_>) -> R,
     ) -> Result<R, RelaxedError> {
+        // A task that shares the buffer must not write between the fence and the change: what it writes before
+        // the change would become visible after it.
+        let _update = Update::begin(self.shared());
         self.flush().await?;
         Ok(self.shared().memory.write(addr, change).await?)
     }

@@ -14,12 +14,20 @@
 //! go. Nobody can see one without the others, so within this group any two writes to one line are
 //! one access, also with writes to other lines between them.
 //!
-//! A line that came before its turn is kept for a short time only (prefetched, then: Gharachorloo, Gupta
-//! and Hennessy, "Two Techniques to Enhance the Performance of Memory Consistency Models", 1991): until
-//! nothing has become visible for as long as lines take to come
-//! ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep
-//! what the other waits for part. The first write's own lane keeps nothing while it waits for another
-//! line, so it gets through, and then the others ask again side by side.
+//! A line that came before its turn is a prefetched one (Gharachorloo, Gupta and Hennessy, "Two Techniques to
+//! Enhance the Performance of Memory Consistency Models", 1991). Where lines stay until another node asks,
+//! nothing keeps it: other nodes take it as they take any other, and then its lane asks again when its turn has
+//! come. To keep it from them would be to wait for one line while holding others: popular lines would rest
+//! in the hands of those who wait for other popular ones.
+//!
+//! Where a line is given back with its ticket (SEL), it would have been obtained for nothing then. There it is
+//! kept for a short time: until nothing has become visible for as long as lines take to come
+//! ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep what the other waits for
+//! part. The first write's own lane keeps nothing while it waits for another line, so it gets through, and then
+//! the others ask again side by side.
+//!
+//! Every line is asked for with its write's deadline, so that a node that is refused again and again does not
+//! sleep through it (`CoherentMemory::ensure_by`).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -83,7 +91,7 @@ impl<M: CoherentMemory> Shared<M> {
     async fn carry_out(&self, lane: usize, Job { seq, addr, by }: Job) {
         while !self.try_apply(seq) {
             let asked = self.handle.now();
-            let line = self.memory.ensure(Need { addr, mode: Mode::Exclusive });
+            let line = self.memory.ensure_by(Need { addr, mode: Mode::Exclusive }, by);
             let in_time = pin!(self.handle.timeout(by, line));
             // Another lane may make it visible: this one's line was the last that was missing.
             let Some(end) = self.unless_settled(lane, seq, in_time).await else { return };
@@ -93,7 +101,9 @@ impl<M: CoherentMemory> Shared<M> {
                     if self.try_apply(seq) {
                         return;
                     }
-                    self.keep(lane, seq).await;
+                    if !self.memory.keeps_lines() {
+                        self.keep(lane, seq).await;
+                    }
                     drop(ticket);
                     None
                 }
@@ -140,15 +150,15 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Waits until it is an entry's turn, the entry is settled, or those before it have become fewer: then it is
-    /// worth while to ask for its line again.
+    /// Waits until it is worth while to ask for an entry's line again: it is the entry's turn, or the entry is
+    /// settled. Where lines are given back with every access, also when those before it have become fewer.
     async fn next_move(&self, seq: u64) {
         let first = || self.queue.borrow().entries().next().map(|first| first.seq);
-        let before = first();
+        let (before, keeps) = (first(), self.memory.keeps_lines());
         let ready = || {
             let queue = self.queue.borrow();
             let over = queue.get(seq).is_none() || queue.is_turn(seq);
-            (over || first() != before).then_some(())
+            (over || !keeps && first() != before).then_some(())
         };
         self.progress.wait(ready).await;
     }

@@ -53,8 +53,9 @@
 //! - A dropped future leaves nothing half done: a write was issued or not, a fence goes on by itself.
 //! - A dropped buffer carries out what is in it.
 //! - The buffer is bounded; a write to a full one waits for room.
-//! - No lane waits for a line while it keeps another one. A line that came before its turn is kept by its
-//!   own lane, until nothing has become visible for [`Settings::hold`].
+//! - No lane waits for a line while it keeps another one. A line that came before its turn is not kept from
+//!   other nodes; where it would be given back at once (SEL), its own lane keeps it until nothing has become
+//!   visible for [`Settings::hold`].
 //! - A line that is freed while writes to it are buffered is not handed out anew before they are
 //!   applied.
 //!

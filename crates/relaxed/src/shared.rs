@@ -8,7 +8,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::GlobalAddr;
 
-use crate::queue::{Entry, Queue};
+use crate::queue::{Entry, Queue, Write};
 use crate::signal::Signal;
 use crate::{Counts, LossCause, LostWrite, LostWrites, Settings};
 
@@ -37,6 +37,8 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) obtaining: Cell<Duration>,
     /// Lanes that gave their line up before its turn.
     pub(crate) progress: Signal,
+    /// Updates under way: no write is taken meanwhile, since an update follows all writes before it.
+    pub(crate) updates: Cell<usize>,
     /// No write is taken any more.
     closed: Cell<bool>,
     pub(crate) counts: RefCell<Counts>,
@@ -67,6 +69,7 @@ impl<M: CoherentMemory> Shared<M> {
             moved: Cell::new(Time::ZERO),
             obtaining: Cell::new(Duration::ZERO),
             progress: Signal::default(),
+            updates: Cell::new(0),
             closed: Cell::new(false),
             counts: RefCell::default(),
         }
@@ -76,6 +79,11 @@ impl<M: CoherentMemory> Shared<M> {
 impl<M: CoherentMemory> Shared<M> {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Whether a write can be taken now.
+    pub(crate) fn has_room(&self, write: Write<'_>) -> bool {
+        self.updates.get() == 0 && self.queue.borrow().has_room(write)
     }
 
     /// Takes no more writes, and carries out what is here; then the tasks end.

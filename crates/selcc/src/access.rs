@@ -18,7 +18,7 @@ use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
 use crate::engine::want;
 use crate::lease::Lease;
-use crate::record::{Outcome, Record, meets};
+use crate::record::{Access, Outcome, Record, meets};
 use crate::worker::{Inner, Worker};
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
@@ -159,16 +159,12 @@ impl Inner {
 
     /// Reserves the line if it is here, or asks for it.
     /// `first`: at the first look of the access.
-    fn attempt(
-        &self,
-        need: Need,
-        (upgrade, first): (bool, bool),
-        waker: &Waker,
-    ) -> Result<Attempt, MemoryError> {
-        let mut records = self.node.records.shard(need.addr).lock();
-        let record = self.record(&mut records, need.addr);
-        let result = self.attempt_with(need, (upgrade, first), record, waker);
-        self.finish(&mut records, need.addr);
+    fn attempt(&self, access: Access, first: bool, waker: &Waker) -> Result<Attempt, MemoryError> {
+        let addr = access.need.addr;
+        let mut records = self.node.records.shard(addr).lock();
+        let record = self.record(&mut records, addr);
+        let result = self.attempt_with(access, first, record, waker);
+        self.finish(&mut records, addr);
         if let Ok(Attempt::Asked(_)) = result {
             self.counters.cache_misses.add(1);
         }
@@ -177,12 +173,12 @@ impl Inner {
 
     fn attempt_with(
         &self,
-        need: Need,
-        (upgrade, first): (bool, bool),
+        access: Access,
+        first: bool,
         record: &mut Record,
         waker: &Waker,
     ) -> Result<Attempt, MemoryError> {
-        let Need { addr, mode } = need;
+        let Need { addr, mode } = access.need;
         if let Some(error) = record.failed {
             return Err(error.into());
         }
@@ -193,7 +189,7 @@ impl Inner {
             let attempt = match held {
                 // Those who have asked come first; then it is asked for as if it were not here.
                 _ if record.lease == Lease::Over => {
-                    return Ok(Attempt::Asked(record.wait(need, upgrade, waker)));
+                    return Ok(Attempt::Asked(record.wait(access, waker)));
                 }
                 _ if frame.state().is_latched() => Attempt::Latched(id),
                 Some(until) => Attempt::Held(id, until),
@@ -214,7 +210,7 @@ impl Inner {
             let Some(id) = self.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
             record.frame = Some(id);
         }
-        let id = record.wait(need, upgrade, waker);
+        let id = record.wait(access, waker);
         if !self.holds_off(record, mode) {
             self.drive(addr, record, Event::Want(want(mode)));
         }
@@ -222,14 +218,14 @@ impl Inner {
     }
 
     /// Obtains and reserves the line.
-    async fn obtain(self: &Rc<Self>, need: Need, upgrade: bool) -> Result<End, MemoryError> {
+    async fn obtain(self: &Rc<Self>, access: Access) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
         // Until the line is reserved, so that no request comes in between.
         let mut turn = None;
         loop {
-            let how = (upgrade, std::mem::take(&mut first));
-            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(need, how, cx.waker())));
+            let first = std::mem::take(&mut first);
+            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(access, first, cx.waker())));
             match attempt.await? {
                 Attempt::Here(frame) => return Ok(End::Here(frame)),
                 Attempt::Latched(id) => {
@@ -256,7 +252,7 @@ impl Inner {
                     drop(turn);
                     let id = Cell::new(Some(id));
                     let fresh = Cell::new(true);
-                    let waiting = Waiting { inner: self, addr: need.addr, id, fresh };
+                    let waiting = Waiting { inner: self, addr: access.need.addr, id, fresh };
                     return poll_fn(|cx| waiting.poll(cx)).await;
                 }
             }
@@ -348,6 +344,15 @@ impl Worker {
         self.write(addr, write).await
     }
 
+    async fn obtain(&self, access: Access) -> Result<Ticket, MemoryError> {
+        let need = access.need;
+        self.inner.check(need.addr)?;
+        match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
+            End::Here(frame) => Ok(self.ticket(need.addr, frame)),
+            End::GaveWay => unreachable!("only upgrades give way"),
+        }
+    }
+
     fn atomic_addr(&self, addr: GlobalAddr, offset: usize) -> Result<GlobalAddr, MemoryError> {
         self.inner.check(addr)?;
         if !offset.is_multiple_of(8) || offset + 8 > self.payload_len() {
@@ -406,11 +411,15 @@ impl CoherentMemory for Worker {
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
-        self.inner.check(need.addr)?;
-        match self.inner.in_time(need, pin!(self.inner.obtain(need, false))).await? {
-            End::Here(frame) => Ok(self.ticket(need.addr, frame)),
-            End::GaveWay => unreachable!("only upgrades give way"),
-        }
+        self.obtain(Access { need, upgrade: false, by: None }).await
+    }
+
+    async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket, MemoryError> {
+        self.obtain(Access { need, upgrade: false, by: Some(by) }).await
+    }
+
+    fn keeps_lines(&self) -> bool {
+        self.inner.node.settings.policy.lazy_release
     }
 
     async fn upgrade(
@@ -434,7 +443,11 @@ impl CoherentMemory for Worker {
             // The line is asked for before anybody can take it, so it need not be kept for that.
             ticket.ends_access = false;
         }
-        match self.inner.in_time(need, pin!(self.inner.obtain(need, true))).await? {
+        match self
+            .inner
+            .in_time(need, pin!(self.inner.obtain(Access { need, upgrade: true, by: None })))
+            .await?
+        {
             End::GaveWay => Ok((Upgrade::Busy, None)),
             End::Here(frame) => {
                 let ticket = self.ticket(seen.addr, frame);

@@ -177,7 +177,11 @@ impl Inner {
                 if record.refused_since == Time::ZERO {
                     record.refused_since = now;
                 }
-                let pause = settings.pause_after(priority, now - record.refused_since);
+                let mut pause = settings.pause_after(priority, now - record.refused_since);
+                if !settings.policy.rules.invalidate {
+                    // Nobody gives a line to whoever has waited longest; one has to be awake when it is free.
+                    pause = record.pause(pause, settings.pause, now);
+                }
                 // Between half and one and a half of it, so that two nodes fall out of step.
                 let nanos = pause.as_nanos() as u64;
                 let drawn = nanos / 2 + self.handle.random_below(nanos.max(1));

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
+use std::time::Duration;
 
 use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
 use latchwork_coherence::{Mode, Need};
@@ -86,6 +87,20 @@ pub(crate) enum Outcome {
     Failed(VerbError),
 }
 
+/// What an access asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) need: Need,
+    /// It ends when the copy is lost.
+    pub(crate) upgrade: bool,
+    /// It is of no use later.
+    pub(crate) by: Option<Time>,
+}
+
+/// An access that is of no use after some time has this many turns until then, if each pause were as long as
+/// the first. Nodes that have waited for longer pause less, so that no line is got by newcomers alone.
+const TURNS: u32 = 64;
+
 /// An access that waits for the line.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -96,6 +111,8 @@ pub(crate) struct Waiter {
     pub(crate) outcome: Outcome,
     /// Another node was asked for the line meanwhile.
     pub(crate) asked: bool,
+    /// It is of no use later.
+    pub(crate) by: Option<Time>,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -171,12 +188,21 @@ impl Record {
     }
 
     /// One more access waits for the line; its number.
-    pub(crate) fn wait(&mut self, need: Need, upgrade: bool, waker: &Waker) -> u64 {
+    pub(crate) fn wait(&mut self, access: Access, waker: &Waker) -> u64 {
+        let Access { need: Need { mode, .. }, upgrade, by } = access;
         let id = self.next_waiter;
         self.next_waiter += 1;
         let (outcome, waker) = (Outcome::Waiting, Some(waker.clone()));
-        self.waiters.push(Waiter { id, mode: need.mode, upgrade, outcome, asked: false, waker });
+        self.waiters.push(Waiter { id, mode, upgrade, outcome, asked: false, by, waker });
         id
+    }
+
+    /// The pause before the line is asked for again: `pause`, unless some access would have few turns then
+    /// until it is of no use any more; but not less than `least`.
+    pub(crate) fn pause(&self, pause: Duration, least: Duration, now: Time) -> Duration {
+        let waiting = self.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
+        let by = waiting.filter_map(|waiter| waiter.by).min();
+        by.map_or(pause, |by| pause.min((by.max(now) - now) / TURNS).max(least.min(pause)))
     }
 
     pub(crate) fn fail(&mut self, error: VerbError) {

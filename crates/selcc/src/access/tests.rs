@@ -2,15 +2,18 @@
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_coherence::{Mode, Need};
 use latchwork_fabric::{Fabric, Port};
+use latchwork_latch::{Hold, Line, Seq};
 use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
-use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
-use latchwork_verbs::ComputeNodeId;
+use latchwork_runtime::{Executor, ExecutorConfig, RealDriver, Time};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
-use super::{Attempt, End, Waiting, Worker};
+use super::{Access, Attempt, End, Waiting, Worker};
+use crate::record::{Outcome, Record};
 use crate::{Node, NodeParts, Settings};
 
 /// Bug: an access that has ended takes another's waiter away. Mechanism: its record is over and gone, the next
@@ -44,9 +47,12 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         let worker = Worker::start(&node, port, inbox, &handle);
         let inner = &worker.inner;
         let addr = node.allocator().allocate(worker.port(), &handle).await.expect("room");
-        let asked = |mode| match inner.attempt(Need { addr, mode }, (false, true), Waker::noop()) {
-            Ok(Attempt::Asked(id)) => id,
-            _ => panic!("the line is not here in this mode"),
+        let asked = |mode| {
+            let access = Access { need: Need { addr, mode }, upgrade: false, by: None };
+            match inner.attempt(access, true, Waker::noop()) {
+                Ok(Attempt::Asked(id)) => id,
+                _ => panic!("the line is not here in this mode"),
+            }
         };
 
         let first = asked(Mode::Shared);
@@ -75,4 +81,30 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             handle.yield_now().await;
         }
     });
+}
+
+/// A pause leaves whoever waits with a deadline many turns; without one it is as long as it was.
+#[test]
+fn a_pause_minds_the_deadlines_of_those_who_wait() {
+    let id = ComputeNodeId::new(1).expect("an id");
+    let mut record = Record::new(Line::at_rest(id, Hold::Nothing, Seq::default()), None);
+    let (pause, least) = (Duration::from_micros(500), Duration::from_micros(2));
+    let now = Time::ZERO + Duration::from_millis(1);
+    let wait = |record: &mut Record, by| {
+        let need = Need { addr: GlobalAddr::NULL, mode: Mode::Exclusive };
+        record.wait(Access { need, upgrade: false, by }, Waker::noop())
+    };
+    wait(&mut record, None);
+    assert_eq!(record.pause(pause, least, now), pause);
+    wait(&mut record, Some(now + Duration::from_secs(1)));
+    assert_eq!(record.pause(pause, least, now), pause, "there is time");
+    wait(&mut record, Some(now + Duration::from_micros(6400)));
+    assert_eq!(record.pause(pause, least, now), Duration::from_micros(100));
+    wait(&mut record, Some(now));
+    assert_eq!(record.pause(pause, least, now), least, "it is late");
+    assert_eq!(record.pause(least / 2, least, now), least / 2, "never longer than without");
+    for waiter in &mut record.waiters {
+        waiter.end(Outcome::Granted);
+    }
+    assert_eq!(record.pause(pause, least, now), pause, "nobody waits any more");
 }
