@@ -91,6 +91,8 @@ pub enum Check {
     Linearizability,
     /// One order of all calls explains all answers, in each task's own order.
     SequentialConsistency,
+    /// What is seen of buffered writes is what their order promises, and none is lost untold.
+    StoreOrder,
     /// The tree is whole at the end.
     Tree,
     /// At the end nothing is under way, and every line and frame is accounted for.
@@ -112,6 +114,7 @@ impl fmt::Display for Check {
             Check::Values => "values",
             Check::Linearizability => "linearizability",
             Check::SequentialConsistency => "sequential consistency",
+            Check::StoreOrder => "store order",
             Check::Tree => "tree",
             Check::Leak => "leak",
             Check::Starvation => "starvation",

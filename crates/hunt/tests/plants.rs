@@ -1,7 +1,7 @@
 //! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test here
 //! fails, the worlds that are clean say nothing.
 
-use latchwork_hunt::scenario::{LinesLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
 use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
 
 /// The world of a seed, busy enough for bugs to show.
@@ -72,6 +72,15 @@ fn a_stale_answer_and_a_lost_write_fit_no_order() {
 #[test]
 fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
     is_found(Plant::Backdates, 5, &[Check::SequentialConsistency], busy);
+}
+
+/// A buffer of partial store order where a total one is promised; and writes that no buffer has.
+#[test]
+fn buffered_writes_that_overtake_others_or_get_lost_are_found() {
+    let workload = Workload::Buffered(BufferedLoad::default());
+    let buffered = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
+    is_found(Plant::Overtakes, 5, &[Check::StoreOrder], buffered);
+    is_found(Plant::Forgets, 5, &[Check::StoreOrder], buffered);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The workloads of worlds on threads: real races, judged by the same histories.
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::{LinesLoad, MemoryLoad, YcsbLoad};
+use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, StoreOrder, YcsbLoad};
 use latchwork_hunt::{Check, Plant, Scenario, Workload, run_on_threads};
 
 fn scenario(protocol: Protocol, workload: Workload) -> Scenario {
@@ -29,6 +29,22 @@ fn clean(workload: &Workload) {
 #[test]
 fn lines() {
     clean(&Workload::Lines(LinesLoad::default()));
+}
+
+#[test]
+fn write_buffers() {
+    for order in [StoreOrder::Tso, StoreOrder::Pso] {
+        clean(&Workload::Buffered(BufferedLoad { order, dropped: 10, ..BufferedLoad::default() }));
+    }
+}
+
+#[test]
+fn writes_that_overtake_each_other_are_found_on_threads_too() {
+    let workload = Workload::Buffered(BufferedLoad::default());
+    let plant = Some(Plant::Overtakes);
+    let planted = Scenario { plant, ..scenario(Protocol::Selcc, workload) };
+    let failure = run_on_threads(&planted, |_| {}).failure.expect("another order");
+    assert_eq!(failure.check, Check::StoreOrder, "{failure}");
 }
 
 #[test]

@@ -44,6 +44,11 @@ fn lines() {
 }
 
 #[test]
+fn write_buffers() {
+    all_struck(&clean(WorkloadKind::Buffered, 200));
+}
+
+#[test]
 fn trees() {
     all_struck(&clean(WorkloadKind::Tree, 200));
 }

@@ -1,5 +1,6 @@
 //! What is checked, and when.
 
+pub(crate) mod buffers;
 pub(crate) mod copies;
 pub(crate) mod counter;
 pub(crate) mod history;

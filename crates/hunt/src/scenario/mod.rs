@@ -41,7 +41,9 @@ pub use network::Network;
 pub use plant::Plant;
 pub use swarm::Choice;
 pub use variants::{Overrides, Vary, in_words, variants};
-pub use workload::{LinesLoad, MemoryLoad, TreeLoad, Workload, WorkloadKind, YcsbLoad};
+pub use workload::{
+    BufferedLoad, LinesLoad, MemoryLoad, StoreOrder, TreeLoad, Workload, WorkloadKind, YcsbLoad,
+};
 
 use std::time::Duration;
 
@@ -211,7 +213,7 @@ impl Scenario {
             }
         }
         self.network.config()?;
-        self.workload.check()?;
+        self.workload.check(self)?;
         self.config()
             .check()
             .map_err(|error| ScenarioError::of_key("line_size", error.to_string()))?;

@@ -35,11 +35,13 @@ pub enum Plant {
     WaitsForNothing,
     /// Somebody writes into a page of the tree who is none of its operations.
     Scribbles,
+    /// Buffered writes overtake each other, whatever order they are to have.
+    Overtakes,
 }
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 12] = [
+    pub const ALL: [Plant; 13] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
         Plant::NoBinding,
@@ -52,6 +54,7 @@ impl Plant {
         Plant::KeepsRepeats,
         Plant::WaitsForNothing,
         Plant::Scribbles,
+        Plant::Overtakes,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -69,7 +72,8 @@ impl Plant {
             | Plant::ForgetsToFree
             | Plant::Backdates
             | Plant::WaitsForNothing
-            | Plant::Scribbles => {}
+            | Plant::Scribbles
+            | Plant::Overtakes => {}
         }
     }
 }

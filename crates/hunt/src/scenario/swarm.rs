@@ -6,8 +6,8 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
 use super::{
-    FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, TreeLoad, Vary, Workload, WorkloadKind,
-    YcsbLoad,
+    BufferedLoad, FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, StoreOrder, TreeLoad, Vary,
+    Workload, WorkloadKind, YcsbLoad,
 };
 
 /// What [`Scenario::from_seed`] may choose from.
@@ -115,6 +115,18 @@ impl Draw {
                     zipfian: self.chance(2),
                 })
             }
+            WorkloadKind::Buffered => Workload::Buffered(BufferedLoad {
+                lines: self.one_of(&[1, 2, 4, 8, 16]),
+                order: self.one_of(&[StoreOrder::Tso, StoreOrder::Pso]),
+                writes: self.one_of(&[30, 50, 70]),
+                fences: self.one_of(&[0, 3, 10]),
+                updates: self.one_of(&[0, 5]),
+                dropped: self.one_of(&[0, 0, 20]),
+                batch: self.one_of(&[1, 2, 4, 8, 32]),
+                linger_us: self.one_of(&[0, 5, 20]),
+                write_deadline_us: self.one_of(&[0, 0, 0, 60, 300, 2_000]),
+                zipfian: self.chance(2),
+            }),
             WorkloadKind::Memory => {
                 Workload::Memory(MemoryLoad { slots: self.one_of(&[1, 4, 12, 28]) })
             }

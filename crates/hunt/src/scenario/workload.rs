@@ -1,5 +1,9 @@
 //! [`Workload`]: what the workers of a world do.
 
+use std::time::Duration;
+
+use latchwork_relaxed::{Consistency, Settings};
+use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde::{Deserialize, Serialize};
@@ -13,6 +17,8 @@ use super::{Scenario, ScenarioError};
 pub enum Workload {
     /// Reads, writes, upgrades and dropped accesses of single lines.
     Lines(LinesLoad),
+    /// Lines that are written through write buffers.
+    Buffered(BufferedLoad),
     /// All operations of a B-link tree.
     Tree(TreeLoad),
     /// Lines that are allocated, used, freed and allocated again.
@@ -26,6 +32,8 @@ pub enum Workload {
 pub enum WorkloadKind {
     /// [`Workload::Lines`].
     Lines,
+    /// [`Workload::Buffered`].
+    Buffered,
     /// [`Workload::Tree`].
     Tree,
     /// [`Workload::Memory`].
@@ -36,8 +44,13 @@ pub enum WorkloadKind {
 
 impl WorkloadKind {
     /// All there are.
-    pub const ALL: [WorkloadKind; 4] =
-        [WorkloadKind::Lines, WorkloadKind::Tree, WorkloadKind::Memory, WorkloadKind::Ycsb];
+    pub const ALL: [WorkloadKind; 5] = [
+        WorkloadKind::Lines,
+        WorkloadKind::Buffered,
+        WorkloadKind::Tree,
+        WorkloadKind::Memory,
+        WorkloadKind::Ycsb,
+    ];
 }
 
 /// Reads, writes, upgrades and dropped accesses of single lines. What is left of a hundred reads.
@@ -66,6 +79,121 @@ pub struct LinesLoad {
 impl Default for LinesLoad {
     fn default() -> Self {
         LinesLoad { lines: 4, writes: 20, upgrades: 20, dropped: 10, atomics: 5, zipfian: false }
+    }
+}
+
+/// In what order the writes of one worker become visible; see `latchwork_relaxed::Consistency`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreOrder {
+    /// Total store order.
+    #[default]
+    Tso,
+    /// Partial store order.
+    Pso,
+}
+
+/// Lines that are written through write buffers, one for each worker. What is left of a hundred reads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BufferedLoad {
+    /// How many lines there are.
+    #[serde(deserialize_with = "within::<_, _, 1, 10_000>")]
+    pub lines: u64,
+    /// In what order writes become visible.
+    pub order: StoreOrder,
+    /// Of a hundred operations, how many write.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub writes: u64,
+    /// Of a hundred operations, how many are fences.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub fences: u64,
+    /// Of a hundred operations, how many are atomic updates.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub updates: u64,
+    /// Of a hundred operations, how many are dropped after a short time.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub dropped: u64,
+    /// Writes whose lines are obtained at the same time.
+    #[serde(deserialize_with = "within::<_, _, 1, 256>")]
+    pub batch: u64,
+    /// For how long a write waits for others that fill its batch, in microseconds.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub linger_us: u64,
+    /// When a write that is not visible is lost, in microseconds. 0: several times the deadline of an
+    /// access, and no write is lost unless accesses may fail.
+    #[serde(deserialize_with = "within::<_, _, 0, 600_000_000>")]
+    pub write_deadline_us: u64,
+    /// Whether few lines are wanted most (zipfian), or all alike.
+    pub zipfian: bool,
+}
+
+impl Default for BufferedLoad {
+    fn default() -> Self {
+        BufferedLoad {
+            lines: 4,
+            order: StoreOrder::Tso,
+            writes: 50,
+            fences: 3,
+            updates: 3,
+            dropped: 0,
+            batch: 8,
+            linger_us: 5,
+            write_deadline_us: 0,
+            zipfian: false,
+        }
+    }
+}
+
+impl BufferedLoad {
+    /// So many deadlines of accesses a write may take, where none may fail: it waits for those before it.
+    pub(crate) const PATIENCE: u32 = 4;
+
+    /// The buffers' settings.
+    pub(crate) fn settings(&self, of: &Scenario) -> Settings {
+        let deadline = match self.write_deadline_us {
+            0 => Duration::from_micros(of.deadline_us) * Self::PATIENCE,
+            given => Duration::from_micros(given),
+        };
+        let batch = self.batch as usize;
+        let consistency = match self.order {
+            StoreOrder::Tso => Consistency::Tso,
+            StoreOrder::Pso => Consistency::Pso,
+        };
+        let linger = Duration::from_micros(self.linger_us);
+        // Small, so that writers wait for room now and then.
+        Settings {
+            consistency,
+            deadline,
+            linger,
+            batch,
+            entries: batch.max(8),
+            ..Settings::default()
+        }
+    }
+
+    fn check(&self, of: &Scenario) -> Result<(), ScenarioError> {
+        let wrong = |key: &str, text: String| {
+            Err(ScenarioError::of_key(&format!("workload.buffered{key}"), text))
+        };
+        let sum = self.writes + self.fences + self.updates;
+        if sum > 100 {
+            let text =
+                format!("writes, fences and updates make {sum} of a hundred: at most 100 would do");
+            return wrong("", text);
+        }
+        let (tasks, payload) =
+            (of.compute_nodes * of.workers * of.tasks, of.line_size as usize - LINE_HEADER);
+        if tasks > payload / 8 {
+            let text = format!(
+                "{tasks} tasks have no place in a line of {} bytes: up to {}, or larger lines, would do",
+                of.line_size,
+                payload / 8
+            );
+            return wrong("", text);
+        }
+        let fits = self.settings(of).check(payload);
+        fits.or_else(|error| wrong(".linger_us", error.to_string()))
     }
 }
 
@@ -172,13 +300,14 @@ impl Workload {
     pub fn kind(&self) -> WorkloadKind {
         match self {
             Workload::Lines(_) => WorkloadKind::Lines,
+            Workload::Buffered(_) => WorkloadKind::Buffered,
             Workload::Tree(_) => WorkloadKind::Tree,
             Workload::Memory(_) => WorkloadKind::Memory,
             Workload::Ycsb(_) => WorkloadKind::Ycsb,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ScenarioError> {
+    pub(super) fn check(&self, of: &Scenario) -> Result<(), ScenarioError> {
         match self {
             Workload::Lines(load) => {
                 let sum = load.writes + load.upgrades + load.dropped + load.atomics;
@@ -190,6 +319,7 @@ impl Workload {
                 );
                 Err(ScenarioError::of_key("workload.lines", text))
             }
+            Workload::Buffered(load) => load.check(of),
             Workload::Tree(load) if load.loaded > load.keys => {
                 let (loaded, keys) = (load.loaded, load.keys);
                 let text =
@@ -209,6 +339,7 @@ impl Workload {
         let tasks = (of.compute_nodes * of.workers * of.tasks) as u64;
         match self {
             Workload::Lines(load) => load.lines + 1,
+            Workload::Buffered(load) => load.lines,
             // A page has at least one entry of its own; every task may have lines in reserve, and freed
             // ones rest for a while.
             Workload::Tree(load) => 2 * load.keys + 8 * tasks,

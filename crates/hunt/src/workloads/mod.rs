@@ -1,5 +1,6 @@
 //! What the workers of a cluster do: in a world, or on threads.
 
+pub(crate) mod buffered;
 pub(crate) mod lines;
 pub(crate) mod memory;
 pub(crate) mod tree;
@@ -53,6 +54,7 @@ pub(crate) trait Load {
 /// What the tasks recorded.
 pub(crate) enum Record {
     Lines(lines::LinesRecord),
+    Buffered(buffered::BufferedRecord),
     Tree(tree::TreeRecord),
     Memory(memory::MemoryRecord),
     Ycsb(ycsb::YcsbRecord),
@@ -64,7 +66,7 @@ impl Record {
         match self {
             Record::Tree(record) => record.statistics.clone(),
             Record::Ycsb(record) => record.statistics.clone(),
-            Record::Lines(_) | Record::Memory(_) => None,
+            Record::Lines(_) | Record::Buffered(_) | Record::Memory(_) => None,
         }
     }
 
@@ -72,6 +74,7 @@ impl Record {
     pub(crate) fn merge(&mut self, other: Record) {
         match (self, other) {
             (Record::Lines(all), Record::Lines(more)) => all.merge(more),
+            (Record::Buffered(all), Record::Buffered(more)) => all.merge(more),
             (Record::Tree(all), Record::Tree(more)) => all.merge(more),
             (Record::Memory(all), Record::Memory(more)) => all.merge(more),
             (Record::Ycsb(all), Record::Ycsb(more)) => all.merge(more),
@@ -83,6 +86,7 @@ impl Record {
     pub(crate) fn judge(&self) -> Judgement {
         match self {
             Record::Lines(record) => record.judge().map(|()| 0),
+            Record::Buffered(record) => record.judge().map(|()| 0),
             Record::Tree(record) => record.judge(),
             Record::Memory(record) => record.judge().map(|()| 0),
             Record::Ycsb(record) => record.judge(),
@@ -97,6 +101,7 @@ impl Record {
 pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dyn Load>, String> {
     Ok(match &scenario.workload {
         Workload::Lines(load) => Rc::new(lines::Lines::new(scenario, load, observer)),
+        Workload::Buffered(load) => Rc::new(buffered::Buffered::new(scenario, load, observer)),
         Workload::Tree(load) => Rc::new(tree::TreeWork::new(scenario, load, observer)),
         Workload::Memory(load) => Rc::new(memory::Memory::new(scenario, load, observer)),
         Workload::Ycsb(load) => Rc::new(ycsb::Ycsb::new(scenario, load, observer)?),

@@ -11,7 +11,7 @@
 mod observer;
 mod strikes;
 
-pub(crate) use observer::{Observer, Process};
+pub(crate) use observer::{Failing, Observer, Process};
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,408 @@
+//! Lines that are written through write buffers: what others see later, and in which order.
+//!
+//! ```text
+//!   payload of a line:  | slot of task 1 | slot of task 2 | ...     8 bytes each
+//! ```
+//!
+//! A task writes its own slots only, blindly, and numbers its writes 1, 2, 3...; a reader looks at all slots of
+//! a line at once. The tasks of a worker share one buffer. What was seen is judged by what the buffer's level
+//! promises (`checks::buffers`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use latchwork_cache::WriteGuard;
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory, MemoryError};
+use latchwork_memnode::ObjectKind;
+use latchwork_relaxed::{Consistency, LossCause, LostWrites, RelaxedError, Settings, WriteBuffer};
+use latchwork_runtime::Time;
+use latchwork_selcc::Worker;
+use latchwork_verbs::{GlobalAddr, Words};
+use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
+use latchwork_workload::random::Random;
+
+use super::{FIND_LIMIT, Load, Record, Work, pass_time};
+use crate::Check;
+use crate::checks::Verdict;
+use crate::checks::buffers::{self, Deed, Event, Stamp, Who};
+use crate::scenario::{BufferedLoad, Plant, Scenario, StoreOrder};
+use crate::world::{Failing, Observer, Process};
+
+const LINE: ObjectKind = ObjectKind(7);
+
+/// Bytes of a slot.
+const SLOT: usize = 8;
+
+/// So many waits for a line at most make an operation: a fence waits for as long as a write may take, and an
+/// update for its line, too.
+const ACCESSES_MAX: u32 = 2 * BufferedLoad::PATIENCE;
+
+/// The workload.
+pub(crate) struct Buffered {
+    load: BufferedLoad,
+    settings: Settings,
+    operations: u64,
+    tasks: usize,
+    slots: usize,
+    seed: u64,
+    plant: Option<Plant>,
+    may_fail: bool,
+    observer: Rc<Observer>,
+    zipfian: Option<Zipfian>,
+    lines: RefCell<Vec<GlobalAddr>>,
+    /// Of each worker, by its number.
+    buffers: RefCell<BTreeMap<usize, WriteBuffer<Worker>>>,
+    events: RefCell<Vec<Event>>,
+    happened: Cell<u64>,
+}
+
+/// What the tasks did and saw.
+pub(crate) struct BufferedRecord {
+    order: StoreOrder,
+    events: Vec<Event>,
+}
+
+impl Buffered {
+    pub(crate) fn new(scenario: &Scenario, load: &BufferedLoad, observer: &Rc<Observer>) -> Self {
+        let mut settings = load.settings(scenario);
+        if scenario.plant == Some(Plant::Overtakes) {
+            settings.consistency = Consistency::Pso;
+        }
+        Buffered {
+            settings,
+            operations: scenario.operations,
+            tasks: scenario.tasks,
+            slots: scenario.compute_nodes * scenario.workers * scenario.tasks,
+            seed: scenario.seed,
+            plant: scenario.plant,
+            may_fail: scenario.faults.may_fail_operations(),
+            observer: observer.clone(),
+            zipfian: load.zipfian.then(|| Zipfian::new(load.lines, YCSB_THETA).ok()).flatten(),
+            lines: RefCell::default(),
+            buffers: RefCell::default(),
+            events: RefCell::default(),
+            happened: Cell::new(0),
+            load: load.clone(),
+        }
+    }
+
+    fn stamp(&self, member: &Member) -> Stamp {
+        self.happened.set(self.happened.get() + 1);
+        (self.observer.time(&member.handle), self.happened.get())
+    }
+
+    /// The buffer of a worker.
+    fn buffer(self: &Rc<Self>, member: &Member, who: Who) -> Result<WriteBuffer<Worker>, String> {
+        if let Some(buffer) = self.buffers.borrow().get(&who.writer) {
+            return Ok(buffer.clone());
+        }
+        // A buffer that is never closed, since its node has died, must not keep the workload.
+        let load: Weak<Buffered> = Rc::downgrade(self);
+        let of = member.clone();
+        let on_loss = move |lost| {
+            if let Some(load) = load.upgrade() {
+                load.lost(&of, who, lost);
+            }
+        };
+        let made = WriteBuffer::new(member.memory.clone(), self.settings.clone(), on_loss);
+        let buffer = made.map_err(|error| error.to_string())?;
+        self.buffers.borrow_mut().insert(who.writer, buffer.clone());
+        Ok(buffer)
+    }
+
+    fn add(&self, member: &Member, who: Option<Who>, began: Stamp, deed: Deed) {
+        let ended = self.stamp(member);
+        self.events.borrow_mut().push(Event { who, began, ended, deed });
+    }
+
+    /// Writes were told as lost.
+    fn lost(&self, member: &Member, who: Who, LostWrites(lost): LostWrites) {
+        let began = self.stamp(member);
+        for write in lost {
+            let may = match &write.cause {
+                LossCause::Deadline(_) => self.may_fail || self.load.write_deadline_us > 0,
+                LossCause::Memory(error) => self.may_fail && error.is_clean(),
+                // Of another one that may, and of a node that has died.
+                LossCause::Order | LossCause::Abandoned => true,
+            };
+            if !may {
+                self.observer.fail(Check::Error, format!("task {}: lost {write}", who.task + 1));
+            }
+            let Some(line) = self.lines.borrow().iter().position(|line| *line == write.addr) else {
+                self.observer.fail(Check::StoreOrder, format!("lost, and in no line: {write}"));
+                continue;
+            };
+            let slots = write.bytes.chunks_exact(SLOT).zip(write.offset / SLOT..);
+            for (bytes, task) in slots {
+                let last = bytes.try_into().map_or(0, u64::from_le_bytes);
+                let deed = Deed::Lost { line, task, last, from: write.issued };
+                self.add(member, Some(who), began, deed);
+            }
+        }
+    }
+
+    async fn look(&self, member: &Member, at: usize) -> Result<Vec<u64>, MemoryError> {
+        let slots = |words: Words<'_>| (0..self.slots).map(|k| words.u64(SLOT * k)).collect();
+        let line = self.lines.borrow()[at];
+        member.memory.read(line, slots).await
+    }
+}
+
+impl Load for Buffered {
+    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            for _ in 0..self.load.lines {
+                let make = async {
+                    let line = member.memory.allocate().await?;
+                    let clear = |guard: &mut WriteGuard<'_>| {
+                        let end = guard.words().len();
+                        guard.words().clear(0..end);
+                        guard.mark_dirty(0..end);
+                    };
+                    member.memory.write(line, clear).await.map(|()| line)
+                };
+                let line = make.await.map_err(|error: MemoryError| error.to_string())?;
+                self.lines.borrow_mut().push(line);
+            }
+            Ok(())
+        })
+    }
+
+    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            let port = member.memory.port();
+            let lines = self.lines.borrow().clone();
+            for (at, line) in lines.iter().enumerate() {
+                let name = format!("line {at}");
+                let done = member.catalogue.register(port, &name, LINE, line.bits()).await;
+                done.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        })
+    }
+
+    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
+        Box::pin(async move {
+            let deadline = member.handle.now() + FIND_LIMIT;
+            let port = member.memory.port();
+            let mut lines = Vec::new();
+            for at in 0..self.load.lines {
+                let name = format!("line {at}");
+                let found = member.catalogue.wait_for(port, &member.handle, &name, deadline).await;
+                let found = found.map_err(|error| error.to_string())?;
+                lines.push(GlobalAddr::from_bits(found.value));
+            }
+            *self.lines.borrow_mut() = lines;
+            Ok(())
+        })
+    }
+
+    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let task = process.number as usize - 1;
+            let who = Who { task, writer: task / self.tasks };
+            let buffer = match self.buffer(&member, who) {
+                Ok(buffer) => buffer,
+                Err(text) => return self.observer.fail(Check::Scenario, text),
+            };
+            let random = Random::for_stream(self.seed, u64::from(process.number));
+            let random = RefCell::new(random);
+            let number = Cell::new(0);
+            let client =
+                Client { load: &self, member: &member, process, who, buffer, random, number };
+            for _ in 0..self.operations {
+                client.operation().await;
+                pass_time(&member).await;
+            }
+        })
+    }
+
+    fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            let task = process.number as usize - 1;
+            let who = Who { task, writer: task / self.tasks };
+            let Some(buffer) = self.buffers.borrow_mut().remove(&who.writer) else { return };
+            let began = self.stamp(&member);
+            let leave = async {
+                match buffer.leave().await {
+                    Ok(()) => {}
+                    Err(RelaxedError::Lost(lost)) => self.lost(&member, who, lost),
+                    Err(error) => self.observer.fail(Check::Error, format!("{process}: {error}")),
+                }
+                Ok::<(), MemoryError>(())
+            };
+            let about = ("leave", "its buffer".to_owned(), ACCESSES_MAX);
+            self.observer.operation(process, about, leave).await;
+            self.add(&member, Some(who), began, Deed::Fenced { left: true });
+        })
+    }
+
+    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
+        Box::pin(async move {
+            for line in 0..self.load.lines as usize {
+                let began = self.stamp(&member);
+                let about = ("read at the end", format!("line {line}"), ACCESSES_MAX);
+                let look = async {
+                    let _operation = member.memory.enter().await?;
+                    let slots = self.look(&member, line).await?;
+                    self.add(&member, None, began, Deed::Saw { line, slots });
+                    Ok::<(), MemoryError>(())
+                };
+                self.observer.operation(process, about, look).await;
+            }
+        })
+    }
+
+    fn lines_in_use(&self) -> Option<u64> {
+        Some(self.load.lines)
+    }
+
+    fn take(&self) -> Record {
+        // Those of nodes that died tell of what they still had.
+        let left = self.buffers.take();
+        drop(left);
+        Record::Buffered(BufferedRecord { order: self.load.order, events: self.events.take() })
+    }
+}
+
+impl BufferedRecord {
+    pub(crate) fn merge(&mut self, other: BufferedRecord) {
+        self.events.extend(other.events);
+    }
+
+    pub(crate) fn judge(&self) -> Verdict {
+        buffers::check(self.order, &self.events)
+    }
+}
+
+/// One task.
+struct Client<'a> {
+    load: &'a Rc<Buffered>,
+    member: &'a Member,
+    process: Process,
+    who: Who,
+    buffer: WriteBuffer<Worker>,
+    random: RefCell<Random>,
+    /// Of its last write.
+    number: Cell<u64>,
+}
+
+impl Client<'_> {
+    fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+
+    fn add(&self, began: Stamp, deed: Deed) {
+        self.load.add(self.member, Some(self.who), began, deed);
+    }
+
+    async fn operation(&self) {
+        let BufferedLoad { lines, writes, fences, updates, dropped, .. } = self.load.load;
+        let at = match &self.load.zipfian {
+            Some(zipfian) => zipfian.draw(&mut self.random.borrow_mut()),
+            None => self.below(lines),
+        } as usize;
+        let kind = self.below(100);
+        // What is dropped was not issued, and a fence goes on by itself.
+        let patience = if self.below(100) < dropped {
+            Duration::from_nanos(self.below(8000))
+        } else {
+            Duration::from_secs(1_000_000)
+        };
+        if kind < writes {
+            self.observed("write", at, patience, self.write(at)).await;
+        } else if kind < writes + fences {
+            self.observed("fence, not on", at, patience, self.fence()).await;
+        } else if kind < writes + fences + updates {
+            self.observed("update", at, patience, self.update(at)).await;
+        } else {
+            self.observed("read", at, patience, self.read(at)).await;
+        }
+    }
+
+    async fn observed(
+        &self,
+        what: &'static str,
+        at: usize,
+        patience: Duration,
+        work: impl Future<Output = Result<(), RelaxedError>>,
+    ) {
+        let entered = async {
+            let _operation = self.member.memory.enter().await?;
+            let until = self.member.handle.now() + patience;
+            match self.member.handle.timeout(until, std::pin::pin!(work)).await {
+                Ok(Ok(())) | Err(_) => Ok(()),
+                Ok(Err(RelaxedError::Memory(error))) => Err(error),
+                Ok(Err(RelaxedError::Lost(lost))) => {
+                    self.load.lost(self.member, self.who, lost);
+                    Ok(())
+                }
+                Ok(Err(error)) => {
+                    self.load.observer.fail(Check::Error, format!("{}: {error}", self.process));
+                    Ok(())
+                }
+            }
+        };
+        let about = (what, self.line(at).to_string(), ACCESSES_MAX);
+        self.load.observer.operation::<(), MemoryError>(self.process, about, entered).await;
+    }
+
+    fn line(&self, at: usize) -> GlobalAddr {
+        self.load.lines.borrow()[at]
+    }
+
+    fn next(&self) -> u64 {
+        self.number.set(self.number.get() + 1);
+        self.number.get()
+    }
+
+    async fn write(&self, line: usize) -> Result<(), RelaxedError> {
+        let (began, number) = (self.load.stamp(self.member), self.next());
+        let bytes = number.to_le_bytes();
+        let forgets = self.load.plant == Some(Plant::Forgets) && self.below(20) == 0;
+        if !forgets {
+            self.buffer.write(self.line(line), SLOT * self.who.task, &bytes).await?;
+        }
+        // Its worker's clock may be ahead of the world's, by which reads are judged.
+        let issued = self.member.handle.now();
+        let latest: Time = issued.max(self.load.observer.time(&self.member.handle));
+        let by = latest + self.load.settings.deadline;
+        self.add(began, Deed::Wrote { line, number, issued, by });
+        Ok(())
+    }
+
+    async fn fence(&self) -> Result<(), RelaxedError> {
+        let began = self.load.stamp(self.member);
+        let ended = self.buffer.flush().await;
+        if let Err(RelaxedError::Lost(_)) | Ok(()) = ended {
+            self.add(began, Deed::Fenced { left: false });
+        }
+        ended
+    }
+
+    async fn update(&self, line: usize) -> Result<(), RelaxedError> {
+        let (began, number) = (self.load.stamp(self.member), self.next());
+        self.add(began, Deed::Updating { line, number });
+        let slot = SLOT * self.who.task;
+        let change = |guard: &mut WriteGuard<'_>| {
+            guard.words().set_u64(slot, number);
+            guard.mark_dirty(slot..slot + SLOT);
+        };
+        self.buffer.update(self.line(line), change).await?;
+        self.add(began, Deed::Updated { line, number });
+        Ok(())
+    }
+
+    async fn read(&self, line: usize) -> Result<(), RelaxedError> {
+        let began = self.load.stamp(self.member);
+        let mut bytes = vec![0; SLOT * self.load.slots];
+        self.buffer.read(self.line(line), 0, &mut bytes).await?;
+        let slots = bytes.chunks_exact(SLOT);
+        let slots = slots.map(|slot| slot.try_into().map_or(0, u64::from_le_bytes)).collect();
+        self.add(began, Deed::Saw { line, slots });
+        Ok(())
+    }
+}
