@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use common::programs::{LOCATIONS, Litmus, Program, all, order, place};
 use common::{LIMIT, Meeting, pause, rc, settings, world};
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
@@ -15,143 +16,7 @@ use latchwork_relaxed::{Consistency, WriteBuffer};
 use latchwork_simulation::Random;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::Step::{Fence, Read, Write};
-use latchwork_workload::history::{Step, StoreOrder, check_store_order};
-
-type Program = Vec<Vec<Step<char>>>;
-
-/// A program, as the outcome in question.
-struct Litmus {
-    name: &'static str,
-    program: Program,
-    finals: BTreeMap<char, u64>,
-    /// The strictest level at which the outcome is possible, if any.
-    from: Option<Consistency>,
-}
-
-fn litmus(
-    name: &'static str,
-    from: Option<Consistency>,
-    program: Program,
-    finals: &[(char, u64)],
-) -> Litmus {
-    Litmus { name, program, finals: finals.iter().copied().collect(), from }
-}
-
-/// Locations: x, y and z are the first words of three lines; X and Y two words of a fourth.
-fn place(lines: &[GlobalAddr], location: char) -> (GlobalAddr, usize) {
-    match location {
-        'x' => (lines[0], 0),
-        'y' => (lines[1], 0),
-        'z' => (lines[2], 0),
-        'X' => (lines[3], 0),
-        _ => (lines[3], 8),
-    }
-}
-
-/// The usual ones, by their usual names (Alglave, Maranget and Tautschnig, "Herding Cats", 2014).
-fn all() -> Vec<Litmus> {
-    let (tso, pso) = (Some(Consistency::Tso), Some(Consistency::Pso));
-    let twice = || vec![Write('x', 1), Write('x', 2)];
-    vec![
-        litmus(
-            "SB",
-            tso,
-            vec![vec![Write('x', 1), Read('y', 0)], vec![Write('y', 1), Read('x', 0)]],
-            &[],
-        ),
-        litmus(
-            "SB with fences",
-            None,
-            vec![
-                vec![Write('x', 1), Fence, Read('y', 0)],
-                vec![Write('y', 1), Fence, Read('x', 0)],
-            ],
-            &[],
-        ),
-        litmus(
-            "MP",
-            pso,
-            vec![vec![Write('x', 1), Write('y', 1)], vec![Read('y', 1), Read('x', 0)]],
-            &[],
-        ),
-        litmus(
-            "MP with a fence",
-            None,
-            vec![vec![Write('x', 1), Fence, Write('y', 1)], vec![Read('y', 1), Read('x', 0)]],
-            &[],
-        ),
-        litmus(
-            "MP in one line",
-            None,
-            vec![vec![Write('X', 1), Write('Y', 1)], vec![Read('Y', 1), Read('X', 0)]],
-            &[],
-        ),
-        litmus(
-            "LB",
-            None,
-            vec![vec![Read('x', 1), Write('y', 1)], vec![Read('y', 1), Write('x', 1)]],
-            &[],
-        ),
-        litmus(
-            "S",
-            pso,
-            vec![vec![Write('x', 2), Write('y', 1)], vec![Read('y', 1), Write('x', 1)]],
-            &[('x', 2)],
-        ),
-        litmus(
-            "R",
-            tso,
-            vec![vec![Write('x', 1), Write('y', 1)], vec![Write('y', 2), Read('x', 0)]],
-            &[('y', 2)],
-        ),
-        litmus(
-            "2+2W",
-            pso,
-            vec![vec![Write('x', 1), Write('y', 2)], vec![Write('y', 1), Write('x', 2)]],
-            &[('x', 1), ('y', 1)],
-        ),
-        litmus(
-            "IRIW",
-            None,
-            vec![
-                vec![Write('x', 1)],
-                vec![Write('y', 1)],
-                vec![Read('x', 1), Read('y', 0)],
-                vec![Read('y', 1), Read('x', 0)],
-            ],
-            &[],
-        ),
-        litmus(
-            "WRC",
-            None,
-            vec![
-                vec![Write('x', 1)],
-                vec![Read('x', 1), Write('y', 1)],
-                vec![Read('y', 1), Read('x', 0)],
-            ],
-            &[],
-        ),
-        litmus("CoRR", None, vec![twice(), vec![Read('x', 2), Read('x', 1)]], &[]),
-        litmus("CoWW", None, vec![twice()], &[('x', 1)]),
-        litmus("CoWR", None, vec![vec![Write('x', 1), Read('x', 0)]], &[]),
-        litmus(
-            "CoRW",
-            None,
-            vec![vec![Read('x', 2), Write('x', 1)], vec![Write('x', 2)]],
-            &[('x', 2)],
-        ),
-        // Its own store early: Owens, Sarkar and Sewell's n6.
-        litmus(
-            "n6",
-            tso,
-            vec![
-                vec![Write('x', 1), Read('x', 1), Read('y', 0)],
-                vec![Write('y', 2), Write('x', 2)],
-            ],
-            &[('x', 1)],
-        ),
-    ]
-}
+use latchwork_workload::history::check_store_order;
 
 /// What a program's run came to.
 struct Outcome {
@@ -160,15 +25,6 @@ struct Outcome {
     finals: BTreeMap<char, u64>,
 }
 
-fn order(level: Consistency) -> StoreOrder {
-    match level {
-        Consistency::Sequential => StoreOrder::Sequential,
-        Consistency::Tso => StoreOrder::Total,
-        Consistency::Pso => StoreOrder::Partial,
-    }
-}
-
-const LOCATIONS: [char; 5] = ['x', 'y', 'z', 'X', 'Y'];
 const WORKERS: usize = 4;
 
 /// Runs the programs one after the other in one world, and gives their outcomes.

@@ -1,6 +1,8 @@
 //! What the tests of write buffers share: small worlds, and a barrier.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod programs;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,0 +1,310 @@
+//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What worlds
+//! show of a level holds here, too, and whatever ends a worker loses no write untold.
+
+mod common;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::programs::{LOCATIONS, Program, all, order, place};
+use common::{clear, config};
+use latchwork_cluster::{Embedded, Member, Protocol};
+use latchwork_coherence::CoherentMemory;
+use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
+use latchwork_selcc::Worker;
+use latchwork_verbs::GlobalAddr;
+use latchwork_workload::history::Step::{Fence, Read, Write};
+use latchwork_workload::history::check_store_order;
+
+const NODES: usize = 3;
+const PER_NODE: usize = 2;
+const WORKERS: usize = NODES * PER_NODE;
+
+/// For how long a level's programs are run again and again.
+const TIME: Duration = Duration::from_secs(2);
+
+/// By then every outcome that a level allows has been seen, or it never is.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn cluster(protocol: Protocol) -> Embedded {
+    Embedded::start(config(NODES, PER_NODE, 1, protocol)).expect("a good configuration")
+}
+
+/// Nothing is lost while the machine does something else.
+fn settings(consistency: Consistency) -> Settings {
+    let linger = Duration::from_micros(5);
+    Settings { consistency, deadline: LIMIT, linger, batch: 4, entries: 8, ..Settings::default() }
+}
+
+fn buffer(member: &Member, consistency: Consistency) -> WriteBuffer<Worker> {
+    let on_loss = |lost| panic!("{lost}");
+    WriteBuffer::new(member.memory.clone(), settings(consistency), on_loss).expect("settings")
+}
+
+/// A place where all workers meet. Whoever waits there serves others.
+#[derive(Default)]
+struct Meeting {
+    came: AtomicUsize,
+    lines: Mutex<Vec<GlobalAddr>>,
+}
+
+impl Meeting {
+    async fn meet(&self, member: &Member, times: &mut usize) {
+        *times += 1;
+        // Release and acquire: what was told before the meeting is known after it.
+        self.came.fetch_add(1, Ordering::AcqRel);
+        let until = member.handle.now() + LIMIT;
+        while self.came.load(Ordering::Acquire) < WORKERS * *times {
+            assert!(member.handle.now() < until, "somebody did not come");
+            member.handle.yield_now().await;
+        }
+    }
+
+    /// Lines full of zeros, which the first worker makes.
+    async fn lines(&self, member: &Member, count: usize, met: &mut usize) -> Vec<GlobalAddr> {
+        if member.index == 0 {
+            let mut lines = Vec::new();
+            for _ in 0..count {
+                let line = member.memory.allocate().await.expect("a pool with room");
+                clear(&member.memory, line).await;
+                lines.push(line);
+            }
+            *self.lines.lock().expect("nobody panics") = lines;
+        }
+        self.meet(member, met).await;
+        self.lines.lock().expect("nobody panics").clone()
+    }
+}
+
+/// What all workers know of the program that runs.
+struct Round {
+    meeting: Meeting,
+    /// The program, with what was read.
+    running: Mutex<Program>,
+    /// How often each test's outcome was seen.
+    seen: Mutex<Vec<usize>>,
+    rounds: AtomicUsize,
+    /// The next test, or none any more.
+    next: AtomicUsize,
+}
+
+/// Message passing, store buffering, own reads and all the others: what a level forbids is never seen, and
+/// what was seen can be explained by its machine. The two that tell the levels apart are seen where they may be.
+#[test]
+fn no_thread_sees_what_a_level_forbids() {
+    for level in Consistency::ALL {
+        let tests = all();
+        let round = Round {
+            meeting: Meeting::default(),
+            running: Mutex::default(),
+            seen: Mutex::new(vec![0; tests.len()]),
+            rounds: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        };
+        let protocol = Protocol::ALL[level as usize % 2];
+        let cluster = cluster(protocol);
+        cluster.run(|member| worker(member, level, &round)).expect("no worker fails");
+        let seen = round.seen.into_inner().expect("nobody panics");
+        println!("{level}, {protocol}: {} rounds", round.rounds.into_inner());
+        for (test, seen) in tests.iter().zip(seen) {
+            println!("{:16} {seen}", test.name);
+            let allowed = test.from.is_some_and(|from| from as usize <= level as usize);
+            assert!(allowed || seen == 0, "{} at {level}: seen {seen} times", test.name);
+            if ["SB", "MP"].contains(&test.name) {
+                assert_eq!(seen > 0, allowed, "{} at {level}", test.name);
+            }
+        }
+    }
+}
+
+async fn worker(member: Member, level: Consistency, round: &Round) {
+    let (tests, mut met) = (all(), 0);
+    let begin = member.handle.now();
+    let lines = round.meeting.lines(&member, 4, &mut met).await;
+    let buffer = buffer(&member, level);
+    loop {
+        // Every test in turn; then, until they are seen, those that must be.
+        if member.index == 0 {
+            let rounds = round.rounds.fetch_add(1, Ordering::Relaxed);
+            let missing = (0..tests.len()).find(|test| {
+                let allowed = tests[*test].from.is_some_and(|from| from as usize <= level as usize);
+                let telling = ["SB", "MP"].contains(&tests[*test].name);
+                allowed && telling && round.seen.lock().expect("nobody panics")[*test] == 0
+            });
+            let next = match missing {
+                _ if member.handle.now() < begin + TIME => rounds / 2 % tests.len(),
+                Some(test) if member.handle.now() < begin + LIMIT => test,
+                _ => usize::MAX,
+            };
+            round.next.store(next, Ordering::Relaxed);
+            for line in &lines {
+                clear(&member.memory, *line).await;
+            }
+            *round.running.lock().expect("nobody panics") =
+                tests.get(next).map_or_else(Vec::new, |test| test.program.clone());
+        }
+        round.meeting.meet(&member, &mut met).await;
+        let Some(test) = tests.get(round.next.load(Ordering::Relaxed)) else { break };
+        // Who has which line, and who is at the same node, differs from round to round.
+        let turn = round.rounds.load(Ordering::Relaxed);
+        let process = (member.index + turn / 2 / tests.len()) % WORKERS;
+        for (at, line) in lines.iter().enumerate() {
+            // Every other time what a process writes first is at the other's node, and what that reads
+            // first at its own: where an order may be seen, it is then.
+            let own = turn.is_multiple_of(2) && at < 2 && process == 1 - at;
+            match (member.index + at + turn) % WORKERS {
+                _ if turn.is_multiple_of(2) && at < 2 && !own => {}
+                _ if own => member.memory.write(*line, |_| ()).await.expect("a line"),
+                0 => member.memory.write(*line, |_| ()).await.expect("a line"),
+                1 | 2 => member.memory.read(*line, |_| ()).await.expect("a line"),
+                _ => {}
+            }
+        }
+        round.meeting.meet(&member, &mut met).await;
+        let mut own = test.program.get(process).cloned().unwrap_or_default();
+        for step in &mut own {
+            let mut word = [0; 8];
+            match *step {
+                Write(location, value) => {
+                    let (line, offset) = place(&lines, location);
+                    buffer.write(line, offset, &value.to_le_bytes()).await.expect("no loss");
+                }
+                Read(location, _) => {
+                    let (line, offset) = place(&lines, location);
+                    buffer.read(line, offset, &mut word).await.expect("no loss");
+                    *step = Read(location, u64::from_le_bytes(word));
+                }
+                Fence => buffer.flush().await.expect("no loss"),
+            }
+        }
+        buffer.flush().await.expect("no loss");
+        if let Some(running) = round.running.lock().expect("nobody panics").get_mut(process) {
+            *running = own;
+        }
+        round.meeting.meet(&member, &mut met).await;
+        if member.index > 0 {
+            continue;
+        }
+        let mut finals = BTreeMap::new();
+        for location in LOCATIONS {
+            let (line, offset) = place(&lines, location);
+            let value = member.memory.read(line, |w| w.u64(offset)).await.expect("a line");
+            finals.insert(location, value);
+        }
+        let program = round.running.lock().expect("nobody panics").clone();
+        let judged = check_store_order(order(level), &program, &finals);
+        judged.unwrap_or_else(|error| panic!("{} at {level}, {program:?}: {error}", test.name));
+        let is_it = program == test.program && test.finals.iter().all(|(at, v)| finals[at] == *v);
+        let mut seen = round.seen.lock().expect("nobody panics");
+        seen[round.next.load(Ordering::Relaxed)] += usize::from(is_it);
+    }
+    buffer.leave().await.expect("no loss");
+}
+
+/// How a worker ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    /// It awaits `leave`.
+    Leaves,
+    /// It awaits `leave` while other tasks go on writing.
+    LeavesWriters,
+    /// It drops its buffer.
+    Drops,
+}
+
+/// Each write that was taken is visible when the worker is gone, or told as lost; no other is.
+#[test]
+fn whatever_ends_a_worker_loses_no_write_untold() {
+    let ends = [End::Leaves, End::LeavesWriters, End::Drops];
+    for (level, end) in
+        [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| ends.map(|end| (l, end)))
+    {
+        let (meeting, told) = (Meeting::default(), Arc::new(Mutex::new(Vec::new())));
+        // Each worker's word in each line, as it was written last.
+        let written: Vec<Mutex<[u64; 8]>> = (0..WORKERS).map(|_| Mutex::default()).collect();
+        let cluster = cluster(Protocol::Selcc);
+        let all = cluster.run(|member| ends_somehow(member, level, end, &meeting, &told, &written));
+        all.expect("no worker fails");
+        assert!(told.lock().expect("nobody panics").is_empty(), "{level}, {end:?}: {told:?}");
+        let lines = meeting.lines.into_inner().expect("nobody panics");
+        let looked = cluster.run_on(1, |member| {
+            let (lines, written) = (&lines, &written);
+            async move {
+                for (worker, last) in written.iter().enumerate() {
+                    for (at, line) in lines.iter().enumerate() {
+                        let word = member.memory.read(*line, |w| w.u64(8 * worker)).await;
+                        let last = last.lock().expect("nobody panics")[at];
+                        assert!(last > 0, "{level}, {end:?}: nothing was written");
+                        assert_eq!(word.expect("a line"), last, "{level}, {end:?}, line {at}");
+                    }
+                }
+            }
+        });
+        looked.expect("no worker fails");
+    }
+}
+
+async fn ends_somehow(
+    member: Member,
+    level: Consistency,
+    end: End,
+    meeting: &Meeting,
+    told: &Arc<Mutex<Vec<String>>>,
+    written: &[Mutex<[u64; 8]>],
+) {
+    let lines = meeting.lines(&member, 8, &mut 0).await;
+    let on_loss = {
+        let told = told.clone();
+        move |lost: LostWrites| told.lock().expect("nobody panics").push(lost.to_string())
+    };
+    let made = WriteBuffer::new(member.memory.clone(), settings(level), on_loss);
+    let buffer = made.expect("settings");
+    let own = Rc::new(Cell::new([0; 8]));
+    let mut writers = Vec::new();
+    for task in 0..2 {
+        let (buffer, own, lines) = (buffer.clone(), own.clone(), lines.clone());
+        let (index, handle) = (member.index, member.handle.clone());
+        writers.push(member.handle.spawn(async move {
+            for number in 1.. {
+                for at in (task..lines.len()).step_by(2) {
+                    let bytes = u64::to_le_bytes(number);
+                    match buffer.write(lines[at], 8 * index, &bytes).await {
+                        Ok(()) => {
+                            let mut all = own.get();
+                            all[at] = number;
+                            own.set(all);
+                        }
+                        Err(RelaxedError::Closed) => return,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                if end != End::LeavesWriters && number == 50 {
+                    return;
+                }
+                handle.yield_now().await;
+            }
+        }));
+    }
+    if end == End::LeavesWriters {
+        while own.get().contains(&0) {
+            member.handle.yield_now().await;
+        }
+        buffer.leave().await.expect("no loss");
+        for writer in writers {
+            writer.await.expect("no writer fails");
+        }
+    } else {
+        for writer in writers {
+            writer.await.expect("no writer fails");
+        }
+        match end {
+            End::Leaves => buffer.leave().await.expect("no loss"),
+            _ => drop(buffer),
+        }
+    }
+    *written[member.index].lock().expect("nobody panics") = own.get();
+}
