@@ -91,8 +91,9 @@ fn requests_that_are_sent_on() {
     is_live("one reader and two writers, sent on", &Setting::discipline(&clients, 1).passing_on());
 }
 
-/// Without ageing, all questions are equal.
+/// Without ageing, all questions are equal. Smaller settings of it are among the switches.
 #[test]
+#[ignore = "more than half a million states: seconds"]
 fn questions_without_priorities() {
     let clients = [Client::both(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
     let mut setting = Setting::discipline(&clients.map(Client::patient), 1);
