@@ -29,6 +29,10 @@ pub struct Rules {
     /// R2: a pledge binds until its report. Off: its sender takes its copy into use again when local code
     /// wants it.
     pub binding: bool,
+    /// Lines are given back unasked. So a node that is asked for one that it has no more, and for the first time, answers
+    /// `Released`, since most likely nobody has it. Off: it has most likely handed the line to another, and
+    /// answers `Dropped`. To be on only with [`aging`](Rules::aging), which tells the first time from others.
+    pub gives_back: bool,
     /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
     /// finite that way.
     pub seq_modulus: u32,
@@ -55,6 +59,7 @@ impl Rules {
         forwarding: true,
         takeover: false,
         binding: true,
+        gives_back: false,
         seq_modulus: 1 << 14,
         priority_max: 31,
         aging: true,

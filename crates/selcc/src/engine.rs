@@ -53,8 +53,8 @@ impl Inner {
         record.line.step(&node.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
         let now_held = record.line.hold();
-        if now_held < before && before == Hold::Exclusive && !evicting {
-            self.taken(addr, record);
+        if now_held < before && !evicting {
+            self.taken(addr, record, before);
         }
         // A pledge that was given back is no more than the copy that there was.
         if now_held > before && !record.line.is_wanted() {

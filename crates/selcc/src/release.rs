@@ -8,9 +8,9 @@ use latchwork_latch::Hold;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
-use crate::history::{LOOK, TRIAL};
+use crate::history::{BET_MISSES, LOOK, TRIAL};
 use crate::node::Node;
-use crate::record::Record;
+use crate::record::{Record, ownership};
 use crate::settings::{Release, Settings};
 use crate::timers::Alarm;
 use crate::worker::Inner;
@@ -90,15 +90,20 @@ impl Inner {
             self.evict(addr);
             return;
         }
-        let contested = self.is_contested(addr);
-        let keep = contested && self.handle.random_below(TRIAL) == 0;
+        let sure = self.contested(addr);
+        let contested = sure.is_some();
+        let keep = sure.is_some_and(|sure| self.handle.random_below(TRIAL << sure) == 0);
         let hurried = || node.history.is_hurried(addr) && self.handle.random_below(LOOK) != 0;
         if contested && !keep && hurried() && (self.release_early(addr) || self.release_soon(addr))
         {
             return;
         }
         let Some(id) = node.cache.find(addr) else { return };
-        node.cache.frame(id).watch(Watch::Short);
+        let frame = node.cache.frame(id);
+        if let Some((Watch::Short, _)) = frame.end_watch() {
+            self.served_several(addr, frame.state().ownership());
+        }
+        frame.watch(Watch::Short);
         let mut lingering = self.lingering.borrow_mut();
         lingering.push_back((addr, keep));
         let over =
@@ -109,12 +114,20 @@ impl Inner {
         }
     }
 
-    /// Whether the line is better given back. A shared copy stays: it costs other readers nothing, its next writer
-    /// little where takeover clears all copies with one operation, and to give it back would cost one for each.
-    fn is_contested(&self, addr: GlobalAddr) -> bool {
+    /// Several accesses waited for the line and it came for all of them. Where it is a copy to read, the bet is won
+    /// however soon a writer takes it: what is so popular inside the node is not to be fetched once more
+    /// than others ask for it.
+    fn served_several(&self, addr: GlobalAddr, hold: Ownership) {
+        if hold == Ownership::Shared {
+            self.node.history.taken(addr, hold, true);
+        }
+    }
+
+    /// Whether the line is better given back, and how sure that is.
+    fn contested(&self, addr: GlobalAddr) -> Option<u8> {
         let Node { cache, history, .. } = &*self.node;
-        let ownership = || cache.find(addr).map(|id| cache.frame(id).state().ownership());
-        history.is_contested(addr) && ownership() == Some(Ownership::Exclusive)
+        let id = cache.find(addr)?;
+        history.contested(addr, cache.frame(id).state().ownership())
     }
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
@@ -125,9 +138,31 @@ impl Inner {
         if used {
             node.history.lingered(addr, true);
         }
-        let goes = !keep && self.is_contested(addr);
-        if !goes || !self.release_early(addr) && !self.release_soon(addr) {
+        // One that should go but is in use right now is no bet: it is mostly others who want it.
+        if keep || self.contested(addr).is_none() {
             node.cache.frame(id).watch(Watch::Long);
+            if node.cache.frame(id).state().ownership() == Ownership::Shared {
+                self.bet_on_copy(addr);
+            }
+        } else if !self.release_early(addr) {
+            self.release_soon(addr);
+        }
+    }
+
+    /// A bet on a copy is over after some misses at the latest, won if the copy was used: else a lost one would be known
+    /// as soon as a writer comes, and a won one only when the copy goes, and there would seem to be few of these.
+    fn bet_on_copy(&self, addr: GlobalAddr) {
+        let Node { cache, history, .. } = &*self.node;
+        let mut bets = self.bets.borrow_mut();
+        bets.push_back(addr);
+        let over = if bets.len() > BET_MISSES { bets.pop_front() } else { None };
+        let Some((addr, id)) = over.and_then(|addr| Some((addr, cache.find(addr)?))) else {
+            return;
+        };
+        let frame = cache.frame(id);
+        let hold = frame.state().ownership();
+        if hold == Ownership::Shared && frame.end_watch() == Some((Watch::Long, true)) {
+            history.taken(addr, hold, true);
         }
     }
 
@@ -145,14 +180,17 @@ impl Inner {
         given
     }
 
-    /// Another node has taken the line from this one, or its sole right to it.
-    pub(crate) fn taken(&self, addr: GlobalAddr, record: &Record) {
+    /// Another node has taken the line from this one, which held it so, or its sole right to it.
+    pub(crate) fn taken(&self, addr: GlobalAddr, record: &mut Record, held: Hold) {
         if !self.adapts() {
             return;
         }
+        // What is left of it goes as a copy would that was read.
+        let left = record.line.hold() == Hold::Shared;
+        record.unwanted |= left && self.node.history.contested(addr, Ownership::Shared).is_some();
         match record.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
             Some((Watch::Short, used)) => self.node.history.lingered(addr, used),
-            Some((Watch::Long, used)) => self.node.history.taken(addr, used),
+            Some((Watch::Long, used)) => self.node.history.taken(addr, ownership(held), used),
             None => {}
         }
     }

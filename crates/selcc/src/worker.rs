@@ -1,6 +1,7 @@
 //! [`Worker`]: one worker's view of coherent memory, and the poller behind it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     /// Lines that came lately.
     pub(crate) lingering: RefCell<Lingering>,
+    /// Copies to read that this worker bets on.
+    pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
     /// Whether anything becomes of a line when an access is over.
     pub(crate) minds_ends: bool,
     // Kept for their capacity.
@@ -138,6 +141,7 @@ impl Worker {
             let_go: Cell::new(false),
             releases: RefCell::default(),
             lingering: RefCell::default(),
+            bets: RefCell::default(),
             minds_ends: minds_ends(&node.settings),
             actions: RefCell::default(),
             victims: RefCell::default(),

@@ -233,6 +233,10 @@ impl Line {
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }
+            // The second time something else stands in the way: a word may name a node that is gone and back.
+            (Hold::Nothing, Phase::Rest) if rules.gives_back && request.priority == 0 => {
+                return answer(&request, Answer::Released, out);
+            }
             (Hold::Nothing, _) => false,
             (Hold::Shared, _) if self.is_upgrading() => self.must_give_way_to(rules, &request),
             (Hold::Shared | Hold::Exclusive, _) => true,

@@ -187,3 +187,20 @@ fn without_questions_a_refused_upgrade_lets_go() {
     assert_eq!(script.messages(), 0);
     script.run_down();
 }
+
+/// It is asked between its release and the answer to the question.
+#[test]
+fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
+    for gives_back in [false, true] {
+        let mut script = Script::new(2).giving_back(gives_back);
+        script.obtain(1, Want::Exclusive);
+        script.want(2, Want::Exclusive);
+        script.complete(2, WordOp::AcquireExclusive);
+        script.evict(1);
+        script.complete(1, WordOp::ReleaseExclusive);
+        script.receive_request(1, 2);
+        script.receive_answer(2, 1, if gives_back { Answer::Released } else { Answer::Dropped });
+        assert_eq!(script.is_pausing(2), !gives_back);
+        script.run_down();
+    }
+}

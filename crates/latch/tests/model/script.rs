@@ -32,6 +32,12 @@ impl Script {
         self
     }
 
+    /// The same nodes, which give lines back unasked.
+    pub(crate) fn giving_back(mut self, gives_back: bool) -> Self {
+        self.setting.rules.gives_back = gives_back;
+        self
+    }
+
     /// The same nodes, which never ask each other.
     pub(crate) fn latch_only(mut self) -> Self {
         self.setting.rules.invalidate = false;

@@ -13,12 +13,13 @@ struct Switch {
 
 /// All switches of the rules that a user can turn. What else [`Rules`] has are the rules that must not be
 /// broken (`refuted.rs`, `takeover.rs`), and numbers.
-const SWITCHES: [Switch; 6] = [
+const SWITCHES: [Switch; 7] = [
     Switch { name: "nobody is asked", turn: |rules| rules.invalidate = false },
     Switch { name: "no forwarding", turn: |rules| rules.forwarding = false },
     Switch { name: "takeover", turn: |rules| rules.takeover ^= true },
     Switch { name: "no aging", turn: |rules| rules.aging = false },
     Switch { name: "no priority matching", turn: |rules| rules.starved_at = 0 },
+    Switch { name: "lines are given back", turn: |rules| rules.gives_back = true },
     Switch { name: "nothing travels", turn: |rules| rules.travelling_max = 0 },
 ];
 

@@ -197,7 +197,8 @@ impl Settings {
     pub fn rules(&self) -> Rules {
         let Settings { forwarding, takeover, aging, policy, .. } = *self;
         let starved_at = if self.priority_matching { self.starved_at } else { 0 };
-        Rules { forwarding, takeover, aging, starved_at, ..policy.rules }
+        let gives_back = policy.lazy_release && aging && self.release == Release::Adaptive;
+        Rules { forwarding, takeover, aging, starved_at, gives_back, ..policy.rules }
     }
 
     /// The pause after so many refusals, the first of them so long ago, before it is drawn around.
