@@ -125,9 +125,16 @@ impl Inner {
 
     /// Whether the line is better given back, and how sure that is.
     fn contested(&self, addr: GlobalAddr) -> Option<u8> {
-        let Node { cache, history, .. } = &*self.node;
+        let cache = &self.node.cache;
         let id = cache.find(addr)?;
-        history.contested(addr, cache.frame(id).state().ownership())
+        self.contested_as(addr, cache.frame(id).state().ownership())
+    }
+
+    /// As above, of a line that is held so. Under takeover copies to read stay: one operation clears them all, and to
+    /// give them back takes one for each.
+    fn contested_as(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
+        let stays = hold == Ownership::Shared && self.node.settings.takeover;
+        if stays { None } else { self.node.history.contested(addr, hold) }
     }
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
@@ -187,7 +194,7 @@ impl Inner {
         }
         // What is left of it goes as a copy would that was read.
         let left = record.line.hold() == Hold::Shared;
-        record.unwanted |= left && self.node.history.contested(addr, Ownership::Shared).is_some();
+        record.unwanted |= left && self.contested_as(addr, Ownership::Shared).is_some();
         match record.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
             Some((Watch::Short, used)) => self.node.history.lingered(addr, used),
             Some((Watch::Long, used)) => self.node.history.taken(addr, ownership(held), used),
