@@ -250,6 +250,13 @@ mod tests {
     }
 
     #[test]
+    fn replacement_by_epochs_has_the_settings_sample_and_share() {
+        let settings = Settings { evict_sample: 7, epoch_share: 3, ..Settings::default() };
+        let policy = ReplacementPolicy::Epoch { sample: 7, share: 3 };
+        assert_eq!(settings.replacement_policy(), policy);
+    }
+
+    #[test]
     fn pauses_shrink_or_grow_within_bounds() {
         let micros = |settings: &Settings, n| settings.pause_after(n, Duration::ZERO).as_micros();
         let growing = Settings { resend: Resend::Growing, ..Settings::default() };
@@ -257,6 +264,12 @@ mod tests {
         let (resend, resend_factor) = (Resend::Shrinking, 8);
         let shrinking = Settings { resend, resend_factor, ..Settings::default() };
         assert_eq!([1, 2, 4, 31].map(|n| micros(&shrinking, n)), [16, 8, 4, 2]);
+        let other = Settings {
+            resend_factor: 3,
+            round_trip: Duration::from_micros(40),
+            ..shrinking.clone()
+        };
+        assert_eq!([1, 2, 4].map(|n| micros(&other, n)), [120, 60, 30]);
         let mut silent = shrinking.clone();
         silent.policy.rules.invalidate = false;
         assert_eq!([1, 2, 3, 31].map(|n| micros(&silent, n)), [2, 4, 8, 500]);

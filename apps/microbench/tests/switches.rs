@@ -1,0 +1,30 @@
+//! Flags that are no settings of the protocol do what they are for: in virtual time, where the same flags give the same
+//! figures.
+
+use std::process::Command;
+
+/// Operations per second of 2 x 2 workers, who miss most of the time.
+fn throughput(arguments: &str) -> f64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
+    command.args(["--fabric", "sim", "--nic", "connectx3", "--json", "-"]);
+    command.args(["--lines", "2000", "--operations", "8000", "--warmup", "2000", "--threads", "2"]);
+    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    document["throughput_ops_s"].as_f64().expect("a number")
+}
+
+#[test]
+fn more_operations_in_flight_get_more_out_of_a_worker() {
+    let [one, two, four] = [1, 2, 4].map(|n| throughput(&format!("--reads 50 --inflight {n}")));
+    assert!(two > 1.5 * one && four > 1.3 * two, "{one}, {two}, {four}");
+}
+
+#[test]
+fn buffered_writes_are_faster_and_batches_faster_still() {
+    let writes = |more: &str| throughput(&format!("--reads 0 --writes blind {more}"));
+    let sequential = writes("");
+    let [one, eight] = [1, 8]
+        .map(|n| writes(&format!("--consistency tso --write-deadline 100ms --write-batch {n}")));
+    assert!(eight > 1.5 * one && eight > 1.5 * sequential, "{sequential}, {one}, {eight}");
+}
