@@ -49,15 +49,15 @@ impl Inner {
             lapsed,
             held: held.is_some() || local_code_first,
         };
-        let before = record.line.hold();
+        let (before, wanted) = (record.line.hold(), record.line.is_wanted());
         record.line.step(&node.rules, event, &mut copy, &mut actions);
         record.incoming_dirty = DirtyBounds::EMPTY;
         let now_held = record.line.hold();
         if now_held < before && !evicting {
             self.taken(addr, record, before);
         }
-        // A pledge that was given back is no more than the copy that there was.
-        if now_held > before && !record.line.is_wanted() {
+        // Also when the line was served to another in the same step. A pledge that was given back meets no wish.
+        if wanted && !record.line.is_wanted() {
             record.refused_since = Time::ZERO;
         }
         let mut group = None;

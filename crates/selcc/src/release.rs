@@ -133,7 +133,12 @@ impl Inner {
     /// As above, of a line that is held so. Under takeover copies to read stay: one operation clears them all, and to
     /// give them back takes one for each.
     fn contested_as(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
-        let stays = hold == Ownership::Shared && self.node.settings.takeover;
+        let stays = match hold {
+            // Another worker has given it up in between.
+            Ownership::Invalid => true,
+            Ownership::Shared => self.node.settings.takeover,
+            Ownership::Exclusive => false,
+        };
         if stays { None } else { self.node.history.contested(addr, hold) }
     }
 

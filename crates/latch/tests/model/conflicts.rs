@@ -204,3 +204,24 @@ fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
         script.run_down();
     }
 }
+
+/// Else a word that goes on naming a node that does not know of it would be asked for without end.
+#[test]
+fn who_asks_again_for_what_was_given_back_pauses() {
+    let mut script = Script::new(3).giving_back(true);
+    script.obtain(1, Want::Exclusive);
+    script.want(2, Want::Exclusive);
+    script.complete(2, WordOp::AcquireExclusive);
+    for (holder, answer) in [(1, Answer::Released), (3, Answer::Dropped)] {
+        script.evict(holder);
+        script.complete(holder, WordOp::ReleaseExclusive);
+        script.receive_request(holder, 2);
+        script.receive_answer(2, holder, answer);
+        assert_eq!(script.is_pausing(2), answer == Answer::Dropped);
+        if answer == Answer::Released {
+            script.obtain(3, Want::Exclusive);
+            script.complete(2, WordOp::AcquireExclusive);
+        }
+    }
+    script.run_down();
+}
