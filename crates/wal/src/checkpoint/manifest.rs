@@ -1,0 +1,199 @@
+//! [`Manifest`]: which checkpoint counts, and what belongs to it.
+
+use std::collections::BTreeMap;
+
+use crate::format::{Reader, VERSION, names};
+use crate::storage::Storage;
+use crate::{DatabaseId, NodeId, Timestamp, WalError};
+
+const MAGIC: [u8; 8] = *b"LATCHCKP";
+
+/// What the file `CHECKPOINT` says.
+///
+/// ```text
+///  | magic | version u32 | nodes u32 | database | number | floor | parts u32 |
+///  | bytes u64, entries u64   of each part |
+///  | node u32, segment u64    of each node |
+///  | crc of all before |
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Manifest {
+    pub(crate) database: DatabaseId,
+    /// Which checkpoint it is: part of its files' names.
+    pub(crate) number: u64,
+    /// What is older than that, or as old, is in the parts, or was deleted.
+    pub(crate) floor: Timestamp,
+    pub(crate) parts: Vec<Part>,
+    /// From which segment on each node's log is needed; it must be there.
+    pub(crate) continues: BTreeMap<NodeId, u64>,
+}
+
+/// One part's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) bytes: u64,
+    pub(crate) entries: u64,
+}
+
+impl Manifest {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((self.continues.len() as u32).to_le_bytes());
+        bytes.extend(self.database.0.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.floor.0.to_le_bytes());
+        bytes.extend((self.parts.len() as u32).to_le_bytes());
+        for part in &self.parts {
+            bytes.extend(part.bytes.to_le_bytes());
+            bytes.extend(part.entries.to_le_bytes());
+        }
+        for (node, segment) in &self.continues {
+            bytes.extend(u32::from(node.0).to_le_bytes());
+            bytes.extend(segment.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend(crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], database: Option<DatabaseId>) -> Result<Manifest, WalError> {
+        let file = names::MANIFEST;
+        let damaged = |what| WalError::damaged(file, 0, what);
+        // It is put in place when it is whole: nothing about it can be torn.
+        let mut reader = Reader(bytes);
+        if reader.take(MAGIC.len()) != Some(&MAGIC) {
+            return Err(damaged("it is no checkpoint"));
+        }
+        let found = reader.u32().ok_or_else(|| damaged("it is cut off"))?;
+        if found != VERSION {
+            return Err(WalError::Version { file: file.to_owned(), found, understood: VERSION });
+        }
+        let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
+            return Err(damaged("it is cut off"));
+        };
+        if crc32fast::hash(covered) != u32::from_le_bytes(*crc) {
+            return Err(damaged("its checksum is wrong"));
+        }
+        let manifest = Manifest::fields(reader)
+            .ok_or_else(|| damaged("it does not have the length that it speaks of"))?;
+        match database {
+            Some(expected) if expected != manifest.database => Err(WalError::OtherDatabase {
+                file: file.to_owned(),
+                found: manifest.database,
+                expected,
+            }),
+            _ => Ok(manifest),
+        }
+    }
+
+    fn fields(mut reader: Reader<'_>) -> Option<Manifest> {
+        let nodes = reader.u32()?;
+        let (database, number) = (DatabaseId(reader.u64()?), reader.u64()?);
+        let (floor, count) = (Timestamp(reader.u64()?), reader.u32()?);
+        let (mut parts, mut continues) = (Vec::new(), BTreeMap::new());
+        for _ in 0..count {
+            parts.push(Part { bytes: reader.u64()?, entries: reader.u64()? });
+        }
+        for _ in 0..nodes {
+            continues.insert(NodeId(u8::try_from(reader.u32()?).ok()?), reader.u64()?);
+        }
+        let crc = reader.u32();
+        (crc.is_some() && reader.0.is_empty()).then_some(())?;
+        Some(Manifest { database, number, floor, parts, continues })
+    }
+
+    /// The manifest in place; `None` when there is none.
+    pub(crate) fn read(
+        storage: &dyn Storage,
+        database: Option<DatabaseId>,
+    ) -> Result<Option<Manifest>, WalError> {
+        let name = names::MANIFEST;
+        let file = match storage.open(name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(WalError::io("opening", name, error)),
+        };
+        let length = file.length().map_err(|e| WalError::io("reading", name, e))?;
+        if length > MANIFEST_MAX {
+            return Err(WalError::damaged(name, MANIFEST_MAX, "it is too long"));
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = file.read(0, &mut bytes).map_err(|e| WalError::io("reading", name, e))?;
+        bytes.truncate(read);
+        Manifest::decode(&bytes, database).map(Some)
+    }
+
+    /// Puts this manifest in place. It lasts when the directory has been synced after.
+    pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
+        let fresh = format!("{}{}", names::MANIFEST, names::FRESH);
+        let io = |doing| {
+            let fresh = fresh.clone();
+            move |error| WalError::io(doing, &fresh, error)
+        };
+        let file = storage.create(&fresh).map_err(io("making"))?;
+        file.append(&self.encode()).map_err(io("writing"))?;
+        file.sync().map_err(io("syncing"))?;
+        storage.rename(&fresh, names::MANIFEST).map_err(io("renaming"))
+    }
+
+    /// The names of the parts' files.
+    pub(crate) fn part_names(&self) -> impl Iterator<Item = String> {
+        let number = self.number;
+        (0..self.parts.len() as u32).map(move |part| names::part(number, part))
+    }
+
+    /// Whether all parts are here, and as long as they were.
+    pub(crate) fn check_files(
+        &self,
+        storage: &dyn Storage,
+        all: &[String],
+    ) -> Result<(), WalError> {
+        for (name, part) in self.part_names().zip(&self.parts) {
+            if all.binary_search(&name).is_err() {
+                return Err(WalError::Missing { file: name, directory: storage.describe() });
+            }
+            let length = storage.open(&name).and_then(|file| file.length());
+            let length = length.map_err(|e| WalError::io("reading", &name, e))?;
+            if length != part.bytes {
+                let at = length.min(part.bytes);
+                return Err(WalError::damaged(&name, at, "it does not have its length"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// No manifest is longer: a million parts.
+const MANIFEST_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            database: DatabaseId(7),
+            number: 3,
+            floor: Timestamp(900),
+            parts: vec![Part { bytes: 4096, entries: 9 }, Part { bytes: 64, entries: 0 }],
+            continues: [(NodeId(0), 4), (NodeId(5), 1)].into(),
+        }
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_no_bit_of_it_may_change() {
+        let (manifest, bytes) = (manifest(), manifest().encode());
+        assert_eq!(Manifest::decode(&bytes, Some(DatabaseId(7))).expect("whole"), manifest);
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            Manifest::decode(&bytes, Some(DatabaseId(7))).expect_err("damaged");
+        }
+        for length in 0..bytes.len() {
+            Manifest::decode(&bytes[..length], None).expect_err("cut off");
+        }
+        let other = Manifest::decode(&bytes, Some(DatabaseId(8))).expect_err("another");
+        assert!(matches!(other, WalError::OtherDatabase { .. }), "{other}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Checkpoints: what stands in tables, so that older logs can go.
+//!
+//! What is written into one, and its floor, is decided by whoever writes it; here is how it becomes one.
+//!
+//! ```text
+//!   CheckpointWriter::begin(floor)
+//!     PartWriter, PartWriter ..    each a file of its own: groups of entries, each with its timestamp
+//!     PartWriter::finish           sync
+//!   CheckpointWriter::publish      sync the directory: all parts last
+//!                                  write CHECKPOINT.new, sync
+//!                                  rename it to CHECKPOINT, sync the directory     <- it counts from here
+//!                                  remove the parts of the one before
+//! ```
+
+mod manifest;
+mod writer;
+
+pub(crate) use manifest::Manifest;
+pub use writer::{CheckpointWriter, PartWriter};

@@ -1,0 +1,36 @@
+//! Numbers in bytes, read so that nothing can be wrong enough to panic.
+
+/// Takes numbers and slices off the front of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+/// Writes `bytes` at `at`, where there is room for them.
+pub(crate) fn put<const N: usize>(target: &mut [u8], at: usize, bytes: [u8; N]) {
+    target[at..at + N].copy_from_slice(&bytes);
+}

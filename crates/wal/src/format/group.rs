@@ -1,0 +1,330 @@
+//! [`Group`]: what one commit leaves in the log.
+
+use super::{ALIGN, FileHeader, GROUP_HEADER, GROUP_MAX, Reader, put};
+use crate::{TableId, Timestamp, WalError};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
+const TOMBSTONE: u32 = 1 << 31;
+
+/// What a group is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// The values of a transaction that has committed: replay takes them.
+    Commit,
+    /// Whatever the transaction layer makes of it, such as its part in a commit over several logs:
+    /// replay hands it over as it is.
+    Note(u8),
+}
+
+impl Kind {
+    fn encode(self) -> u8 {
+        match self {
+            Kind::Commit => 0,
+            Kind::Note(which) => which.saturating_add(1),
+        }
+    }
+
+    fn decode(byte: u8) -> Kind {
+        byte.checked_sub(1).map_or(Kind::Commit, Kind::Note)
+    }
+}
+
+/// One value of a group, or that there is none any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// When it was committed.
+    pub timestamp: Timestamp,
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value; `None` is a tombstone.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A group that is being made. One can be used again and again.
+///
+/// ```text
+///  0       4        8        16          24     28        32         36     40
+///  | magic | length | synced | timestamp | kind | entries | body crc | crc  | entry, entry .. 0 .. |
+///
+///  entry of a log:          | table u32 | key length u32 | value length u32 | key | value |
+///  of a checkpoint:         | timestamp u64 | the same                                    |
+///  tombstone (bit 31 of the key's length): without the value's length and value
+/// ```
+///
+/// `length` is that of the whole group, a multiple of 8. `synced` is how many bytes of this file were
+/// known to last when the group was written. `crc` covers the place and the header, `body crc` the rest.
+#[derive(Clone, Debug)]
+pub struct Group {
+    timestamp: Timestamp,
+    kind: Kind,
+    entries: u32,
+    body: Vec<u8>,
+}
+
+impl Group {
+    /// The most bytes that a key may have.
+    pub const KEY_MAX: usize = 1 << 20;
+
+    /// An empty group.
+    pub fn new(kind: Kind, timestamp: Timestamp) -> Group {
+        Group { timestamp, kind, entries: 0, body: Vec::new() }
+    }
+
+    /// Empties it.
+    pub fn reset(&mut self, kind: Kind, timestamp: Timestamp) {
+        (self.kind, self.timestamp, self.entries) = (kind, timestamp, 0);
+        self.body.clear();
+    }
+
+    /// Gives the group its timestamp, which is often known last.
+    pub fn set_timestamp(&mut self, timestamp: Timestamp) {
+        self.timestamp = timestamp;
+    }
+
+    /// The timestamp.
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many entries it has.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The bytes that it takes in a file.
+    pub fn bytes(&self) -> usize {
+        GROUP_HEADER + self.body.len().next_multiple_of(ALIGN)
+    }
+
+    /// Adds a value: the last one of a key counts.
+    ///
+    /// # Errors
+    /// [`WalError::TooLarge`]; the group stays as it was.
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), WalError> {
+        self.push(None, table, key, Some(value))
+    }
+
+    /// Adds a tombstone.
+    ///
+    /// # Errors
+    /// [`WalError::TooLarge`]; the group stays as it was.
+    pub fn remove(&mut self, table: TableId, key: &[u8]) -> Result<(), WalError> {
+        self.push(None, table, key, None)
+    }
+
+    /// Adds an entry of a checkpoint. The group's timestamp becomes the highest of its entries.
+    pub(crate) fn stamped(&mut self, entry: Entry<'_>) -> Result<(), WalError> {
+        self.push(Some(entry.timestamp), entry.table, entry.key, entry.value)?;
+        self.timestamp = self.timestamp.max(entry.timestamp);
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        stamp: Option<Timestamp>,
+        table: TableId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), WalError> {
+        if key.len() > Group::KEY_MAX {
+            return Err(WalError::TooLarge { bytes: key.len(), most: Group::KEY_MAX });
+        }
+        let length = value.map_or(0, <[u8]>::len);
+        let bytes = self.bytes().saturating_add(ALIGN + 20 + key.len()).saturating_add(length);
+        if bytes > GROUP_MAX {
+            return Err(WalError::TooLarge { bytes, most: GROUP_MAX });
+        }
+        let body = &mut self.body;
+        if let Some(stamp) = stamp {
+            body.extend_from_slice(&stamp.0.to_le_bytes());
+        }
+        body.extend_from_slice(&table.0.to_le_bytes());
+        let tombstone = if value.is_none() { TOMBSTONE } else { 0 };
+        body.extend_from_slice(&(key.len() as u32 | tombstone).to_le_bytes());
+        if value.is_some() {
+            body.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+        body.extend_from_slice(key);
+        body.extend_from_slice(value.unwrap_or_default());
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// The checksum of the entries: most of the work, and independent of where the group will stand.
+    pub(crate) fn body_crc(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.body);
+        hasher.update(&[0; ALIGN][..self.padding()]);
+        hasher.finalize()
+    }
+
+    fn padding(&self) -> usize {
+        self.bytes() - GROUP_HEADER - self.body.len()
+    }
+
+    /// Appends all but what depends on the place, which [`finish`] adds.
+    pub(crate) fn encode(&self, body_crc: u32, target: &mut Vec<u8>) {
+        let mut head = [0; GROUP_HEADER];
+        put(&mut head, 0, MAGIC.to_le_bytes());
+        put(&mut head, 4, (self.bytes() as u32).to_le_bytes());
+        put(&mut head, 16, self.timestamp.0.to_le_bytes());
+        put(&mut head, 24, [self.kind.encode()]);
+        put(&mut head, 28, self.entries.to_le_bytes());
+        put(&mut head, 32, body_crc.to_le_bytes());
+        target.extend_from_slice(&head);
+        target.extend_from_slice(&self.body);
+        target.extend_from_slice(&[0; ALIGN][..self.padding()]);
+    }
+}
+
+/// Completes the header of the group that `bytes` begin with, which will stand at `offset` of `file`.
+pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u64) {
+    put(bytes, 8, synced.to_le_bytes());
+    let Some(head) = bytes.first_chunk() else { return };
+    let crc = file.place_crc(offset, head);
+    put(bytes, GROUP_HEADER - 4, crc.to_le_bytes());
+}
+
+/// Why bytes are no group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Flaw(pub(crate) &'static str);
+
+/// The header of a group, as it was written at this place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) length: usize,
+    pub(crate) synced: u64,
+    pub(crate) timestamp: Timestamp,
+    kind: Kind,
+    entries: u32,
+    body_crc: u32,
+}
+
+impl Head {
+    /// The header at `offset` of `file`.
+    pub(crate) fn decode(bytes: &[u8], file: &FileHeader, offset: u64) -> Result<Head, Flaw> {
+        let Some(bytes) = bytes.first_chunk::<GROUP_HEADER>() else {
+            return Err(Flaw("a group's header is cut off"));
+        };
+        let read = |mut reader: Reader<'_>| {
+            let (magic, length, synced) = (reader.u32()?, reader.u32()?, reader.u64()?);
+            let (timestamp, kind) = (Timestamp(reader.u64()?), Kind::decode(reader.u8()?));
+            reader.take(3)?;
+            let (entries, body_crc, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            let length = length as usize;
+            Some((magic, crc, Head { length, synced, timestamp, kind, entries, body_crc }))
+        };
+        let Some((magic, crc, head)) = read(Reader(bytes)) else {
+            return Err(Flaw("a group's header is cut off"));
+        };
+        if magic != MAGIC {
+            return Err(Flaw("no group begins here"));
+        }
+        let covered = bytes.first_chunk().ok_or(Flaw("a group's header is cut off"))?;
+        if file.place_crc(offset, covered) != crc {
+            return Err(Flaw("the checksum of a group's header is wrong"));
+        }
+        Ok(head)
+    }
+
+    /// Whether the header is one that this program writes. Its checksum is right, so it was not torn.
+    pub(crate) fn sensible(&self, offset: u64) -> Result<(), Flaw> {
+        let whole = GROUP_HEADER..=GROUP_MAX;
+        if !whole.contains(&self.length) || !self.length.is_multiple_of(ALIGN) {
+            return Err(Flaw("a group has an impossible length"));
+        }
+        if self.synced > offset {
+            return Err(Flaw("a group says that more was synced than there was"));
+        }
+        Ok(())
+    }
+}
+
+/// A whole group, read where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupRef<'a> {
+    timestamp: Timestamp,
+    kind: Kind,
+    entries: u32,
+    stamps: bool,
+    body: &'a [u8],
+}
+
+/// The group of which `bytes` are the header, `head`, and the body.
+pub(crate) fn read_body<'a>(
+    head: &Head,
+    body: &'a [u8],
+    file: &FileHeader,
+) -> Result<GroupRef<'a>, Flaw> {
+    if crc32fast::hash(body) != head.body_crc {
+        return Err(Flaw("the checksum of a group is wrong"));
+    }
+    let Head { timestamp, kind, entries, .. } = *head;
+    Ok(GroupRef { timestamp, kind, entries, stamps: file.stamps_entries(), body })
+}
+
+impl<'a> GroupRef<'a> {
+    /// When it was committed; of a checkpoint's group the highest timestamp of its entries.
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its entries, in the order in which they were added.
+    pub fn entries(&self) -> Entries<'a> {
+        let GroupRef { timestamp, stamps, body, entries, .. } = *self;
+        Entries { timestamp, stamps, left: entries, reader: Reader(body) }
+    }
+
+    /// Whether the entries fill the group. The checksum is right, so this is about who wrote it.
+    pub(crate) fn sensible(&self) -> Result<(), Flaw> {
+        let mut entries = self.entries();
+        let read = entries.by_ref().count();
+        let padding = entries.reader.0;
+        if read != self.entries as usize
+            || padding.len() >= ALIGN
+            || padding.iter().any(|&b| b != 0)
+        {
+            return Err(Flaw("the entries of a group do not fill it"));
+        }
+        Ok(())
+    }
+}
+
+/// The entries of a group.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    timestamp: Timestamp,
+    stamps: bool,
+    left: u32,
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let reader = &mut self.reader;
+        let timestamp = if self.stamps { Timestamp(reader.u64()?) } else { self.timestamp };
+        let (table, key) = (TableId(reader.u32()?), reader.u32()?);
+        let length = if key & TOMBSTONE == 0 { Some(reader.u32()?) } else { None };
+        let key = reader.take((key & !TOMBSTONE) as usize)?;
+        let value = match length {
+            Some(length) => Some(reader.take(length as usize)?),
+            None => None,
+        };
+        Some(Entry { timestamp, table, key, value })
+    }
+}

@@ -1,0 +1,58 @@
+//! The names of what a log speaks about.
+
+use std::fmt;
+
+/// Which database a log belongs to. Drawn once, when the database is made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DatabaseId(pub u64);
+
+/// A compute node, as far as logs are concerned: whose log it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u8);
+
+/// A table, or whatever else has keys of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TableId(pub u32);
+
+/// A commit timestamp: a counter, and the node that drew it, so that no two are equal.
+///
+/// ```text
+///  63                            6 5       0
+///  | counter                      | node id |
+/// ```
+///
+/// Transactions that conflict have timestamps in the order in which they committed; others need not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before all that was ever committed.
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// Bits of the node id.
+    pub const NODE_BITS: u32 = 6;
+    /// The most nodes that can draw timestamps.
+    pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
+
+    /// The timestamp that `node` draws when its counter stands at `counter`; `None` where either does
+    /// not fit.
+    pub fn new(counter: u64, node: NodeId) -> Option<Timestamp> {
+        let fits = counter < 1 << (64 - Timestamp::NODE_BITS) && node.0 < Timestamp::NODES_MAX;
+        fits.then_some(Timestamp(counter << Timestamp::NODE_BITS | u64::from(node.0)))
+    }
+
+    /// The counter.
+    pub fn counter(self) -> u64 {
+        self.0 >> Timestamp::NODE_BITS
+    }
+
+    /// The node that drew it.
+    pub fn node(self) -> NodeId {
+        NodeId((self.0 & u64::from(Timestamp::NODES_MAX - 1)) as u8)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.counter(), self.node().0)
+    }
+}

@@ -1,0 +1,213 @@
+//! [`Log`]: one node's log, which its workers append to.
+//!
+//! ```text
+//!   worker: append(group) ─► copied behind the others of the batch ─► Position
+//!   worker: append(group) ─►                 │
+//!                                            ▼ all at once
+//!   flusher:                 one write ─► one sync ─► the batch's promise is kept ─► durable(position)
+//!                                            │                                        of all of them
+//!                            segment full, or rotate(): a new one, its header and its name synced
+//! ```
+//!
+//! While one batch is being synced the next one fills. The flusher is one loop with two drivers: a
+//! thread of its own, which really writes; or a task in virtual time, which sleeps what a device would take
+//! and then writes to storage in memory.
+
+mod flusher;
+mod promise;
+mod segment;
+mod shared;
+
+use std::fmt;
+use std::thread;
+
+use latchwork_runtime::sync::Arc;
+use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver, Time};
+
+use crate::format::Group;
+use crate::{Device, LogDirectory, Mode, NodeId, Settings, Timestamp, WalError};
+use flusher::Flusher;
+use shared::Shared;
+pub use shared::{Position, Stats};
+
+/// A node's log, open for appending; clones are the same. The last one that is dropped closes it: what
+/// was appended is still written, and nobody learns whether that went well, unlike with
+/// [`close`](Log::close).
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+struct Inner(Arc<Shared>);
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Log {
+    /// Opens `node`'s log with a thread that writes it. A new segment is begun.
+    ///
+    /// # Errors
+    /// Settings; the log is open already; the system's errors.
+    pub fn threaded(
+        directory: &Arc<LogDirectory>,
+        node: NodeId,
+        settings: Settings,
+    ) -> Result<Log, WalError> {
+        let (log, flusher) = Log::prepare(directory, node, settings, None)?;
+        let run = move || {
+            // Between two batches there is nothing to spin for.
+            let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..Default::default() };
+            let mut executor = Executor::new(RealDriver::new(), config);
+            let handle = executor.handle();
+            executor.block_on(flusher.run(handle));
+        };
+        let started = thread::Builder::new().name(format!("wal-{}", node.0)).spawn(run);
+        started.map_err(|e| WalError::io("starting a thread", &directory.describe(), e))?;
+        Ok(log)
+    }
+
+    /// Opens `node`'s log with a task of `handle`'s worker that writes it, as `device` would.
+    ///
+    /// # Errors
+    /// As [`threaded`](Log::threaded).
+    pub fn simulated(
+        directory: &Arc<LogDirectory>,
+        node: NodeId,
+        settings: Settings,
+        handle: &Handle,
+        device: Device,
+    ) -> Result<Log, WalError> {
+        let (log, flusher) = Log::prepare(directory, node, settings, Some(device))?;
+        // Dropping the join handle lets it go on.
+        drop(handle.spawn_service(flusher.run(handle.clone())));
+        Ok(log)
+    }
+
+    fn prepare(
+        directory: &Arc<LogDirectory>,
+        node: NodeId,
+        settings: Settings,
+        device: Option<Device>,
+    ) -> Result<(Log, Flusher), WalError> {
+        settings.check()?;
+        let segment = directory.enter(node)?;
+        let shared = Arc::new(Shared::new(directory.clone(), node, settings));
+        let flusher = Flusher::new(shared.clone(), segment, device)?;
+        Ok((Log(Arc::new(Inner(shared))), flusher))
+    }
+
+    /// Whose log it is.
+    pub fn node(&self) -> NodeId {
+        self.0.0.node
+    }
+
+    /// Appends a group, without waiting for anything. Groups of one log are written in the order of
+    /// these calls: the log ends at a crash between two of them.
+    ///
+    /// # Errors
+    /// The log has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
+    /// is larger than may wait. The group is then not in the log.
+    pub fn append(&self, group: &Group) -> Result<Position, WalError> {
+        self.0.0.append(group)
+    }
+
+    /// Waits until the group at `position` is lasting.
+    ///
+    /// # Errors
+    /// [`WalError::Refused`]: it is not in the log, and will not be. [`WalError::Failed`] and
+    /// [`WalError::Timeout`]: nobody knows.
+    pub async fn durable(
+        &self,
+        handle: &Handle,
+        position: &Position,
+        deadline: Time,
+    ) -> Result<(), WalError> {
+        within(handle, deadline, "writing to the log", position.0.wait()).await?
+    }
+
+    /// Waits until the commit at `position` may be acknowledged: [`Mode::Sync`] as
+    /// [`durable`](Log::durable), [`Mode::Async`] not at all.
+    ///
+    /// # Errors
+    /// As [`durable`](Log::durable).
+    pub async fn acknowledged(
+        &self,
+        handle: &Handle,
+        position: &Position,
+        deadline: Time,
+    ) -> Result<(), WalError> {
+        match self.0.0.settings.mode {
+            Mode::Sync => self.durable(handle, position, deadline).await,
+            Mode::Async => Ok(()),
+        }
+    }
+
+    /// Waits until at most half of what may wait to be written does.
+    ///
+    /// # Errors
+    /// The log has failed or is closed; the deadline.
+    pub async fn room(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
+        within(handle, deadline, "waiting for room in the log", self.0.0.room()).await?
+    }
+
+    /// Waits until all that was appended before is lasting, and does not let the interval wait for it.
+    ///
+    /// # Errors
+    /// As [`durable`](Log::durable).
+    pub async fn flush(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
+        let position = self.0.0.hurry()?;
+        self.durable(handle, &position, deadline).await
+    }
+
+    /// Begins a new segment behind all that was appended before; its number. All that is appended
+    /// later is in this segment or in later ones.
+    ///
+    /// # Errors
+    /// [`WalError::Io`]: there is no new segment, and the log goes on. The log has failed or is closed; the
+    /// deadline.
+    pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
+        let rotation = self.0.0.rotate()?;
+        within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
+    }
+
+    /// Removes the segments that the checkpoint in place makes unnecessary, as far as `floor`; how many. See
+    /// [`LogDirectory::remove_through`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_through(&self, floor: Timestamp) -> Result<usize, WalError> {
+        self.0.0.directory.remove_through(self.node(), floor)
+    }
+
+    /// Writes all that was appended, and closes the log.
+    ///
+    /// # Errors
+    /// What became of the last batch, when that was not lasting; the log has failed; the deadline.
+    pub async fn close(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
+        self.0.0.close();
+        within(handle, deadline, "closing the log", self.0.0.ended.wait()).await?
+    }
+
+    /// What the log has done so far.
+    pub fn stats(&self) -> Stats {
+        self.0.0.stats()
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("node", &self.node()).field("stats", &self.stats()).finish()
+    }
+}
+
+async fn within<T>(
+    handle: &Handle,
+    deadline: Time,
+    what: &'static str,
+    future: impl Future<Output = T>,
+) -> Result<T, WalError> {
+    let begin = handle.now();
+    let waited = handle.timeout(deadline, future).await;
+    waited.map_err(|_| WalError::Timeout { what, waited: handle.now() - begin })
+}

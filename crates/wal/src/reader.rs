@@ -1,0 +1,161 @@
+//! [`GroupReader`]: the groups of one file, in order, and what to make of its end.
+
+use crate::format::{
+    ALIGN, Content, FILE_HEADER, FileHeader, Flaw, GROUP_HEADER, GroupRef, Head, read_body,
+};
+use crate::storage::{File, Storage};
+use crate::{DatabaseId, Timestamp, WalError};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+
+/// Reads a file's groups one after the other.
+pub(crate) struct GroupReader {
+    file: Box<dyn File>,
+    name: String,
+    header: FileHeader,
+    length: u64,
+    /// Where the next group begins.
+    offset: u64,
+    /// Bytes of the file from `buffered` on.
+    buffer: Vec<u8>,
+    buffered: u64,
+}
+
+/// What stands next.
+pub(crate) enum Step<'a> {
+    /// A whole group, and where.
+    Group(u64, GroupRef<'a>),
+    /// The file ends behind a group.
+    End,
+    /// Something else than a whole group.
+    Flaw(Flaw),
+}
+
+/// What is at the head of a file.
+pub(crate) enum Opened {
+    Whole(GroupReader),
+    /// The header is not whole.
+    Headless(GroupReader),
+}
+
+impl GroupReader {
+    /// Opens `name`, which should hold `content`.
+    pub(crate) fn open(
+        storage: &dyn Storage,
+        name: &str,
+        database: DatabaseId,
+        content: Content,
+    ) -> Result<Opened, WalError> {
+        let file = storage.open(name).map_err(|e| WalError::io("opening", name, e))?;
+        let length = file.length().map_err(|e| WalError::io("reading", name, e))?;
+        let header = FileHeader { database, content, before: Timestamp::ZERO };
+        let offset = FILE_HEADER as u64;
+        let (buffer, name) = (Vec::new(), name.to_owned());
+        let mut reader = GroupReader { file, name, header, length, offset, buffer, buffered: 0 };
+        let head = reader.bytes(0, FILE_HEADER.min(length as usize))?;
+        let head = head.to_vec();
+        match FileHeader::decode(&head, &reader.name, Some(database))? {
+            None => Ok(Opened::Headless(reader)),
+            Some(header) if header.content != content => {
+                let what = "its header says that it is another file than its name";
+                Err(WalError::damaged(&reader.name, 16, what))
+            }
+            Some(header) => {
+                reader.header = header;
+                Ok(Opened::Whole(reader))
+            }
+        }
+    }
+
+    /// The file's header.
+    pub(crate) fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// Where the next group begins: behind the last one that was whole.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The file's bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// An error about the file, here.
+    pub(crate) fn damaged(&self, what: &'static str) -> WalError {
+        WalError::damaged(&self.name, self.offset, what)
+    }
+
+    /// The next group.
+    pub(crate) fn next(&mut self) -> Result<Step<'_>, WalError> {
+        let (at, left) = (self.offset, self.length - self.offset);
+        if left == 0 {
+            return Ok(Step::End);
+        }
+        let header = self.header;
+        let front = self.bytes(at, (GROUP_HEADER as u64).min(left) as usize)?;
+        let head = match Head::decode(front, &header, at) {
+            Ok(head) => head,
+            Err(flaw) => return Ok(Step::Flaw(flaw)),
+        };
+        // What a right checksum covers was written so: if it makes no sense, it is no tear.
+        head.sensible(at).map_err(|flaw| self.damaged(flaw.0))?;
+        if head.length as u64 > left {
+            return Ok(Step::Flaw(Flaw("a group is cut off")));
+        }
+        self.bytes(at, head.length)?;
+        let begin = (at - self.buffered) as usize;
+        let body = &self.buffer[begin + GROUP_HEADER..begin + head.length];
+        let group = match read_body(&head, body, &header) {
+            Ok(group) => group,
+            Err(flaw) => return Ok(Step::Flaw(flaw)),
+        };
+        if let Err(flaw) = group.sensible() {
+            return Err(WalError::damaged(&self.name, at, flaw.0));
+        }
+        self.offset += head.length as u64;
+        Ok(Step::Group(at, group))
+    }
+
+    /// Whether a group behind `cut` says that more than `cut` bytes were lasting when it was written: then
+    /// what stands at `cut` was, and is damaged. Else it is the end of what was never acknowledged.
+    ///
+    /// The header of that group is proof enough: its checksum covers the place.
+    pub(crate) fn was_synced_beyond(&mut self, cut: u64) -> Result<bool, WalError> {
+        let header = self.header;
+        let mut at = cut.max(FILE_HEADER as u64).next_multiple_of(ALIGN as u64);
+        while at + GROUP_HEADER as u64 <= self.length {
+            let front = self.bytes(at, GROUP_HEADER)?;
+            if let Ok(head) = Head::decode(front, &header, at)
+                && head.synced > cut
+            {
+                return Ok(true);
+            }
+            at += ALIGN as u64;
+        }
+        Ok(false)
+    }
+
+    /// Bytes of the file, which has them.
+    pub(crate) fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8], WalError> {
+        let held = self.buffered..self.buffered + self.buffer.len() as u64;
+        if at < held.start || at + length as u64 > held.end {
+            let left = usize::try_from(self.length - at).unwrap_or(usize::MAX);
+            let wanted = length.max(CHUNK).min(left);
+            // The size of the buffer goes back when a large group has passed.
+            self.buffer.resize(wanted, 0);
+            self.buffer.shrink_to(CHUNK);
+            self.buffered = at;
+            let reading = self.file.read(at, &mut self.buffer);
+            let read = reading.map_err(|e| WalError::io("reading", &self.name, e))?;
+            self.buffer.truncate(read);
+            if read < length {
+                return Err(WalError::damaged(&self.name, at + read as u64, "the file shrank"));
+            }
+        }
+        let begin = (at - self.buffered) as usize;
+        Ok(&self.buffer[begin..begin + length])
+    }
+}

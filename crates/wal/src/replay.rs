@@ -1,0 +1,281 @@
+//! [`LogDirectory::replay`]: from all files of all nodes, what each key was last.
+
+use std::collections::hash_map::{DefaultHasher, Entry as Place};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::thread;
+
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+
+use crate::directory::read_whole;
+use crate::format::{Content, names};
+use crate::reader::{GroupReader, Opened};
+use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, TableId, Timestamp, WalError};
+
+/// Keys are dealt out to so many partitions.
+const PARTITIONS: usize = 64;
+
+/// What a key was last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Latest {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// When this was committed.
+    pub timestamp: Timestamp,
+    /// The value; `None` when it was deleted.
+    pub value: Option<Box<[u8]>>,
+}
+
+/// A part of the keys, by their hash: each key is in one partition.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Partition {
+    /// The keys of each table, in order.
+    pub tables: BTreeMap<TableId, Vec<Latest>>,
+}
+
+/// A group that replay does not merge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// Whose log it is in.
+    pub node: NodeId,
+    /// In which segment.
+    pub segment: u64,
+    /// At which byte.
+    pub offset: u64,
+    /// Its timestamp.
+    pub timestamp: Timestamp,
+    /// The number of its [`Kind::Note`].
+    pub which: u8,
+    /// Its entries, in order: table, key, value.
+    pub entries: Vec<(TableId, Box<[u8]>, Option<Box<[u8]>>)>,
+}
+
+/// What logs and checkpoint come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// All keys.
+    pub partitions: Vec<Partition>,
+    /// Groups that are not merged, by node, segment and offset.
+    pub notes: Vec<Note>,
+    /// The highest timestamp: clocks have to be set above it.
+    pub highest: Timestamp,
+    /// Whole groups that were read, those under the floor included.
+    pub groups: u64,
+    /// Entries that were taken.
+    pub entries: u64,
+}
+
+impl Replayed {
+    /// All keys, partition by partition.
+    pub fn keys(&self) -> impl Iterator<Item = (TableId, &Latest)> {
+        let tables = self.partitions.iter().flat_map(|partition| &partition.tables);
+        tables.flat_map(|(table, keys)| keys.iter().map(|key| (*table, key)))
+    }
+}
+
+// Its keys are fixed, and nobody iterates: the same replay gives the same result.
+type Keys = HashMap<Box<[u8]>, (Timestamp, Option<Box<[u8]>>), BuildHasherDefault<DefaultHasher>>;
+
+#[derive(Default)]
+struct Shard(BTreeMap<TableId, Keys>);
+
+impl Shard {
+    fn take(&mut self, entry: Entry<'_>) {
+        let Entry { timestamp, table, key, value } = entry;
+        let keys = self.0.entry(table).or_default();
+        if let Some(latest) = keys.get_mut(key) {
+            // Equal ones are of one group, where the last counts, or of a checkpoint that read this commit.
+            if timestamp >= latest.0 {
+                *latest = (timestamp, value.map(Box::from));
+            }
+        } else if let Place::Vacant(place) = keys.entry(Box::from(key)) {
+            place.insert((timestamp, value.map(Box::from)));
+        }
+    }
+
+    fn sorted(self) -> Partition {
+        let sort = |keys: Keys| {
+            let latest = |(key, (timestamp, value))| Latest { key, timestamp, value };
+            let mut keys: Vec<Latest> = keys.into_iter().map(latest).collect();
+            keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            keys
+        };
+        Partition { tables: self.0.into_iter().map(|(table, keys)| (table, sort(keys))).collect() }
+    }
+}
+
+fn shard_of(table: TableId, key: &[u8]) -> usize {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u32(table.0);
+    hasher.write(key);
+    // The upper bits: tables of the same hash take the lower ones.
+    (hasher.finish() >> 32) as usize % PARTITIONS
+}
+
+struct File {
+    name: String,
+    content: Content,
+    /// Entries that there must be.
+    entries: Option<u64>,
+}
+
+#[derive(Default)]
+struct Read {
+    highest: Timestamp,
+    groups: u64,
+    entries: u64,
+    notes: Vec<Note>,
+}
+
+/// Calls `work` with 0 to `jobs - 1`, on so many threads; the results in order.
+fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    let run = || {
+        loop {
+            // Relaxed: only who takes which job is decided here; results go through the lock.
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job >= jobs {
+                return;
+            }
+            let result = work(job);
+            done.lock().insert(job, result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(jobs) {
+            // Where the system has no more threads, those that there are do the work.
+            let _ = thread::Builder::new().name("replay".to_owned()).spawn_scoped(scope, run);
+        }
+        run();
+    });
+    std::mem::take(&mut *done.lock()).into_values().collect()
+}
+
+impl LogDirectory {
+    /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment in
+    /// order, segments side by side on so many threads. No floor counts here, and no checkpoint.
+    ///
+    /// # Errors
+    /// As [`replay`](LogDirectory::replay).
+    pub fn read(
+        &self,
+        threads: usize,
+        take: impl Fn(NodeId, u64, u64, GroupRef<'_>) + Sync,
+    ) -> Result<(), WalError> {
+        let mut segments = Vec::new();
+        for (node, of_node) in self.segments() {
+            segments.extend(of_node.iter().map(|segment| (node, segment.number)));
+        }
+        let read = in_parallel(threads, segments.len(), |at| {
+            let (node, number) = segments[at];
+            let content = Content::Segment { node, number };
+            let mut reader = self.reader(&names::segment(node, number), content)?;
+            read_whole(&mut reader, |offset, group| {
+                take(node, number, offset, group);
+                Ok(())
+            })
+        });
+        read.into_iter().try_for_each(|read| read.map(|_| ()))
+    }
+
+    /// Reads the checkpoint and all logs: for each key the entry with the highest timestamp of all that the
+    /// checkpoint holds and all that was committed above its floor. Files are read side by side by so many
+    /// threads, in whatever order; the result is the same. Memory goes by the keys and their last values.
+    ///
+    /// Everything is checked. Call it before logs are opened: what they append meanwhile may be seen or not.
+    ///
+    /// # Errors
+    /// The first thing that is damaged or missing; the system's errors.
+    pub fn replay(&self, threads: usize) -> Result<Replayed, WalError> {
+        let floor = self.floor();
+        let files = self.files();
+        let shards: Vec<_> = (0..PARTITIONS).map(|_| Mutex::new(Shard::default())).collect();
+        let read = in_parallel(threads, files.len(), |at| self.merge(&files[at], floor, &shards));
+        let (mut highest, mut groups, mut entries, mut notes) = (floor, 0, 0, Vec::new());
+        for file in read {
+            let file = file?;
+            highest = highest.max(file.highest);
+            groups += file.groups;
+            entries += file.entries;
+            notes.extend(file.notes);
+        }
+        let partitions =
+            in_parallel(threads, PARTITIONS, |at| std::mem::take(&mut *shards[at].lock()).sorted());
+        Ok(Replayed { partitions, notes, highest, groups, entries })
+    }
+
+    /// What there is to read, in order.
+    fn files(&self) -> Vec<File> {
+        let mut files = Vec::new();
+        let manifest = self.manifest.lock().clone();
+        if let Some(manifest) = &manifest {
+            for ((part, name), held) in (0..).zip(manifest.part_names()).zip(&manifest.parts) {
+                let content = Content::Part { number: manifest.number, part };
+                files.push(File { name, content, entries: Some(held.entries) });
+            }
+        }
+        let floor = manifest.map_or(Timestamp::ZERO, |manifest| manifest.floor);
+        for (node, segments) in self.segments() {
+            for (at, segment) in segments.iter().enumerate() {
+                // A crash may have left what was to be removed.
+                if segments.get(at + 1).is_some_and(|next| next.before <= floor) {
+                    continue;
+                }
+                let (number, name) = (segment.number, names::segment(node, segment.number));
+                let content = Content::Segment { node, number };
+                files.push(File { name, content, entries: None });
+            }
+        }
+        files
+    }
+
+    fn reader(&self, name: &str, content: Content) -> Result<GroupReader, WalError> {
+        match GroupReader::open(self.storage(), name, self.database(), content)? {
+            Opened::Whole(reader) => Ok(reader),
+            Opened::Headless(_) => Err(WalError::damaged(name, 0, "there is no header")),
+        }
+    }
+
+    fn merge(
+        &self,
+        file: &File,
+        floor: Timestamp,
+        shards: &[Mutex<Shard>],
+    ) -> Result<Read, WalError> {
+        let File { name, content, entries } = file;
+        let mut reader = self.reader(name, *content)?;
+        let mut read = Read::default();
+        let stamps = matches!(content, Content::Part { .. });
+        let highest = read_whole(&mut reader, |offset, group| {
+            read.groups += 1;
+            // What a checkpoint holds counts, however old it is.
+            if !stamps && group.timestamp() <= floor {
+                return Ok(());
+            }
+            match (group.kind(), content) {
+                (Kind::Note(which), &Content::Segment { node, number }) => {
+                    read.notes.push(note(node, number, offset, which, &group));
+                }
+                _ => {
+                    for entry in group.entries() {
+                        read.entries += 1;
+                        shards[shard_of(entry.table, entry.key)].lock().take(entry);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        read.highest = highest;
+        if entries.is_some_and(|entries| entries != read.entries) {
+            return Err(WalError::damaged(name, reader.length(), "entries are missing"));
+        }
+        Ok(read)
+    }
+}
+
+fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &GroupRef<'_>) -> Note {
+    let own = |entry: Entry<'_>| (entry.table, entry.key.into(), entry.value.map(Box::from));
+    let entries = group.entries().map(own).collect();
+    Note { node, segment, offset, timestamp: group.timestamp(), which, entries }
+}

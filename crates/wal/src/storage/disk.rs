@@ -1,0 +1,143 @@
+//! [`Disk`]: a directory of the file system.
+
+use std::fs;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{DirectoryLock, File, Locked, Storage};
+
+/// A directory of the file system. Files are synced by `fdatasync`, which also makes a changed length
+/// lasting; directories by `fsync`.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+}
+
+impl Disk {
+    /// The directory at `path`, which is made when there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(path: impl Into<PathBuf>) -> io::Result<Disk> {
+        let path = path.into();
+        if !path.is_dir() {
+            fs::create_dir_all(&path)?;
+            // The new directory's own name has to last as well.
+            if let Some(parent) = path.canonicalize()?.parent() {
+                fs::File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(Disk { path })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl Storage for Disk {
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is no text is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).append(true).create_new(true).open(self.at(name))?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).append(true).open(self.at(name))?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.at(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        fs::File::open(&self.path)?.sync_all()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Locked> {
+        let mut options = fs::OpenOptions::new();
+        let path = self.at(name);
+        let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        // The system gives it back when the process ends, however that happens.
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => {
+                let mut by = String::new();
+                file.take(64).read_to_string(&mut by)?;
+                return Ok(Locked::Held { by: by.trim().to_owned() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // Whose it is, for the error that others get. Nothing depends on it.
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Locked::Taken(Box::new(Flock(file))))
+    }
+}
+
+#[derive(Debug)]
+struct Flock(#[allow(dead_code, reason = "closing it gives the lock back")] fs::File);
+
+impl DirectoryLock for Flock {}
+
+#[derive(Debug)]
+struct DiskFile(fs::File);
+
+impl File for DiskFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+}

@@ -1,0 +1,156 @@
+//! [`Ledger`]: what was appended and what became of it, and the judgement of what a recovery finds.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use latchwork_wal::{Kind, LogDirectory, NodeId, Replayed, TableId, Timestamp};
+
+pub(crate) type Key = (TableId, Vec<u8>);
+pub(crate) type Value = Option<Vec<u8>>;
+/// What each key is in memory: when that was committed, and the value.
+pub(crate) type Tables = BTreeMap<Key, (Timestamp, Value)>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Appended; nobody said anything about it.
+    Unknown,
+    /// Acknowledged, or found by a recovery on which others then built.
+    Lasting,
+    /// The log said that it is not there.
+    Refused,
+    /// A recovery did not find it.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) node: NodeId,
+    /// Which of the node's appends it was.
+    pub(crate) order: u64,
+    pub(crate) entries: Vec<(Key, Value)>,
+    pub(crate) fate: Fate,
+}
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) records: BTreeMap<Timestamp, Record>,
+    orders: u64,
+}
+
+impl Ledger {
+    pub(crate) fn append(&mut self, at: Timestamp, node: NodeId, entries: Vec<(Key, Value)>) {
+        self.orders += 1;
+        let record = Record { node, order: self.orders, entries, fate: Fate::Unknown };
+        // What is not in the log is not known after a restart: its timestamp may be drawn again.
+        let before = self.records.insert(at, record);
+        let gone = |record: Record| matches!(record.fate, Fate::Lost | Fate::Refused);
+        assert!(before.is_none_or(gone), "{at} twice");
+    }
+
+    pub(crate) fn fate(&mut self, at: Timestamp, fate: Fate) {
+        self.records.get_mut(&at).expect("appended").fate = fate;
+    }
+
+    /// Judges what a recovery found, and takes it for the truth from now on.
+    pub(crate) fn judge(
+        &mut self,
+        directory: &LogDirectory,
+        replayed: &Replayed,
+    ) -> Result<Tables, String> {
+        let found = Mutex::new(BTreeMap::new());
+        let read = directory.read(2, |node, segment, offset, group| {
+            let own = |e: latchwork_wal::Entry<'_>| {
+                ((e.table, e.key.to_vec()), e.value.map(<[u8]>::to_vec))
+            };
+            let entries: Vec<(Key, Value)> = group.entries().map(own).collect();
+            let place = (node, segment, offset);
+            let at = (group.timestamp(), group.kind());
+            let twice = found.lock().expect("whole").insert(at, (place, entries));
+            assert!(twice.is_none(), "a group stands twice");
+        });
+        read.map_err(|e| e.to_string())?;
+        let found = found.into_inner().expect("whole");
+        let floor = directory.floor();
+        for ((at, kind), (place, entries)) in &found {
+            let Some(record) = self.records.get(at) else {
+                return Err(format!("{at} at {place:?} was never appended"));
+            };
+            if *kind != Kind::Commit || record.node != place.0 || record.entries != *entries {
+                return Err(format!("{at} at {place:?} is not what was appended"));
+            }
+            if matches!(record.fate, Fate::Refused | Fate::Lost) {
+                return Err(format!("{at} at {place:?} was {:?} and is back", record.fate));
+            }
+        }
+        // A log ends between two groups: no group without those before it.
+        let mut last: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for ((at, _), (place, _)) in &found {
+            let last = last.entry(place.0).or_default();
+            *last = (*last).max(self.records[at].order);
+        }
+        for (at, record) in &mut self.records {
+            let is_found = found.contains_key(&(*at, Kind::Commit));
+            if is_found || *at <= floor && record.fate == Fate::Lasting {
+                record.fate = Fate::Lasting;
+                continue;
+            }
+            if record.fate == Fate::Lasting {
+                return Err(format!("{at} of node {} was lasting and is lost", record.node.0));
+            }
+            if record.fate == Fate::Unknown {
+                if *at > floor && last.get(&record.node).is_some_and(|last| *last > record.order) {
+                    return Err(format!("{at} is lost, and later groups of its node are there"));
+                }
+                // Under the floor every commit had ended, and those that had were lasting.
+                record.fate = Fate::Lost;
+            }
+        }
+        self.compare(floor, replayed)
+    }
+
+    /// Whether the replay is what the lasting groups come to.
+    fn compare(&self, floor: Timestamp, replayed: &Replayed) -> Result<Tables, String> {
+        let mut expected = Tables::new();
+        for (at, record) in &self.records {
+            if record.fate == Fate::Lasting {
+                for (key, value) in &record.entries {
+                    expected.insert(key.clone(), (*at, value.clone()));
+                }
+            }
+        }
+        let of = |(table, latest): (TableId, &latchwork_wal::Latest)| {
+            let value = latest.value.as_ref().map(|value| value.to_vec());
+            ((table, latest.key.to_vec()), (latest.timestamp, value))
+        };
+        let mut keys = Tables::new();
+        for key in replayed.keys().map(of) {
+            let again = keys.insert(key.0, key.1);
+            if let Some(again) = again {
+                return Err(format!("{again:?} is in two partitions"));
+            }
+        }
+        // What was deleted under the floor may be forgotten.
+        let forgotten = |at: &Timestamp, value: &Value| value.is_none() && *at <= floor;
+        let without = |tables: &Tables| -> Tables {
+            let kept = tables.iter().filter(|(_, (at, value))| !forgotten(at, value));
+            kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let (expected, found) = (without(&expected), without(&keys));
+        if expected != found {
+            let short = |tables: &Tables, others: &Tables| -> String {
+                let differ = tables.iter().filter(|(key, value)| others.get(*key) != Some(value));
+                let short = |(key, (at, value)): (&Key, &(Timestamp, Value))| {
+                    format!("{}/{:?} at {at}: {:?}", key.0.0, key.1, value.as_ref().map(Vec::len))
+                };
+                differ.map(short).collect::<Vec<_>>().join(", ")
+            };
+            let (lacks, has) = (short(&expected, &found), short(&found, &expected));
+            return Err(format!("replay above {floor} lacks [{lacks}], has [{has}]"));
+        }
+        let highest = expected.values().map(|(at, _)| *at).max().unwrap_or_default();
+        if replayed.highest < highest {
+            return Err(format!("the highest is {highest}, not {}", replayed.highest));
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,191 @@
+//! Worlds in which the power goes off: thousands of short histories of commits, rotations and
+//! checkpoints on storage that loses what was not synced, each with several lives. After every crash what
+//! is found is judged: all that was acknowledged, nothing that was not appended, everything whole.
+
+mod ledger;
+mod life;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_simulation::Random;
+use latchwork_wal::storage::Torn;
+use latchwork_wal::storage::torn::{Lie, Operation};
+use latchwork_wal::{DatabaseId, LogDirectory, Mode};
+
+use ledger::{Fate, Ledger};
+use life::Life;
+
+const DATABASE: DatabaseId = DatabaseId(0xda7a);
+const LIVES: u64 = 4;
+
+/// What may happen to a world.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    lie: Option<Lie>,
+    /// Single operations fail, and the device fills up.
+    faults: bool,
+    /// See [`Life::careless`].
+    careless: bool,
+}
+
+/// What worlds came to, so that tests can say that they tested something.
+#[derive(Debug, Default)]
+struct Sum {
+    lasting: usize,
+    lost: usize,
+    refused: usize,
+    checkpoints: u32,
+    crashes: u32,
+    crashes_while_opening: u32,
+}
+
+const OPERATIONS: [Operation; 7] = [
+    Operation::Create,
+    Operation::Append,
+    Operation::Sync,
+    Operation::Truncate,
+    Operation::Rename,
+    Operation::Remove,
+    Operation::SyncDirectory,
+];
+
+fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let mut torn = Torn::new(seed);
+    if let Some(lie) = trouble.lie {
+        torn.lie(lie);
+    }
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    for life in 0..=LIVES {
+        // Opening may be interrupted as anything else, again and again.
+        let directory = loop {
+            let interrupted = random.below(3) == 0;
+            if interrupted {
+                torn.power_off_after(random.below(12));
+            }
+            let opened = LogDirectory::open(Arc::new(torn.clone()), DATABASE);
+            if torn.is_on() {
+                torn.power_off_after(u64::MAX / 2);
+                break opened.map_err(|e| format!("life {life}: {e}"))?;
+            }
+            sum.crashes_while_opening += 1;
+            torn = end(&torn, &mut random, sum);
+        };
+        let replayed = directory.replay(1).map_err(|e| format!("life {life}: {e}"))?;
+        let judged = ledger.borrow_mut().judge(&directory, &replayed);
+        let tables = judged.map_err(|e| format!("life {life}: {e}"))?;
+        if life == LIVES {
+            break;
+        }
+        let mut new = Life::new(mode, ledger.clone(), tables, replayed.highest);
+        if let Some(new) = Rc::get_mut(&mut new) {
+            new.careless = trouble.careless;
+        }
+        torn.power_off_after(random.below(600));
+        if trouble.faults && random.below(2) == 0 {
+            torn.fail(OPERATIONS[random.below(7) as usize], random.below(40));
+        }
+        if trouble.faults && random.below(4) == 0 {
+            torn.set_capacity(random.below(30_000));
+        }
+        new.run(&directory, random.draw()).map_err(|e| format!("life {life}: {e}"))?;
+        sum.checkpoints += new.checkpoints.get();
+        torn = end(&torn, &mut random, sum);
+        torn.set_capacity(u64::MAX);
+    }
+    for record in ledger.borrow().records.values() {
+        match record.fate {
+            Fate::Lasting => sum.lasting += 1,
+            Fate::Refused => sum.refused += 1,
+            Fate::Lost | Fate::Unknown => sum.lost += 1,
+        }
+    }
+    Ok(())
+}
+
+/// The power goes off, or only the process ends.
+fn end(torn: &Torn, random: &mut Random, sum: &mut Sum) -> Torn {
+    sum.crashes += 1;
+    if random.below(4) == 0 { torn.kill() } else { torn.crash(random.draw()) }
+}
+
+fn worlds(mode: Mode, seeds: u64, trouble: Trouble) -> Sum {
+    let mut sum = Sum::default();
+    for seed in 0..seeds {
+        if let Err(wrong) = world(mode, seed, trouble, &mut sum) {
+            panic!("{mode}, seed {seed}: {wrong}");
+        }
+    }
+    println!("{mode}: {seeds} worlds, {sum:?}");
+    sum
+}
+
+/// Which complaints there are, of how many worlds each, with digits left out.
+fn complaints(mode: Mode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64> {
+    let mut complaints = BTreeMap::new();
+    for seed in 0..seeds {
+        if let Err(wrong) = world(mode, seed, trouble, &mut Sum::default()) {
+            let kind = wrong.chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
+            *complaints.entry(kind).or_default() += 1;
+        }
+    }
+    println!("{mode}, {:?}: {complaints:#?}", trouble.lie);
+    complaints
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_acknowledged() {
+    for mode in Mode::ALL {
+        let sum = worlds(mode, 700, Trouble::default());
+        assert!(sum.lasting > 10_000 && sum.lost > 500 && sum.checkpoints > 200, "{sum:?}");
+        assert!(sum.crashes_while_opening > 200 && sum.refused == 0, "{sum:?}");
+    }
+}
+
+#[test]
+fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
+    for mode in Mode::ALL {
+        let sum = worlds(mode, 700, Trouble { faults: true, ..Trouble::default() });
+        assert!(sum.lasting > 10_000 && sum.lost > 500, "{sum:?}");
+        // Acknowledged before it is lasting, it cannot be refused any more.
+        assert_eq!(sum.refused > 100, mode == Mode::Sync, "{sum:?}");
+    }
+}
+
+/// What the judge would say about a log that does not sync where it has to.
+#[test]
+fn a_device_that_lies_is_found_out() {
+    let lies = [
+        Lie::Sync(".log"),
+        Lie::Sync(".log.new"),
+        Lie::Sync(".part"),
+        Lie::Sync("CHECKPOINT.new"),
+        Lie::SyncDirectory,
+    ];
+    for lie in lies {
+        let found = complaints(Mode::Sync, 200, Trouble { lie: Some(lie), ..Trouble::default() });
+        assert!(!found.is_empty(), "{lie:?} made no difference");
+    }
+}
+
+/// A checkpoint shows what is not lasting yet: half of a commit is back after a crash.
+#[test]
+fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
+    let trouble = Trouble { careless: true, ..Trouble::default() };
+    assert!(!complaints(Mode::Async, 300, trouble).is_empty());
+}
+
+/// `WORLDS=100000 cargo test --release -p latchwork-wal --test worlds -- --ignored --nocapture`
+#[test]
+#[ignore = "as many worlds as WORLDS says"]
+fn more_worlds() {
+    let seeds = std::env::var("WORLDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10_000);
+    for mode in Mode::ALL {
+        for faults in [false, true] {
+            worlds(mode, seeds, Trouble { faults, ..Trouble::default() });
+        }
+    }
+}
