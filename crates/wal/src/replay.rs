@@ -163,6 +163,7 @@ impl LogDirectory {
         threads: usize,
         take: impl Fn(NodeId, u64, u64, GroupRef<'_>) + Sync,
     ) -> Result<(), WalError> {
+        self.check_closed()?;
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
             segments.extend(of_node.iter().map(|segment| (node, segment.number)));
@@ -183,11 +184,12 @@ impl LogDirectory {
     /// checkpoint holds and all that was committed above its floor. Files are read side by side by so many
     /// threads, in whatever order; the result is the same. Memory goes by the keys and their last values.
     ///
-    /// Everything is checked. Call it before logs are opened: what they append meanwhile may be seen or not.
+    /// Everything is checked. No log may be open: a group that is being written looks like damage.
     ///
     /// # Errors
-    /// The first thing that is damaged or missing; the system's errors.
+    /// A log is open; the first thing that is damaged or missing; the system's errors.
     pub fn replay(&self, threads: usize) -> Result<Replayed, WalError> {
+        self.check_closed()?;
         let floor = self.floor();
         let files = self.files();
         let shards: Vec<_> = (0..PARTITIONS).map(|_| Mutex::new(Shard::default())).collect();

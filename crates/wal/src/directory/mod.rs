@@ -150,6 +150,15 @@ impl LogDirectory {
         Ok(Segment { number, before: log.through })
     }
 
+    /// Whether nobody appends anywhere.
+    pub(crate) fn check_closed(&self) -> Result<(), WalError> {
+        let nodes = self.nodes.lock();
+        match nodes.iter().find(|(_, log)| log.open) {
+            Some((&node, _)) => Err(WalError::NodeInUse { node }),
+            None => Ok(()),
+        }
+    }
+
     /// Says that `node`'s log is closed, with all timestamps up to `through`.
     pub(crate) fn leave(&self, node: NodeId, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {

@@ -1,0 +1,367 @@
+//! Bytes that are not what was written: hostile ones, and damage to what was lasting.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon, start};
+use latchwork_simulation::Random;
+use latchwork_wal::storage::{Storage, Torn};
+use latchwork_wal::{
+    CheckpointWriter, DatabaseId, Entry, Group, Kind, LogDirectory, Settings, WalError,
+};
+use proptest::prelude::*;
+
+fn small() -> Settings {
+    Settings { segment_bytes: 1024, ..Settings::default() }
+}
+
+fn content(torn: &Torn, name: &str) -> Vec<u8> {
+    let file = torn.open(name).expect("there");
+    let mut bytes = vec![0; file.length().expect("read") as usize];
+    file.read(0, &mut bytes).expect("read");
+    bytes
+}
+
+/// A directory with these files and nothing else.
+fn made_of(files: &[(String, Vec<u8>)]) -> Torn {
+    let torn = Torn::new(0);
+    for (name, bytes) in files {
+        let file = torn.create(name).expect("made");
+        file.append(bytes).expect("written");
+        file.sync().expect("synced");
+    }
+    torn.sync_directory().expect("synced");
+    torn
+}
+
+fn files(torn: &Torn) -> Vec<(String, Vec<u8>)> {
+    let names = torn.list().expect("listed");
+    names.into_iter().map(|name| (name.clone(), content(torn, &name))).collect()
+}
+
+fn replay(torn: &Torn) -> Result<Vec<u64>, WalError> {
+    Ok(counters(&open(torn)?.replay(2)?))
+}
+
+/// The number of commits in an example: the last segment is not empty.
+const LAST: u64 = 18;
+
+/// Commits in several segments, with a checkpoint of the first ten.
+fn example(with_checkpoint: bool) -> Vec<(String, Vec<u8>)> {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, small());
+    run(async |handle| {
+        commit(&log, &handle, 1..=10, 150).await;
+        if with_checkpoint {
+            let number = log.rotate(&handle, soon(&handle)).await.expect("rotated");
+            let continues = [(NODE, number)];
+            let writer = CheckpointWriter::begin(&directory, at(10), continues).expect("begun");
+            let mut part = writer.part().expect("begun");
+            for counter in 1..=10u64 {
+                let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
+                let entry = Entry { timestamp: at(counter), table: TABLE, key, value };
+                part.put(entry).expect("written");
+            }
+            part.finish().expect("synced");
+            writer.publish().expect("in place");
+            log.remove_through(at(10)).expect("removed");
+        }
+        commit(&log, &handle, 11..=LAST, 150).await;
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    files(&torn)
+}
+
+/// A length of the last segment that its last group begins at or before.
+fn last_batch(files: &[(String, Vec<u8>)]) -> u64 {
+    let (_, last) = files.iter().rfind(|(name, _)| name.ends_with(".log")).expect("a segment");
+    // Each group is a batch: its header says how much was lasting before.
+    let at = (0..last.len() / 8).rfind(|at| last[at * 8..].starts_with(b"GRP1")).expect("a group");
+    at as u64 * 8
+}
+
+/// No byte of what was lasting can change without an error that names the file and a place at or before
+/// it. The last batch alone may have been torn, for all that anybody knows.
+#[test]
+fn every_byte_of_what_was_lasting_counts() {
+    for with_checkpoint in [false, true] {
+        let whole = example(with_checkpoint);
+        assert_eq!(replay(&made_of(&whole)).expect("whole"), (1..=LAST).collect::<Vec<_>>());
+        let segments = whole.iter().filter(|(name, _)| name.ends_with(".log")).count();
+        assert!(segments >= 2, "{segments} segments");
+        let tail = last_batch(&whole);
+        let last = whole.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+        let mut random = Random::new(1);
+        for (index, (name, bytes)) in whole.iter().enumerate() {
+            for offset in 0..bytes.len() {
+                let torn = made_of(&whole);
+                assert!(torn.damage(name, offset as u64, 1 << random.below(8)));
+                match replay(&torn) {
+                    Err(WalError::Damaged { file, offset: found, .. }) => {
+                        assert!(file == *name && found <= offset as u64, "{name} at {offset}");
+                    }
+                    Err(WalError::Version { file, .. } | WalError::OtherDatabase { file, .. }) => {
+                        assert!(file == *name && offset < 32, "{name} at {offset}");
+                    }
+                    Err(error) => panic!("{name} at {offset}: {error}"),
+                    Ok(found) => {
+                        assert!(index == last && offset as u64 >= tail, "{name} at {offset}");
+                        assert_eq!(found, (1..LAST).collect::<Vec<_>>(), "{name} at {offset}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_may_be_missing() {
+    for with_checkpoint in [false, true] {
+        let whole = example(with_checkpoint);
+        let last = whole.last().expect("files").0.clone();
+        for (name, _) in &whole {
+            let is_last =
+                whole.iter().rfind(|(name, _)| name.ends_with(".log")).expect("one").0 == *name;
+            if name == "LOCK" || name == "CHECKPOINT" || is_last {
+                continue;
+            }
+            let torn = made_of(&whole);
+            torn.remove(name).expect("removed");
+            let error = replay(&torn).expect_err(name);
+            let said = error.to_string();
+            assert!(
+                matches!(error, WalError::Missing { .. }) && said.contains(name),
+                "{said} {last}"
+            );
+        }
+    }
+}
+
+/// Without the checkpoint the segments that it made unnecessary are missing.
+#[test]
+fn a_checkpoint_that_is_gone_is_missed() {
+    let whole = example(true);
+    let torn = made_of(&whole);
+    torn.remove("CHECKPOINT").expect("removed");
+    assert!(matches!(replay(&torn), Err(WalError::Missing { .. })));
+}
+
+#[test]
+fn another_database_or_version_is_one_clear_error() {
+    let whole = example(false);
+    let torn = made_of(&whole);
+    assert_eq!(LogDirectory::identify(&torn).expect("read"), Some(DATABASE));
+    assert_eq!(LogDirectory::identify(&Torn::new(0)).expect("empty"), None);
+    let error = LogDirectory::open(Arc::new(torn), DatabaseId(9)).expect_err("another");
+    let said = error.to_string();
+    assert!(
+        said.contains("belongs to database 000000000000da7a, not to 0000000000000009"),
+        "{said}"
+    );
+    let torn = made_of(&whole);
+    assert!(torn.damage("01-0000000001.log", 8, 3));
+    let said = replay(&torn).expect_err("another version").to_string();
+    assert_eq!(
+        said,
+        "01-0000000001.log has log format 2, this program understands 1: use the version that wrote it"
+    );
+}
+
+#[test]
+fn a_directory_has_one_process_and_a_log_one_owner() {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let said = open(&torn).expect_err("taken").to_string();
+    assert!(said.starts_with("memory is in use by process"), "{said}");
+    let log = start(&directory, Settings::default());
+    let again = latchwork_wal::Log::threaded(&directory, NODE, Settings::default());
+    assert!(matches!(again, Err(WalError::NodeInUse { .. })));
+    run(async |handle| log.close(&handle, soon(&handle)).await).expect("closed");
+    start(&directory, Settings::default());
+    let far = latchwork_wal::NodeId(64);
+    let far = latchwork_wal::Log::threaded(&directory, far, Settings::default());
+    assert!(matches!(far, Err(WalError::Node { .. })));
+}
+
+/// Bug it guards against: behind a torn group stand the bytes of whole ones, of another file or place, that
+/// somebody keeps as a value. Taken for groups of this log, they would make a tear look like damage, or bring
+/// back what was never committed here. Mechanism: a group's checksum covers the place where it stands.
+#[test]
+fn a_log_that_is_kept_as_a_value_is_no_log() {
+    let whole = example(false);
+    let (name, copy) = whole.iter().find(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings::default());
+    run(async |handle| {
+        commit(&log, &handle, 1..=3, 10).await;
+        let mut group = Group::new(Kind::Commit, at(4));
+        // At every place that groups can stand at.
+        group.put(TABLE, &4u64.to_be_bytes(), &[&[0; 4], &copy[..]].concat()).expect("small");
+        let position = log.append(&group).expect("appended");
+        log.durable(&handle, &position, soon(&handle)).await.expect("lasting");
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    let mut files = files(&torn);
+    let (_, bytes) = files.iter_mut().find(|(other, _)| other == name).expect("the same name");
+    let tail = (0..bytes.len() / 8).map(|at| at * 8).filter(|at| bytes[*at..].starts_with(b"GRP1"));
+    let tails: Vec<usize> = tail.collect();
+    assert!(tails.len() > 6, "the copies are in there, where groups can stand");
+    // The group with the copies is torn at its beginning: cut it off, and nothing else.
+    bytes[tails[3]] ^= 1;
+    assert_eq!(replay(&made_of(&files)).expect("a tail"), [1, 2, 3]);
+    // The file of another number under this name.
+    let mut files = whole.clone();
+    let other =
+        files.iter().filter(|(name, _)| name.ends_with(".log")).nth(1).expect("two").1.clone();
+    files.iter_mut().find(|(other, _)| other == name).expect("there").1 = other;
+    assert!(matches!(replay(&made_of(&files)), Err(WalError::Damaged { .. })));
+}
+
+/// A group that cannot be: its checksum is right, so it is an error and no tail.
+#[test]
+fn groups_have_limits_that_are_told() {
+    let mut group = Group::new(Kind::Commit, at(1));
+    let key = vec![0; Group::KEY_MAX + 1];
+    assert!(matches!(group.remove(TABLE, &key), Err(WalError::TooLarge { .. })));
+    let value = vec![0; 64 << 20];
+    let said = group.put(TABLE, b"k", &value).expect_err("too large").to_string();
+    assert!(said.contains("too large for the log: 67108864 are possible"), "{said}");
+    assert_eq!(group.entries(), 0, "nothing was added");
+    let torn = Torn::new(0);
+    let settings = Settings { backlog_bytes: 4096, ..Settings::default() };
+    let log = start(&open(&torn).expect("empty"), settings);
+    assert!(matches!(log.append(&common::group(1, 5000)), Err(WalError::TooLarge { .. })));
+}
+
+/// What mutation may do to files.
+fn mutate(files: &mut Vec<(String, Vec<u8>)>, random: &mut Random) {
+    let count = files.len() as u64;
+    let index = random.below(count) as usize;
+    let bytes = &mut files[index].1;
+    let length = bytes.len() as u64;
+    let place = |random: &mut Random| random.below(length.max(1)) as usize;
+    match random.below(7) {
+        0 if length > 0 => {
+            let at = place(random);
+            bytes[at] ^= 1 << random.below(8);
+        }
+        1 => bytes.truncate(place(random)),
+        2 => bytes.extend((0..random.below(300)).map(|_| 0)),
+        3 => {
+            let noise: Vec<u8> = (0..random.below(300)).map(|_| random.draw() as u8).collect();
+            bytes.extend(noise);
+        }
+        4 if length > 0 => {
+            let (from, to) = (place(random), place(random));
+            let part = bytes[from.min(to)..from.max(to)].to_vec();
+            bytes.extend(part);
+        }
+        5 if length > 0 => {
+            let (from, to) = (place(random) / 8 * 8, place(random) / 8 * 8);
+            let n = (length as usize - from.max(to)).min(512);
+            bytes.copy_within(from..from + n, to);
+        }
+        _ => {
+            files.swap_remove(index);
+        }
+    }
+}
+
+/// Whatever is done to the files: an error, or commits that were made.
+#[test]
+fn hostile_files_neither_panic_nor_make_anything_up() {
+    let examples = [example(false), example(true)];
+    let (mut errors, mut read) = (0, 0);
+    for seed in 0..6000 {
+        let mut random = Random::new(seed);
+        let mut files = examples[random.below(2) as usize].clone();
+        for _ in 0..1 + random.below(3) {
+            if !files.is_empty() {
+                mutate(&mut files, &mut random);
+            }
+        }
+        match replay(&made_of(&files)) {
+            Err(error) => {
+                errors += 1;
+                assert!(!error.to_string().contains('\n'), "{error}");
+            }
+            Ok(found) => {
+                read += 1;
+                assert!(found.iter().all(|counter| (1..=LAST).contains(counter)), "seed {seed}");
+            }
+        }
+    }
+    assert!(errors > 1000 && read > 500, "{errors} errors, {read} read");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Keys and values of any bytes, in groups of any size, come back as they were, last one first.
+    #[test]
+    fn what_was_put_is_what_is_read(
+        groups in proptest::collection::vec(
+            proptest::collection::vec(
+                (0u32..3, proptest::collection::vec(any::<u8>(), 0..9),
+                    proptest::option::of(proptest::collection::vec(any::<u8>(), 0..600))),
+                0..6),
+            1..12))
+    {
+        let torn = Torn::new(0);
+        let directory = open(&torn).expect("empty");
+        let log = start(&directory, small());
+        let mut expected = std::collections::BTreeMap::new();
+        run(async |handle| {
+            for (counter, entries) in (1..).zip(&groups) {
+                let mut group = Group::new(Kind::Commit, at(counter));
+                for (table, key, value) in entries {
+                    let table = latchwork_wal::TableId(*table);
+                    match value {
+                        Some(value) => group.put(table, key, value),
+                        None => group.remove(table, key),
+                    }.expect("small");
+                    expected.insert((table, key.clone()), (at(counter), value.clone()));
+                }
+                log.append(&group).expect("appended");
+            }
+            log.close(&handle, soon(&handle)).await.expect("closed");
+        });
+        drop(directory);
+        drop(log);
+        let directory = open(&torn.crash(1)).expect("whole");
+        let replayed = directory.replay(3).expect("whole");
+        let found: std::collections::BTreeMap<_, _> = replayed.keys().map(|(table, latest)| {
+            let value = latest.value.as_ref().map(|value| value.to_vec());
+            ((table, latest.key.to_vec()), (latest.timestamp, value))
+        }).collect();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(replayed.groups, groups.len() as u64);
+    }
+}
+
+#[test]
+fn groups_that_are_notes_are_handed_over_as_they_are() {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings::default());
+    run(async |handle| {
+        commit(&log, &handle, [1], 10).await;
+        let mut note = Group::new(Kind::Note(9), at(2));
+        note.put(TABLE, &1u64.to_be_bytes(), b"prepared").expect("small");
+        log.append(&note).expect("appended");
+        log.append(&group(3, 10)).expect("appended");
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    let directory = open(&torn.crash(1)).expect("whole");
+    let replayed = directory.replay(1).expect("whole");
+    assert_eq!(counters(&replayed), [1, 3]);
+    let (_, first) = replayed.keys().next().expect("two");
+    assert_eq!(first.value.as_deref(), Some(&[1; 10][..]), "the note was not merged");
+    let [note] = &replayed.notes[..] else { panic!("one note") };
+    assert_eq!((note.which, note.timestamp, note.node, note.segment), (9, at(2), NODE, 1));
+    assert_eq!(note.entries[0].2.as_deref(), Some(&b"prepared"[..]));
+    assert_eq!(replayed.highest, at(3));
+}
