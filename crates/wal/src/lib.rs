@@ -88,5 +88,5 @@ pub use error::WalError;
 pub use format::{Entries, Entry, Group, GroupRef, Kind};
 pub use ids::{DatabaseId, NodeId, TableId, Timestamp};
 pub use log::{Log, Position, Stats};
-pub use replay::{Latest, Note, Partition, Replayed};
+pub use replay::{Latest, Note, NoteEntry, Partition, Replayed};
 pub use settings::{Device, Mode, Settings, SettingsError};

@@ -46,8 +46,19 @@ pub struct Note {
     pub timestamp: Timestamp,
     /// The number of its [`Kind::Note`].
     pub which: u8,
-    /// Its entries, in order: table, key, value.
-    pub entries: Vec<(TableId, Box<[u8]>, Option<Box<[u8]>>)>,
+    /// Its entries, in order.
+    pub entries: Vec<NoteEntry>,
+}
+
+/// An entry of a group that replay does not merge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoteEntry {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The value; `None` is a tombstone.
+    pub value: Option<Box<[u8]>>,
 }
 
 /// What logs and checkpoint come to.
@@ -277,7 +288,10 @@ impl LogDirectory {
 }
 
 fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &GroupRef<'_>) -> Note {
-    let own = |entry: Entry<'_>| (entry.table, entry.key.into(), entry.value.map(Box::from));
+    let own = |Entry { table, key, value, .. }: Entry<'_>| {
+        let (key, value) = (key.into(), value.map(Box::from));
+        NoteEntry { table, key, value }
+    };
     let entries = group.entries().map(own).collect();
     Note { node, segment, offset, timestamp: group.timestamp(), which, entries }
 }

@@ -362,6 +362,6 @@ fn groups_that_are_notes_are_handed_over_as_they_are() {
     assert_eq!(first.value.as_deref(), Some(&[1; 10][..]), "the note was not merged");
     let [note] = &replayed.notes[..] else { panic!("one note") };
     assert_eq!((note.which, note.timestamp, note.node, note.segment), (9, at(2), NODE, 1));
-    assert_eq!(note.entries[0].2.as_deref(), Some(&b"prepared"[..]));
+    assert_eq!(note.entries[0].value.as_deref(), Some(&b"prepared"[..]));
     assert_eq!(replayed.highest, at(3));
 }

@@ -1,0 +1,154 @@
+//! Commits per second on this machine's disk, beside how often it can sync.
+//!
+//! ```text
+//! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS]
+//! ```
+//!
+//! Each commit is one value of 100 bytes; committers are tasks of the given threads, each with one
+//! commit at a time. The directory should be on the disk that is asked about, and is left empty.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_runtime::{Clock, Executor, ExecutorConfig, Handle, RealDriver};
+use latchwork_wal::storage::{Disk, Storage};
+use latchwork_wal::{
+    DatabaseId, Group, Kind, Log, LogDirectory, Mode, NodeId, Settings, Stats, TableId, Timestamp,
+    WalError,
+};
+
+const NODE: NodeId = NodeId(0);
+const ROUNDS: u32 = 9;
+const CASES: [(Mode, u64); 5] =
+    [(Mode::Sync, 1), (Mode::Sync, 8), (Mode::Sync, 64), (Mode::Sync, 256), (Mode::Async, 64)];
+const VALUE: [u8; 100] = [7; 100];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let path = args.next().map_or_else(|| PathBuf::from("target/group-commit"), PathBuf::from);
+    let seconds: u64 = args.next().map_or(Ok(3), |seconds| seconds.parse())?;
+    let threads: u64 = args.next().map_or(Ok(1), |threads| threads.parse::<u64>())?.max(1);
+    let span = Duration::from_secs(seconds.max(1));
+    if path.exists() {
+        return Err(format!("{} exists: name a directory that does not", path.display()).into());
+    }
+    // A disk that others use has good and bad times: many short rounds, of which the median counts.
+    let round = span / ROUNDS;
+    let mut alone_rates = Vec::new();
+    let mut found: Vec<Vec<(f64, Stats)>> = vec![Vec::new(); CASES.len()];
+    for n in 0..ROUNDS {
+        for (&(mode, committers), found) in CASES.iter().zip(&mut found) {
+            // Files go at the end: to give their space back would be a part of the next sync.
+            let path = path.join(format!("{n}-{mode}-{committers}"));
+            alone_rates.push(alone(&path, round / 4)?);
+            found.push(together(&path, round, mode, committers, threads)?);
+        }
+    }
+    std::fs::remove_dir_all(&path)?;
+    alone_rates.sort_by(f64::total_cmp);
+    let syncs = alone_rates[alone_rates.len() / 2];
+    println!("one writer of 160 bytes, fdatasync each time: {syncs:.0} a second");
+    println!("mode   committers  commits/s   of fdatasyncs   groups/sync   mean sync   longest");
+    for ((mode, committers), mut found) in CASES.into_iter().zip(found) {
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (commits, stats) = found[found.len() / 2];
+        println!(
+            "{mode:<6} {committers:>10} {commits:>10.0} {:>14.1}x {:>13.1} {:>11.0?} {:>9.0?}",
+            commits / syncs,
+            stats.groups_per_sync(),
+            stats.syncing / stats.syncs.max(1) as u32,
+            stats.sync_max,
+        );
+    }
+    Ok(())
+}
+
+/// Syncs per second of a file that grows by as much as a commit.
+fn alone(path: &Path, span: Duration) -> Result<f64, Box<dyn Error>> {
+    let disk = Disk::new(path)?;
+    let file = disk.create("alone")?;
+    disk.sync_directory()?;
+    let (clock, mut syncs) = (Clock::start(), 0u32);
+    while clock.now().as_nanos() < span.as_nanos() as u64 {
+        file.append(&[1; 160])?;
+        file.sync()?;
+        syncs += 1;
+    }
+    Ok(f64::from(syncs) * 1e9 / clock.now().as_nanos() as f64)
+}
+
+/// Commits per second of so many who commit at the same time.
+fn together(
+    path: &Path,
+    span: Duration,
+    mode: Mode,
+    committers: u64,
+    threads: u64,
+) -> Result<(f64, Stats), Box<dyn Error>> {
+    let directory = LogDirectory::open(Arc::new(Disk::new(path)?), DatabaseId(1))?;
+    let log = Log::threaded(&directory, NODE, Settings { mode, ..Settings::default() })?;
+    let clock = Clock::start();
+    let committed = std::thread::scope(|scope| {
+        let run = |thread| {
+            let log = log.clone();
+            move || -> Result<u64, WalError> {
+                let config = ExecutorConfig { depth: 256, ..ExecutorConfig::default() };
+                let mut executor = Executor::new(RealDriver::with_clock(clock), config);
+                let handle = executor.handle();
+                executor.block_on(async {
+                    let mine = (thread..committers).step_by(threads as usize);
+                    let tasks: Vec<_> = mine
+                        .map(|committer| {
+                            handle.spawn(commits(log.clone(), handle.clone(), committer, span))
+                        })
+                        .collect();
+                    let mut commits = 0;
+                    for task in tasks {
+                        commits += task.await.unwrap_or(Err(WalError::Closed))?;
+                    }
+                    Ok(commits)
+                })
+            }
+        };
+        let started: Vec<_> = (0..threads).map(|thread| scope.spawn(run(thread))).collect();
+        started.into_iter().try_fold(0, |sum, thread| match thread.join() {
+            Ok(commits) => Ok(sum + commits?),
+            Err(_) => Err(WalError::Closed),
+        })
+    })?;
+    let rate = committed as f64 * 1e9 / clock.now().as_nanos() as f64;
+    let stats = log.stats();
+    let mut executor = Executor::new(RealDriver::with_clock(clock), ExecutorConfig::default());
+    let handle = executor.handle();
+    executor.block_on(log.close(&handle, handle.now() + Duration::from_secs(10)))?;
+    Ok((rate, stats))
+}
+
+async fn commits(
+    log: Log,
+    handle: Handle,
+    committer: u64,
+    span: Duration,
+) -> Result<u64, WalError> {
+    let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
+    let mut commits = 0;
+    while handle.now().as_nanos() < span.as_nanos() as u64 {
+        group.reset(Kind::Commit, Timestamp(commits));
+        group.put(TableId(0), &committer.to_be_bytes(), &VALUE)?;
+        let deadline = handle.now() + Duration::from_secs(10);
+        match log.append(&group) {
+            Ok(position) => log.acknowledged(&handle, &position, deadline).await?,
+            Err(WalError::Backlog { .. }) => {
+                log.room(&handle, deadline).await?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        commits += 1;
+        // Without waiting for the log there would be nothing to wait for.
+        handle.coop().await;
+    }
+    Ok(commits)
+}
