@@ -9,6 +9,7 @@
 //!   cluster        clusters in one process: threads on shared memory, or one simulated world
 //!   blink          B-link tree
 //!   relaxed        a worker's write buffer: total and partial store order
+//!   wal            the write-ahead log: group commit, checkpoints, replay
 //!   sel            the baseline: SELCC's engine, every line given back at once
 //!   selcc          the protocol engine: lines, messages, eviction
 //!   coherence      the traits between protocols and what stands on them
@@ -79,4 +80,5 @@ pub use latchwork_simulation as simulation;
 pub use latchwork_verbs as verbs;
 pub use latchwork_verbs_shm as verbs_shm;
 pub use latchwork_verbs_sim as verbs_sim;
+pub use latchwork_wal as wal;
 pub use latchwork_workload as workload;

@@ -164,7 +164,9 @@ fn async_does_not_give_up_what_was_acknowledged() {
     run(async |handle| {
         torn.set_capacity(200);
         log.append(&group(1, 2000)).expect("taken");
+        let until = soon(&handle);
         while log.stats().refused < 3 {
+            assert!(handle.now() < until, "it has given up: {:?}", log.stats());
             handle.sleep(interval).await;
         }
         log.append(&group(2, 1900)).expect("taken");
