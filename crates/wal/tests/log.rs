@@ -225,33 +225,6 @@ fn a_sync_that_fails_ends_the_log_and_what_a_restart_finds_lasts() {
     assert_eq!(found_then, 200, "reading gave what was in memory");
 }
 
-/// The same of names: a checkpoint is put in place, the sync of the directory fails, and the process starts
-/// again. What it reads is then put in place once more before the one before is thrown away.
-#[test]
-fn a_checkpoint_that_a_restart_finds_lasts() {
-    for seed in 0..100 {
-        let torn = Torn::new(seed);
-        let directory = open(&torn).expect("empty");
-        for floor in 1..=2 {
-            let writer = CheckpointWriter::begin(&directory, at(floor), []).expect("begun");
-            let mut part = writer.part().expect("made");
-            let (key, value) = (&floor.to_be_bytes()[..], Some(&[0][..]));
-            let (timestamp, table) = (at(floor), common::TABLE);
-            part.put(latchwork_wal::Entry { timestamp, table, key, value }).expect("put");
-            part.finish().expect("synced");
-            if floor == 2 {
-                torn.fail(Operation::SyncDirectory, 1);
-            }
-            assert_eq!(writer.publish().is_ok(), floor == 1);
-        }
-        drop(directory);
-        let torn = torn.kill();
-        assert_eq!(counters(&open(&torn).expect("whole").replay(1).expect("whole")), [2]);
-        let directory = open(&torn.crash(seed)).expect("whole");
-        assert_eq!(counters(&directory.replay(1).expect("whole")), [2], "seed {seed}");
-    }
-}
-
 #[test]
 fn a_write_that_cannot_be_taken_back_ends_the_log() {
     let torn = Torn::new(1);

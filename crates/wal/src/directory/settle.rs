@@ -60,7 +60,7 @@ pub(super) fn settle(
             }
         }
     }
-    for name in all.iter().filter(|name| is_leftover(name, manifest.as_ref())) {
+    for name in all.iter().filter(|name| is_unfinished(name)) {
         remove(storage, name)?;
     }
     for plan in plans {
@@ -70,7 +70,17 @@ pub(super) fn settle(
         manifest.write(storage)?;
     }
     // Also names that were there already: they need not have been lasting.
-    storage.sync_directory().map_err(|e| WalError::io("syncing", &storage.describe(), e))?;
+    let sync = || {
+        let synced = storage.sync_directory();
+        synced.map_err(|e| WalError::io("syncing", &storage.describe(), e))
+    };
+    sync()?;
+    // Not before: the parts of another checkpoint are what a crash may go back to until this one lasts.
+    let mut parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref())).peekable();
+    if parts.peek().is_some() {
+        parts.try_for_each(|name| remove(storage, name))?;
+        sync()?;
+    }
     Ok((nodes, manifest))
 }
 
@@ -86,11 +96,14 @@ fn missing(storage: &dyn Storage, node: NodeId, number: u64) -> WalError {
     WalError::Missing { file: names::segment(node, number), directory: storage.describe() }
 }
 
-/// Of a file that was not finished, or a checkpoint that is not the one in place.
+/// A file that would have got another name when it was whole.
+fn is_unfinished(name: &str) -> bool {
+    let stem = name.strip_suffix(names::FRESH);
+    stem.is_some_and(|stem| stem == names::MANIFEST || names::as_segment(stem).is_some())
+}
+
+/// A part of a checkpoint that is not the one in place.
 fn is_leftover(name: &str, manifest: Option<&Manifest>) -> bool {
-    if let Some(stem) = name.strip_suffix(names::FRESH) {
-        return stem == names::MANIFEST || names::as_segment(stem).is_some();
-    }
     names::as_part(name)
         .is_some_and(|(number, _)| manifest.is_none_or(|manifest| manifest.number != number))
 }
