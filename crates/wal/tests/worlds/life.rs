@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{ExecutorConfig, Handle, Time, VirtualWorker, run_all};
 use latchwork_simulation::{Kernel, Random};
+use latchwork_wal::storage::Torn;
 use latchwork_wal::{
     CheckpointWriter, Device, Entry, Group, Kind, Log, LogDirectory, Mode, NodeId, Settings,
     TableId, Timestamp, WalError,
@@ -21,6 +22,7 @@ const KEYS: u64 = 12;
 
 pub(crate) struct Life {
     pub(crate) mode: Mode,
+    pub(crate) torn: Torn,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) tables: RefCell<Tables>,
     pub(crate) clocks: [Cell<u64>; NODES as usize],
@@ -39,12 +41,14 @@ fn deadline(handle: &Handle) -> Time {
 impl Life {
     pub(crate) fn new(
         mode: Mode,
+        torn: Torn,
         ledger: Rc<RefCell<Ledger>>,
         tables: Tables,
         highest: Timestamp,
     ) -> Rc<Life> {
         Rc::new(Life {
             mode,
+            torn,
             ledger,
             tables: RefCell::new(tables),
             clocks: [0; NODES as usize].map(|_| Cell::new(highest.counter())),
@@ -261,6 +265,10 @@ impl Life {
             for log in logs {
                 log.flush(handle, until).await?;
             }
+        }
+        if random.below(4) == 0 {
+            // These few steps are where it matters, and among so many others they are rarely met.
+            self.torn.power_off_after(random.below(12));
         }
         writer.publish()?;
         for log in logs {

@@ -80,7 +80,7 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
         if life == LIVES {
             break;
         }
-        let mut new = Life::new(mode, ledger.clone(), tables, replayed.highest);
+        let mut new = Life::new(mode, torn.clone(), ledger.clone(), tables, replayed.highest);
         if let Some(new) = Rc::get_mut(&mut new) {
             new.careless = trouble.careless;
         }
