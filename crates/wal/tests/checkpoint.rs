@@ -4,10 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{TABLE, at, counters, open};
+use common::{NODE, TABLE, at, commit, counters, open, run, soon, start};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::storage::torn::Operation;
-use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, WalError};
+use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, Settings, WalError};
 
 /// A checkpoint of one key, which says which one it is.
 fn write(directory: &Arc<LogDirectory>, number: u64) -> Result<(), WalError> {
@@ -87,4 +87,23 @@ fn a_full_device_leaves_the_one_before() {
         assert_eq!(found(&torn).expect("whole"), [1 + u64::from(done)]);
     }
     assert!(refused > 50, "{refused}");
+}
+
+/// The manifest says from where on each log is needed, and opening misses what is not there.
+#[test]
+fn the_segment_that_a_checkpoint_names_stays_even_when_it_is_empty() {
+    let torn = Torn::new(1);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings::default());
+    let number = run(async |handle| {
+        commit(&log, &handle, 1..=3, 100).await;
+        let number = log.rotate(&handle, soon(&handle)).await.expect("rotated");
+        log.close(&handle, soon(&handle)).await.expect("closed");
+        number
+    });
+    let writer = CheckpointWriter::begin(&directory, at(5), [(NODE, number)]).expect("begun");
+    writer.publish().expect("in place");
+    assert_eq!(directory.remove_through(NODE, at(5)).expect("removed"), 1);
+    drop((log, directory));
+    assert!(found(&torn.crash(1)).expect("whole").is_empty());
 }
