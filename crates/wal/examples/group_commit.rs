@@ -34,35 +34,48 @@ fn main() -> Result<(), Box<dyn Error>> {
     if path.exists() {
         return Err(format!("{} exists: name a directory that does not", path.display()).into());
     }
-    // A disk that others use has good and bad times: many short rounds, of which the median counts.
+    // A disk that others use has good and bad times: many short rounds, each beside what the disk
+    // could do then; medians count.
     let round = span / ROUNDS;
-    let mut alone_rates = Vec::new();
-    let mut found: Vec<Vec<(f64, Stats)>> = vec![Vec::new(); CASES.len()];
+    let mut found: Vec<Vec<Round>> = vec![Vec::new(); CASES.len()];
     for n in 0..ROUNDS {
         for (&(mode, committers), found) in CASES.iter().zip(&mut found) {
             // Files go at the end: to give their space back would be a part of the next sync.
             let path = path.join(format!("{n}-{mode}-{committers}"));
-            alone_rates.push(alone(&path, round / 4)?);
-            found.push(together(&path, round, mode, committers, threads)?);
+            let before = alone(&path.join("before"), round / 4)?;
+            let (commits, stats) = together(&path, round, mode, committers, threads)?;
+            let syncs = (before + alone(&path.join("after"), round / 4)?) / 2.0;
+            found.push(Round { syncs, commits, ratio: commits / syncs, stats });
         }
     }
     std::fs::remove_dir_all(&path)?;
-    alone_rates.sort_by(f64::total_cmp);
-    let syncs = alone_rates[alone_rates.len() / 2];
-    println!("one writer of 160 bytes, fdatasync each time: {syncs:.0} a second");
-    println!("mode   committers  commits/s   of fdatasyncs   groups/sync   mean sync   longest");
-    for ((mode, committers), mut found) in CASES.into_iter().zip(found) {
-        found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (commits, stats) = found[found.len() / 2];
+    println!("mode   committers  fdatasyncs/s   commits/s     ratio   groups/sync   mean sync");
+    for ((mode, committers), found) in CASES.into_iter().zip(found) {
+        let median = |of: fn(&Round) -> f64| {
+            let mut all: Vec<f64> = found.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
         println!(
-            "{mode:<6} {committers:>10} {commits:>10.0} {:>14.1}x {:>13.1} {:>11.0?} {:>9.0?}",
-            commits / syncs,
-            stats.groups_per_sync(),
-            stats.syncing / stats.syncs.max(1) as u32,
-            stats.sync_max,
+            "{mode:<6} {committers:>10} {:>13.0} {:>11.0} {:>8.1}x {:>13.1} {:>8.0} us",
+            median(|round| round.syncs),
+            median(|round| round.commits),
+            median(|round| round.ratio),
+            median(|round| round.stats.groups_per_sync()),
+            median(|round| round.stats.syncing.as_secs_f64() * 1e6 / round.stats.syncs as f64),
         );
     }
     Ok(())
+}
+
+/// One measurement.
+#[derive(Clone, Copy)]
+struct Round {
+    /// Of one writer who syncs each time, just before and just after.
+    syncs: f64,
+    commits: f64,
+    ratio: f64,
+    stats: Stats,
 }
 
 /// Syncs per second of a file that grows by as much as a commit.

@@ -56,9 +56,9 @@ impl Log {
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, None)?;
         let run = move || {
-            // Between two batches there is nothing to spin for.
-            let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..Default::default() };
-            let mut executor = Executor::new(RealDriver::new(), config);
+            // It spins a little before it parks, like any worker: commits follow one another, and to be
+            // woken takes as long as a fast device's sync.
+            let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
             let handle = executor.handle();
             executor.block_on(flusher.run(handle));
         };
