@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Local latches, the index, queues and wake-ups under every interleaving, and with every value that a
-# load may return: with loom's primitives in the place of the real ones (crates/runtime/src/sync.rs).
+# Local latches, the index, queues, wake-ups and the log's commits under every interleaving, and with every
+# value that a load may return: with loom's primitives in the place of the real ones
+# (crates/runtime/src/sync.rs).
 #
 #   scripts/loom.sh                            all of them
 #   scripts/loom.sh no_wake                    those whose name begins so
@@ -18,5 +19,5 @@ export CARGO_PROFILE_TEST_OPT_LEVEL=2 CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_D
 printf 'runs with at most %s preemptions\n' "$LOOM_MAX_PREEMPTIONS"
 # Inside the crates the other unit tests, which no model runs, stand aside.
 cargo test --locked --lib -p latchwork-cache -p latchwork-verbs-shm -p latchwork-selcc \
-    -- interleavings::"${1:-}"
+    -p latchwork-wal -- interleavings::"${1:-}"
 cargo test --locked --test loom -p latchwork-cache -p latchwork-runtime -- "${1:-}"

@@ -97,7 +97,12 @@ impl Shard {
         if let Some(latest) = keys.get_mut(key) {
             // Equal ones are of one group, where the last counts, or of a checkpoint that read this commit.
             if timestamp >= latest.0 {
-                *latest = (timestamp, value.map(Box::from));
+                latest.0 = timestamp;
+                match (&mut latest.1, value) {
+                    // Threads that free each other's memory wait for one another.
+                    (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
+                    (old, new) => *old = new.map(Box::from),
+                }
             }
         } else if let Place::Vacant(place) = keys.entry(Box::from(key)) {
             place.insert((timestamp, value.map(Box::from)));

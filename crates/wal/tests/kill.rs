@@ -225,6 +225,17 @@ fn more_kills() {
     kills(count, 2);
 }
 
+/// Bug: the thread of a log that was closed still had the directory, for a moment after everybody knew.
+#[test]
+fn a_directory_can_be_opened_again_when_its_logs_are_closed() {
+    let home = tempfile::tempdir().expect("a directory");
+    for round in 0..50 {
+        let directory = open(home.path()).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        let log = Log::threaded(&directory, NODE, Settings::default()).expect("a log");
+        run(async |handle| log.close(&handle, soon(&handle)).await.expect("closed"));
+    }
+}
+
 #[test]
 fn a_directory_is_one_process_s() {
     let home = tempfile::tempdir().expect("a directory");

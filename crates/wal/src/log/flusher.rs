@@ -8,11 +8,12 @@ use latchwork_runtime::sync::Arc;
 use super::segment::{Active, NotBegun};
 use super::shared::{Rotation, Shared, Taken, Work, waits};
 use crate::directory::Segment;
-use crate::{Device, Timestamp, WalError};
+use crate::{Device, LogDirectory, Timestamp, WalError};
 
 /// The one who writes a log. One per log, on a thread of its own or as a task of virtual time.
 pub(super) struct Flusher {
     shared: Arc<Shared>,
+    directory: Option<Arc<LogDirectory>>,
     active: Active,
     /// The highest timestamp that was ever logged by this node.
     through: Timestamp,
@@ -29,20 +30,22 @@ impl Flusher {
     /// Begins the next segment of the log.
     pub(super) fn new(
         shared: Arc<Shared>,
+        directory: Arc<LogDirectory>,
         segment: Segment,
         device: Option<Device>,
     ) -> Result<Flusher, WalError> {
-        let active = match Active::begin(&shared.directory, shared.node, segment) {
+        let active = match Active::begin(&directory, shared.node, segment) {
             Ok(active) => active,
             Err(NotBegun::Refused(error)) => {
-                shared.directory.leave(shared.node, segment.before);
+                directory.leave(shared.node, segment.before);
                 return Err(error);
             }
             Err(NotBegun::Unknown(error)) => return Err(error),
         };
         shared.count(|stats| stats.segments += 1);
         let (through, last, spare) = (segment.before, (1, Duration::ZERO), Vec::new());
-        Ok(Flusher { shared, active, through, device, last, spare, clean: false })
+        let directory = Some(directory);
+        Ok(Flusher { shared, directory, active, through, device, last, spare, clean: false })
     }
 
     /// Works until the log is closed or has failed.
@@ -50,7 +53,10 @@ impl Flusher {
         match self.serve(&handle).await {
             Ok(end) => {
                 self.clean = true;
-                self.shared.directory.leave(self.shared.node, self.through);
+                // Given up before anybody learns of the end, so that whoever does can open it anew.
+                if let Some(directory) = self.directory.take() {
+                    directory.leave(self.shared.node, self.through);
+                }
                 self.shared.fail(&WalError::Closed);
                 self.shared.ended.keep(end);
             }
@@ -171,7 +177,8 @@ impl Flusher {
             handle.sleep(device.sync * 2).await;
         }
         let next = Segment { number: number + 1, before: self.through };
-        match Active::begin(&self.shared.directory, self.shared.node, next) {
+        let Some(directory) = &self.directory else { return Ok(Err(WalError::Closed)) };
+        match Active::begin(directory, self.shared.node, next) {
             Ok(active) => {
                 self.active = active;
                 self.shared.count(|stats| stats.segments += 1);
@@ -191,6 +198,7 @@ impl Flusher {
     }
 
     fn stop(&mut self, error: &WalError) {
+        self.directory = None;
         self.shared.fail(error);
         self.shared.ended.keep(Err(error.clone()));
     }

@@ -14,6 +14,8 @@
 //! and then writes to storage in memory.
 
 mod flusher;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod promise;
 mod segment;
 mod shared;
@@ -36,11 +38,14 @@ pub use shared::{Position, Stats};
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
 
-struct Inner(Arc<Shared>);
+struct Inner {
+    shared: Arc<Shared>,
+    directory: Arc<LogDirectory>,
+}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.0.close();
+        self.shared.close();
     }
 }
 
@@ -92,14 +97,15 @@ impl Log {
     ) -> Result<(Log, Flusher), WalError> {
         settings.check()?;
         let segment = directory.enter(node)?;
-        let shared = Arc::new(Shared::new(directory.clone(), node, settings));
-        let flusher = Flusher::new(shared.clone(), segment, device)?;
-        Ok((Log(Arc::new(Inner(shared))), flusher))
+        let shared = Arc::new(Shared::new(node, settings));
+        let flusher = Flusher::new(shared.clone(), directory.clone(), segment, device)?;
+        let inner = Inner { shared, directory: directory.clone() };
+        Ok((Log(Arc::new(inner)), flusher))
     }
 
     /// Whose log it is.
     pub fn node(&self) -> NodeId {
-        self.0.0.node
+        self.0.shared.node
     }
 
     /// Appends a group, without waiting for anything. Groups of one log are written in the order of
@@ -109,7 +115,7 @@ impl Log {
     /// The log has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
     /// is larger than may wait. The group is then not in the log.
     pub fn append(&self, group: &Group) -> Result<Position, WalError> {
-        self.0.0.append(group)
+        self.0.shared.append(group)
     }
 
     /// Waits until the group at `position` is lasting.
@@ -137,7 +143,7 @@ impl Log {
         position: &Position,
         deadline: Time,
     ) -> Result<(), WalError> {
-        match self.0.0.settings.mode {
+        match self.0.shared.settings.mode {
             Mode::Sync => self.durable(handle, position, deadline).await,
             Mode::Async => Ok(()),
         }
@@ -148,7 +154,7 @@ impl Log {
     /// # Errors
     /// The log has failed or is closed; the deadline.
     pub async fn room(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
-        within(handle, deadline, "waiting for room in the log", self.0.0.room()).await?
+        within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
     /// Waits until all that was appended before is lasting, and does not let the interval wait for it.
@@ -156,7 +162,7 @@ impl Log {
     /// # Errors
     /// As [`durable`](Log::durable).
     pub async fn flush(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
-        let position = self.0.0.hurry()?;
+        let position = self.0.shared.hurry()?;
         self.durable(handle, &position, deadline).await
     }
 
@@ -167,7 +173,7 @@ impl Log {
     /// [`WalError::Io`]: there is no new segment, and the log goes on. The log has failed or is closed; the
     /// deadline.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
-        let rotation = self.0.0.rotate()?;
+        let rotation = self.0.shared.rotate()?;
         within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
     }
 
@@ -177,21 +183,22 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn remove_through(&self, floor: Timestamp) -> Result<usize, WalError> {
-        self.0.0.directory.remove_through(self.node(), floor)
+        self.0.directory.remove_through(self.node(), floor)
     }
 
-    /// Writes all that was appended, and closes the log.
+    /// Writes all that was appended, and closes the log. Then nothing but what the caller has keeps the
+    /// directory for this process.
     ///
     /// # Errors
     /// What became of the last batch, when that was not lasting; the log has failed; the deadline.
     pub async fn close(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
-        self.0.0.close();
-        within(handle, deadline, "closing the log", self.0.0.ended.wait()).await?
+        self.0.shared.close();
+        within(handle, deadline, "closing the log", self.0.shared.ended.wait()).await?
     }
 
     /// What the log has done so far.
     pub fn stats(&self) -> Stats {
-        self.0.0.stats()
+        self.0.shared.stats()
     }
 }
 

@@ -9,7 +9,7 @@ use slab::Slab;
 
 use super::promise::Promise;
 use crate::format::Group;
-use crate::{LogDirectory, Mode, NodeId, Settings, Timestamp, WalError};
+use crate::{Mode, NodeId, Settings, Timestamp, WalError};
 
 /// The outcome of a batch.
 pub(super) type Outcome = Promise<Result<(), WalError>>;
@@ -54,7 +54,6 @@ impl Stats {
 }
 
 pub(super) struct Shared {
-    pub(super) directory: Arc<LogDirectory>,
     pub(super) node: NodeId,
     pub(super) settings: Settings,
     state: Mutex<State>,
@@ -98,8 +97,8 @@ pub(super) struct Work {
 }
 
 impl Shared {
-    pub(super) fn new(directory: Arc<LogDirectory>, node: NodeId, settings: Settings) -> Shared {
-        Shared { directory, node, settings, state: Mutex::default(), ended: Arc::default() }
+    pub(super) fn new(node: NodeId, settings: Settings) -> Shared {
+        Shared { node, settings, state: Mutex::default(), ended: Arc::default() }
     }
 
     // ---- those who commit ------------------------------------------------------------------------
@@ -184,6 +183,15 @@ impl Shared {
 
     pub(super) fn stats(&self) -> Stats {
         self.state.lock().stats
+    }
+
+    /// Makes what waits as much as may wait.
+    #[cfg(all(test, loom))]
+    pub(super) fn fill(&self) {
+        let mut state = self.state.lock();
+        let all = self.settings.backlog_bytes;
+        state.batch.bytes.resize(all, 0);
+        state.waiting = all;
     }
 
     // ---- the flusher -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ mod life;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -112,14 +113,14 @@ fn end(torn: &Torn, random: &mut Random, sum: &mut Sum) -> Torn {
     if random.below(4) == 0 { torn.kill() } else { torn.crash(random.draw()) }
 }
 
-fn worlds(mode: Mode, seeds: u64, trouble: Trouble) -> Sum {
+fn worlds(mode: Mode, seeds: Range<u64>, trouble: Trouble) -> Sum {
     let mut sum = Sum::default();
-    for seed in 0..seeds {
+    for seed in seeds.clone() {
         if let Err(wrong) = world(mode, seed, trouble, &mut sum) {
             panic!("{mode}, seed {seed}: {wrong}");
         }
     }
-    println!("{mode}: {seeds} worlds, {sum:?}");
+    println!("{mode}: {} worlds, {sum:?}", seeds.count());
     sum
 }
 
@@ -139,7 +140,7 @@ fn complaints(mode: Mode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64>
 #[test]
 fn crashes_lose_nothing_that_was_acknowledged() {
     for mode in Mode::ALL {
-        let sum = worlds(mode, 700, Trouble::default());
+        let sum = worlds(mode, 0..700, Trouble::default());
         assert!(sum.lasting > 10_000 && sum.lost > 500 && sum.checkpoints > 200, "{sum:?}");
         assert!(sum.crashes_while_opening > 200 && sum.refused == 0, "{sum:?}");
     }
@@ -148,7 +149,7 @@ fn crashes_lose_nothing_that_was_acknowledged() {
 #[test]
 fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
     for mode in Mode::ALL {
-        let sum = worlds(mode, 700, Trouble { faults: true, ..Trouble::default() });
+        let sum = worlds(mode, 0..700, Trouble { faults: true, ..Trouble::default() });
         assert!(sum.lasting > 10_000 && sum.lost > 500, "{sum:?}");
         // Acknowledged before it is lasting, it cannot be refused any more.
         assert_eq!(sum.refused > 100, mode == Mode::Sync, "{sum:?}");
@@ -178,14 +179,16 @@ fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
     assert!(!complaints(Mode::Async, 300, trouble).is_empty());
 }
 
-/// `WORLDS=100000 cargo test --release -p latchwork-wal --test worlds -- --ignored --nocapture`
+/// `WORLDS=1000..100000 cargo test --release -p latchwork-wal --test worlds -- --ignored --nocapture`
 #[test]
 #[ignore = "as many worlds as WORLDS says"]
 fn more_worlds() {
-    let seeds = std::env::var("WORLDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10_000);
+    let given = std::env::var("WORLDS").unwrap_or_else(|_| "1000..10000".to_owned());
+    let (from, to) = given.split_once("..").expect("seeds from..to");
+    let (from, to) = (from.parse().expect("a seed"), to.parse().expect("a seed"));
     for mode in Mode::ALL {
         for faults in [false, true] {
-            worlds(mode, seeds, Trouble { faults, ..Trouble::default() });
+            worlds(mode, from..to, Trouble { faults, ..Trouble::default() });
         }
     }
 }
