@@ -148,7 +148,7 @@ async fn commits(
     let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
     let mut commits = 0;
     while handle.now().as_nanos() < span.as_nanos() as u64 {
-        group.reset(Kind::Commit, Timestamp(commits));
+        group.reset(Kind::Commit, Timestamp(commits + 1));
         group.put(TableId(0), &committer.to_be_bytes(), &VALUE)?;
         let deadline = handle.now() + Duration::from_secs(10);
         match log.append(&group) {

@@ -120,6 +120,14 @@ pub enum WalError {
         /// The setting.
         most: usize,
     },
+    /// A commit that no replay would take.
+    #[error("a commit at {timestamp} is impossible: the checkpoint in place has the floor {floor}")]
+    Stale {
+        /// The group's timestamp.
+        timestamp: crate::Timestamp,
+        /// The floor.
+        floor: crate::Timestamp,
+    },
     /// A group of this size could not be read back.
     #[error("a commit of {bytes} bytes is too large for the log: {most} are possible")]
     TooLarge {

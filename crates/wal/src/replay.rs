@@ -226,7 +226,7 @@ impl LogDirectory {
     /// What there is to read, in order.
     fn files(&self) -> Vec<File> {
         let mut files = Vec::new();
-        let manifest = self.manifest.lock().clone();
+        let manifest = self.manifest();
         if let Some(manifest) = &manifest {
             for ((part, name), held) in (0..).zip(manifest.part_names()).zip(&manifest.parts) {
                 let content = Content::Part { number: manifest.number, part };

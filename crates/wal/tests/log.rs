@@ -279,6 +279,11 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
         }
         part.finish().expect("synced");
         writer.publish().expect("in place");
+        let said = log.append(&group(20, 10)).expect_err("no replay would take it").to_string();
+        assert_eq!(
+            said,
+            "a commit at 20.1 is impossible: the checkpoint in place has the floor 20.63"
+        );
         let lower = CheckpointWriter::begin(&directory, at(19), []);
         assert!(matches!(lower, Err(WalError::Floor { .. })));
         // Up to the segment that holds the first commit above the floor.

@@ -124,7 +124,7 @@ impl CheckpointWriter {
         self.published = true;
         manifest.write(directory.storage())?;
         sync()?;
-        *directory.manifest.lock() = Some(manifest);
+        directory.replace(manifest);
         // What cannot be removed now is when the directory is opened the next time.
         let _ = self.remove_parts(|number| number != self.number);
         Ok(())

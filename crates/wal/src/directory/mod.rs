@@ -7,7 +7,7 @@ pub(crate) use settle::read_whole;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use latchwork_runtime::sync::{Arc, Mutex};
+use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 use crate::checkpoint::Manifest;
 use crate::format::names;
@@ -23,7 +23,9 @@ pub struct LogDirectory {
     database: DatabaseId,
     nodes: Mutex<BTreeMap<NodeId, NodeLog>>,
     /// The checkpoint in place.
-    pub(crate) manifest: Mutex<Option<Manifest>>,
+    manifest: Mutex<Option<Manifest>>,
+    /// Its floor.
+    floor: AtomicU64,
     checkpoints: Mutex<Checkpoints>,
     /// Held until the last log is through with its files.
     _lock: Box<dyn DirectoryLock>,
@@ -84,8 +86,16 @@ impl LogDirectory {
         let (nodes, manifest) = settle::settle(&*storage, database)?;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
-        let (nodes, manifest) = (Mutex::new(nodes), Mutex::new(manifest));
-        Ok(Arc::new(LogDirectory { storage, database, nodes, manifest, checkpoints, _lock: lock }))
+        let floor = manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor);
+        Ok(Arc::new(LogDirectory {
+            storage,
+            database,
+            nodes: Mutex::new(nodes),
+            manifest: Mutex::new(manifest),
+            floor: AtomicU64::new(floor.0),
+            checkpoints,
+            _lock: lock,
+        }))
     }
 
     /// Which database the directory holds; `None` when it is empty. Changes nothing and takes no lock.
@@ -118,7 +128,19 @@ impl LogDirectory {
 
     /// The floor of the checkpoint in place: replay takes nothing older. Zero without a checkpoint.
     pub fn floor(&self) -> Timestamp {
-        self.manifest.lock().as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor)
+        // Relaxed: nothing else is read because of it.
+        Timestamp(self.floor.load(Ordering::Relaxed))
+    }
+
+    /// The checkpoint in place.
+    pub(crate) fn manifest(&self) -> Option<Manifest> {
+        self.manifest.lock().clone()
+    }
+
+    /// Another checkpoint is in place, and lasts.
+    pub(crate) fn replace(&self, manifest: Manifest) {
+        self.floor.store(manifest.floor.0, Ordering::Relaxed);
+        *self.manifest.lock() = Some(manifest);
     }
 
     /// The number of a new checkpoint, the only one that is being written.

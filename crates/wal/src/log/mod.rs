@@ -112,9 +112,14 @@ impl Log {
     /// these calls: the log ends at a crash between two of them.
     ///
     /// # Errors
-    /// The log has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
+    /// The timestamp is not above the floor of the checkpoint in place, so no replay would take it; the log
+    /// has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
     /// is larger than may wait. The group is then not in the log.
     pub fn append(&self, group: &Group) -> Result<Position, WalError> {
+        let (timestamp, floor) = (group.timestamp(), self.0.directory.floor());
+        if timestamp <= floor {
+            return Err(WalError::Stale { timestamp, floor });
+        }
         self.0.shared.append(group)
     }
 
@@ -157,7 +162,8 @@ impl Log {
         within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
-    /// Waits until all that was appended before is lasting, and does not let the interval wait for it.
+    /// Waits until all that was appended before is lasting, and does not let the interval wait for it. What is
+    /// refused meanwhile is told to those who wait for it.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).

@@ -91,7 +91,9 @@ impl Storage for Disk {
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => {
                 let mut by = String::new();
                 file.take(64).read_to_string(&mut by)?;
-                return Ok(Locked::Held { by: by.trim().to_owned() });
+                // It has the lock, and has not said so yet.
+                let by = if by.trim().is_empty() { "(unknown)" } else { by.trim() };
+                return Ok(Locked::Held { by: by.to_owned() });
             }
             Err(error) => return Err(error.into()),
         }
@@ -104,9 +106,17 @@ impl Storage for Disk {
 }
 
 #[derive(Debug)]
-struct Flock(#[allow(dead_code, reason = "closing it gives the lock back")] fs::File);
+struct Flock(fs::File);
 
 impl DirectoryLock for Flock {}
+
+impl Drop for Flock {
+    /// Closing the file is not enough: a child that this process has just forked has it, too, until it
+    /// runs its own program. What cannot be given back now is when the process ends.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 #[derive(Debug)]
 struct DiskFile(fs::File);
