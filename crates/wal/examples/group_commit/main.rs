@@ -1,11 +1,15 @@
 //! Commits per second on this machine's disk, beside how often it can sync.
 //!
 //! ```text
-//! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS]
+//! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS] [MICROSECONDS]
 //! ```
 //!
 //! Each commit is one value of 100 bytes; committers are tasks of the given threads, each with one
-//! commit at a time. The directory should be on the disk that is asked about, and is left empty.
+//! commit at a time. The directory should be on the disk that is asked about, and is left empty. With the
+//! last argument a sync does not reach the disk, and waits for so long instead: disks that others use
+//! take now this, now that.
+
+mod paced;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,6 +23,8 @@ use latchwork_wal::{
     WalError,
 };
 
+use paced::Paced;
+
 const NODE: NodeId = NodeId(0);
 const ROUNDS: u32 = 9;
 const CASES: [(Mode, u64); 5] =
@@ -30,6 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = args.next().map_or_else(|| PathBuf::from("target/group-commit"), PathBuf::from);
     let seconds: u64 = args.next().map_or(Ok(3), |seconds| seconds.parse())?;
     let threads: u64 = args.next().map_or(Ok(1), |threads| threads.parse::<u64>())?.max(1);
+    let sync: Option<u64> = args.next().map(|micros| micros.parse()).transpose()?;
+    let sync = sync.map(Duration::from_micros);
     let span = Duration::from_secs(seconds.max(1));
     if path.exists() {
         return Err(format!("{} exists: name a directory that does not", path.display()).into());
@@ -42,9 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (&(mode, committers), found) in CASES.iter().zip(&mut found) {
             // Files go at the end: to give their space back would be a part of the next sync.
             let path = path.join(format!("{n}-{mode}-{committers}"));
-            let before = alone(&path.join("before"), round / 4)?;
-            let (commits, stats) = together(&path, round, mode, committers, threads)?;
-            let syncs = (before + alone(&path.join("after"), round / 4)?) / 2.0;
+            let before = alone(storage(&path.join("before"), sync)?, round / 4)?;
+            let (commits, stats) =
+                together(storage(&path, sync)?, round, mode, committers, threads)?;
+            let syncs = (before + alone(storage(&path.join("after"), sync)?, round / 4)?) / 2.0;
             found.push(Round { syncs, commits, ratio: commits / syncs, stats });
         }
     }
@@ -78,9 +87,16 @@ struct Round {
     stats: Stats,
 }
 
-/// Syncs per second of a file that grows by as much as a commit.
-fn alone(path: &Path, span: Duration) -> Result<f64, Box<dyn Error>> {
+fn storage(path: &Path, sync: Option<Duration>) -> Result<Arc<dyn Storage>, Box<dyn Error>> {
     let disk = Disk::new(path)?;
+    Ok(match sync {
+        Some(sync) => Arc::new(Paced { disk, sync }),
+        None => Arc::new(disk),
+    })
+}
+
+/// Syncs per second of a file that grows by as much as a commit.
+fn alone(disk: Arc<dyn Storage>, span: Duration) -> Result<f64, Box<dyn Error>> {
     let file = disk.create("alone")?;
     disk.sync_directory()?;
     let (clock, mut syncs) = (Clock::start(), 0u32);
@@ -94,13 +110,13 @@ fn alone(path: &Path, span: Duration) -> Result<f64, Box<dyn Error>> {
 
 /// Commits per second of so many who commit at the same time.
 fn together(
-    path: &Path,
+    disk: Arc<dyn Storage>,
     span: Duration,
     mode: Mode,
     committers: u64,
     threads: u64,
 ) -> Result<(f64, Stats), Box<dyn Error>> {
-    let directory = LogDirectory::open(Arc::new(Disk::new(path)?), DatabaseId(1))?;
+    let directory = LogDirectory::open(disk, DatabaseId(1))?;
     let log = Log::threaded(&directory, NODE, Settings { mode, ..Settings::default() })?;
     let clock = Clock::start();
     let committed = std::thread::scope(|scope| {

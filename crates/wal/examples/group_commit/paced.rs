@@ -1,0 +1,89 @@
+//! [`Paced`]: a directory whose syncs take as long as was said, and nothing else.
+
+use std::io;
+use std::time::Duration;
+
+use latchwork_runtime::Clock;
+use latchwork_runtime::sync::{current_thread, park_timeout};
+use latchwork_wal::storage::{Disk, File, Locked, Storage};
+
+/// Files are written as they are; a sync only waits.
+#[derive(Debug)]
+pub(crate) struct Paced {
+    pub(crate) disk: Disk,
+    pub(crate) sync: Duration,
+}
+
+#[derive(Debug)]
+struct PacedFile {
+    file: Box<dyn File>,
+    sync: Duration,
+}
+
+impl Paced {
+    fn paced(&self, file: Box<dyn File>) -> Box<dyn File> {
+        Box::new(PacedFile { file, sync: self.sync })
+    }
+}
+
+impl Storage for Paced {
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(self.paced(self.disk.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(self.paced(self.disk.open(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Locked> {
+        self.disk.lock(name)
+    }
+}
+
+impl File for PacedFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(offset, buffer)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (clock, me) = (Clock::start(), current_thread());
+        let until = clock.now() + self.sync;
+        // Somebody may unpark the thread meanwhile, for something else.
+        while clock.now() < until {
+            park_timeout(&me, until - clock.now());
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.truncate(length)
+    }
+}
