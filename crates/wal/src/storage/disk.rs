@@ -22,11 +22,14 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<Disk> {
-        let path = path.into();
-        if !path.is_dir() {
-            fs::create_dir_all(&path)?;
-            // The new directory's own name has to last as well.
-            if let Some(parent) = path.canonicalize()?.parent() {
+        let path: PathBuf = path.into();
+        // Of a relative path the last one is empty: where the process is.
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+        fs::create_dir_all(&path)?;
+        // New directories' own names have to last as well.
+        for new in missing {
+            if let Some(parent) = new.canonicalize()?.parent() {
                 fs::File::open(parent)?.sync_all()?;
             }
         }
