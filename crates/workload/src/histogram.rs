@@ -212,6 +212,14 @@ impl<K: Kind> Latencies<K> {
         self.series.iter().flatten().map(|series| series.failures.iter().sum::<u64>()).sum()
     }
 
+    /// What the share `q`, 0 to 1, of the good operations of a kind took at most, from their real
+    /// starts.
+    pub fn quantile(&self, kind: K, q: f64) -> Option<Duration> {
+        let histogram = &self.series[kind.index()].as_ref()?.measured;
+        let ns = || histogram.value_at_quantile(q).min(histogram.max());
+        (!histogram.is_empty()).then(|| Duration::from_nanos(ns()))
+    }
+
     /// The kinds that occurred, in the order of their names.
     pub fn measured(&self) -> Vec<Measured> {
         let named = K::NAMES.iter().zip(&self.series);

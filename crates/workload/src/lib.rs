@@ -72,6 +72,7 @@ pub mod properties;
 pub mod random;
 pub mod report;
 pub mod result;
+pub mod tpcc;
 pub mod ycsb;
 
 pub use error::WorkloadError;

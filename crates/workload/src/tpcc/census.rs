@@ -1,0 +1,104 @@
+//! How many rows and bytes a population has.
+
+use super::populate::{Loaded, Population};
+use super::scale::DISTRICTS;
+use super::{Index, Table};
+
+/// Rows of a table or entries of an index, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Size {
+    /// Rows, or entries.
+    pub rows: u64,
+    /// Bytes of their keys.
+    pub key_bytes: u64,
+    /// Bytes of the rows; none in an index.
+    pub row_bytes: u64,
+}
+
+impl Size {
+    fn add(&mut self, key: &[u8], row: &[u8]) {
+        self.rows += 1;
+        self.key_bytes += key.len() as u64;
+        self.row_bytes += row.len() as u64;
+    }
+
+    fn times(self, factor: u64, divisor: u64) -> Size {
+        let scaled =
+            |n: u64| (u128::from(n) * u128::from(factor) / u128::from(divisor.max(1))) as u64;
+        Size {
+            rows: scaled(self.rows),
+            key_bytes: scaled(self.key_bytes),
+            row_bytes: scaled(self.row_bytes),
+        }
+    }
+}
+
+/// Sizes of all tables and indexes, without what a store adds to each row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    tables: [Size; Table::ALL.len()],
+    indexes: [Size; Index::ALL.len()],
+}
+
+impl Census {
+    /// Counts a row.
+    pub fn add(&mut self, loaded: &Loaded<'_>) {
+        self.tables[loaded.table as usize].add(loaded.key, loaded.row);
+        if let Some((index, key)) = loaded.index {
+            self.indexes[index as usize].add(key, &[]);
+        }
+    }
+
+    /// A table's size.
+    pub fn table(&self, table: Table) -> Size {
+        self.tables[table as usize]
+    }
+
+    /// An index's size.
+    pub fn index(&self, index: Index) -> Size {
+        self.indexes[index as usize]
+    }
+
+    /// Bytes of all rows and keys.
+    pub fn bytes(&self) -> u64 {
+        let sizes = self.tables.iter().chain(&self.indexes);
+        sizes.map(|size| size.key_bytes + size.row_bytes).sum()
+    }
+}
+
+impl Population {
+    /// About the size of the whole population, from a tenth of a warehouse: enough to see before a
+    /// load whether it fits. The standard's mean of ten lines an order is within a percent.
+    pub fn estimate(&self) -> Census {
+        let mut census = Census::default();
+        // Of a table that is divided one part is looked at and taken for all.
+        let mut seen = [false; Table::ALL.len()];
+        for part in (0..self.part_count()).map_while(|number| self.part(number)) {
+            if seen.iter().all(|seen| *seen) {
+                break;
+            }
+            let table = part.table;
+            if std::mem::replace(&mut seen[table as usize], true) {
+                continue;
+            }
+            let mut rows = self.rows(part);
+            let mut partial = Census::default();
+            while let Some(loaded) = rows.next() {
+                partial.add(&loaded);
+            }
+            let warehouses = u64::from(self.warehouses());
+            let sampled = partial.table(table).rows;
+            let (factor, divisor) = match table {
+                Table::Item => (u64::from(self.scale().items()), sampled),
+                Table::Stock => (u64::from(self.scale().items()) * warehouses, sampled),
+                Table::Warehouse | Table::District => (warehouses, 1),
+                _ => (warehouses * u64::from(DISTRICTS), 1),
+            };
+            census.tables[table as usize] = partial.table(table).times(factor, divisor);
+            if let Some(index) = table.index() {
+                census.indexes[index as usize] = partial.index(index).times(factor, divisor);
+            }
+        }
+        census
+    }
+}

@@ -1,0 +1,236 @@
+//! The twelve consistency conditions (clause 3.3.2) over the rows of a database.
+//!
+//! ```text
+//! scans ── table, key, row ──► ConsistencyCheck ── finish ──► Report: by condition, what was compared
+//!                               (some warehouses)                     and who breaks it
+//! ```
+//!
+//! | condition | says, of each | |
+//! | --- | --- | --- |
+//! | 1 | warehouse | W_YTD = sum of D_YTD |
+//! | 2 | district | D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID, if it has new orders |
+//! | 3 | district | its NO_O_ID have no gap |
+//! | 4 | district | sum of O_OL_CNT = rows of ORDER-LINE |
+//! | 5 | order | no O_CARRIER_ID if and only if it has a row of NEW-ORDER |
+//! | 6 | order | O_OL_CNT = its rows of ORDER-LINE |
+//! | 7 | order line | no OL_DELIVERY_D if and only if its order has no O_CARRIER_ID |
+//! | 8 | warehouse | W_YTD = sum of H_AMOUNT |
+//! | 9 | district | D_YTD = sum of H_AMOUNT |
+//! | 10 | customer | C_BALANCE = sum of delivered OL_AMOUNT - sum of H_AMOUNT |
+//! | 11 | district | rows of ORDER - rows of NEW-ORDER = 2100 + sum of C_DELIVERY_CNT |
+//! | 12 | customer | C_BALANCE + C_YTD_PAYMENT = sum of delivered OL_AMOUNT |
+//!
+//! The standard's condition 11 says 2100 and so holds before the first delivery only; as each delivery
+//! of an order takes one row of NEW-ORDER away and counts one at its customer, the form above is the
+//! same before, and holds ever after.
+//!
+//! Money is compared in cents. A row that is not there counts as zero, so what refers to it shows.
+
+mod findings;
+mod state;
+
+pub use findings::{CONDITIONS, ConditionReport, Report, Violation};
+
+use super::Table;
+use super::key::{CustomerKey, DistrictKey, HistoryKey, OrderKey, OrderLineKey, WarehouseKey};
+use super::row::{BadRow, Customer, District, History, Order, OrderLine, Warehouse};
+use super::scale::{DISTRICTS, Scale};
+use findings::{Findings, PLACEMENT};
+use state::WarehouseState;
+use std::ops::RangeInclusive;
+
+/// Checks some of the warehouses of a database, or all.
+///
+/// Rows may come in any order. Give it all rows of the seven tables whose primary keys begin with
+/// one of its warehouses, and all rows of HISTORY of the whole database, since customers pay
+/// elsewhere too; it ignores what concerns other warehouses only, and ITEM and STOCK, of which the
+/// conditions say nothing.
+///
+/// Memory: 32 bytes for each customer, and about 60 for each order whose rows are still to come. A
+/// caller that scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges of O_ID within
+/// a district, and calls [`settle`](ConsistencyCheck::settle) behind each, keeps the latter small.
+/// Large databases are checked some warehouses at a time, on several workers if there are; reports
+/// [`merge`](Report::merge).
+///
+/// ```
+/// use latchwork_workload::tpcc::{Population, Scale, check::ConsistencyCheck};
+///
+/// let scale = Scale::new(100, 30)?;
+/// let population = Population::new(scale, 2, 42, 1)?;
+/// let mut check = ConsistencyCheck::new(scale, 2, 1..=2);
+/// for part in (0..population.part_count()).filter_map(|number| population.part(number)) {
+///     let mut rows = population.rows(part);
+///     while let Some(loaded) = rows.next() {
+///         check.add(loaded.table, loaded.key, loaded.row)?;
+///     }
+/// }
+/// let report = check.finish();
+/// assert!(report.is_ok(), "{report}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ConsistencyCheck {
+    scale: Scale,
+    warehouses: u32,
+    /// The first of those that are checked.
+    first: u32,
+    states: Vec<WarehouseState>,
+    findings: Findings,
+}
+
+impl ConsistencyCheck {
+    /// Checks the warehouses `checked` of a database of this scale with so many warehouses.
+    pub fn new(scale: Scale, warehouses: u32, checked: RangeInclusive<u32>) -> ConsistencyCheck {
+        let first = (*checked.start()).max(1);
+        let last = (*checked.end()).min(warehouses);
+        let states = (first..=last).map(|_| WarehouseState::new(scale)).collect();
+        ConsistencyCheck { scale, warehouses, first, states, findings: Findings::default() }
+    }
+
+    /// Takes a row into account.
+    ///
+    /// # Errors
+    ///
+    /// Fails when `key` or `row` is none of the table.
+    pub fn add(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
+        let bad = BadRow { table: table.name(), len: key.len() };
+        match table {
+            Table::Warehouse => {
+                let key = WarehouseKey::from_bytes(key).ok_or(bad)?;
+                self.warehouse(key, &Warehouse::decode(row)?);
+            }
+            Table::District => {
+                let key = DistrictKey::from_bytes(key).ok_or(bad)?;
+                self.district(key, &District::decode(row)?);
+            }
+            Table::Customer => {
+                let key = CustomerKey::from_bytes(key).ok_or(bad)?;
+                self.customer(key, &Customer::decode(row)?);
+            }
+            Table::History => {
+                let key = HistoryKey::from_bytes(key).ok_or(bad)?;
+                self.history(key, &History::decode(row)?);
+            }
+            Table::NewOrder => self.new_order(OrderKey::from_bytes(key).ok_or(bad)?),
+            Table::Order => {
+                let key = OrderKey::from_bytes(key).ok_or(bad)?;
+                self.order(key, &Order::decode(row)?);
+            }
+            Table::OrderLine => {
+                let key = OrderLineKey::from_bytes(key).ok_or(bad)?;
+                self.order_line(key, &OrderLine::decode(row)?);
+            }
+            Table::Item | Table::Stock => {}
+        }
+        Ok(())
+    }
+
+    /// A row of WAREHOUSE.
+    pub fn warehouse(&mut self, key: WarehouseKey, row: &Warehouse<'_>) {
+        if let Some(state) = self.place(Table::Warehouse, key.warehouse) {
+            state.warehouse(row);
+        }
+    }
+
+    /// A row of DISTRICT.
+    pub fn district(&mut self, key: DistrictKey, row: &District<'_>) {
+        if let Some(state) = self.place(Table::District, key.warehouse)
+            && !state.district(key, row)
+        {
+            self.stray(Table::District, key);
+        }
+    }
+
+    /// A row of CUSTOMER.
+    pub fn customer(&mut self, key: CustomerKey, row: &Customer<'_>) {
+        if let Some(state) = self.place(Table::Customer, key.warehouse)
+            && !state.customer(key, row)
+        {
+            self.stray(Table::Customer, key);
+        }
+    }
+
+    /// A row of HISTORY: for where it was paid, and for whom.
+    pub fn history(&mut self, key: HistoryKey, row: &History<'_>) {
+        let amount_cents = i64::from(row.amount_cents);
+        let paid_at = DistrictKey { warehouse: key.warehouse, district: key.district };
+        if let Some(state) = self.place(Table::History, key.warehouse)
+            && !state.paid_at(paid_at, amount_cents)
+        {
+            self.stray(Table::History, key);
+        }
+        let customer = CustomerKey {
+            warehouse: row.customer_warehouse,
+            district: row.customer_district,
+            customer: row.customer,
+        };
+        if let Some(state) = self.place(Table::History, customer.warehouse)
+            && !state.paid_for(customer, amount_cents)
+        {
+            self.stray(Table::History, (key, customer));
+        }
+    }
+
+    /// A row of NEW-ORDER.
+    pub fn new_order(&mut self, key: OrderKey) {
+        if let Some(state) = self.place(Table::NewOrder, key.warehouse)
+            && !state.new_order(key)
+        {
+            self.stray(Table::NewOrder, key);
+        }
+    }
+
+    /// A row of ORDER.
+    pub fn order(&mut self, key: OrderKey, row: &Order) {
+        if let Some(state) = self.place(Table::Order, key.warehouse)
+            && !state.order(key, row)
+        {
+            self.stray(Table::Order, (key, row.customer));
+        }
+    }
+
+    /// A row of ORDER-LINE.
+    pub fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
+        if let Some(state) = self.place(Table::OrderLine, key.warehouse)
+            && !state.order_line(key, row)
+        {
+            self.stray(Table::OrderLine, key);
+        }
+    }
+
+    /// Judges the orders below `order` of a district, all of whose rows have come, and forgets them.
+    pub fn settle(&mut self, district: DistrictKey, order: u32) {
+        let at = district.warehouse.wrapping_sub(self.first) as usize;
+        if let Some(state) = self.states.get_mut(at) {
+            state.settle(district, order, &mut self.findings);
+        }
+    }
+
+    /// Judges everything.
+    pub fn finish(mut self) -> Report {
+        for (number, mut state) in self.states.into_iter().enumerate() {
+            let warehouse = self.first + number as u32;
+            for district in 1..=DISTRICTS {
+                let key = DistrictKey { warehouse, district };
+                state.settle(key, u32::MAX, &mut self.findings);
+            }
+            state.judge(warehouse, self.scale, &mut self.findings);
+        }
+        self.findings.into_report()
+    }
+
+    /// The state of a warehouse that is checked here; a row of one that does not exist is a finding.
+    fn place(&mut self, table: Table, warehouse: u32) -> Option<&mut WarehouseState> {
+        if !(1..=self.warehouses).contains(&warehouse) {
+            self.stray(table, WarehouseKey { warehouse });
+            return None;
+        }
+        self.states.get_mut(warehouse.checked_sub(self.first)? as usize)
+    }
+
+    fn stray(&mut self, table: Table, key: impl std::fmt::Debug) {
+        self.findings.compare(PLACEMENT, false, || {
+            format!("a row of {} stands where the database has no place: {key:?}", table.name())
+        });
+    }
+}

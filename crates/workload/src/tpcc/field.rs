@@ -1,0 +1,225 @@
+//! How fields become bytes, and the macro that every row's layout is written with.
+//!
+//! ```text
+//! | updated | fixed | lengths of texts (1 byte each) | texts | rest |
+//! ```
+//!
+//! Integers are little-endian. What transactions change stands first, so that an update writes one
+//! short run of bytes at the row's beginning. The rest, where a row has one, is a text that ends with
+//! the row.
+
+use std::num::{NonZeroU8, NonZeroU64};
+
+/// A field of fixed length.
+pub(super) trait Field<'a>: Sized {
+    /// Bytes.
+    const LEN: usize;
+
+    /// Writes the field into as many bytes.
+    fn put(&self, out: &mut [u8]);
+
+    /// Reads it back, unless no value is written like that.
+    fn get(bytes: &'a [u8]) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($int:ty),*) => {$(
+        impl<'a> Field<'a> for $int {
+            const LEN: usize = size_of::<$int>();
+
+            #[inline]
+            fn put(&self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
+            }
+
+            #[inline]
+            fn get(bytes: &'a [u8]) -> Option<$int> {
+                Some(<$int>::from_le_bytes(bytes.try_into().ok()?))
+            }
+        }
+    )*};
+}
+
+integers!(u8, u16, u32, u64, i16, i32, i64);
+
+macro_rules! nullable {
+    ($($int:ty, $nonzero:ty);*) => {$(
+        /// Null is zero.
+        impl<'a> Field<'a> for Option<$nonzero> {
+            const LEN: usize = size_of::<$int>();
+
+            #[inline]
+            fn put(&self, out: &mut [u8]) {
+                self.map_or(0, <$nonzero>::get).put(out);
+            }
+
+            #[inline]
+            fn get(bytes: &'a [u8]) -> Option<Option<$nonzero>> {
+                <$int>::get(bytes).map(<$nonzero>::new)
+            }
+        }
+    )*};
+}
+
+nullable!(u8, NonZeroU8; u64, NonZeroU64);
+
+impl<'a> Field<'a> for bool {
+    const LEN: usize = 1;
+
+    #[inline]
+    fn put(&self, out: &mut [u8]) {
+        u8::from(*self).put(out);
+    }
+
+    #[inline]
+    fn get(bytes: &'a [u8]) -> Option<bool> {
+        match bytes {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// Text of one length, which stays where it is.
+impl<'a, const N: usize> Field<'a> for &'a [u8; N] {
+    const LEN: usize = N;
+
+    #[inline]
+    fn put(&self, out: &mut [u8]) {
+        out.copy_from_slice(*self);
+    }
+
+    #[inline]
+    fn get(bytes: &'a [u8]) -> Option<&'a [u8; N]> {
+        bytes.try_into().ok()
+    }
+}
+
+/// The field that begins at `at`, which moves behind it.
+#[inline]
+pub(super) fn take<'a, F: Field<'a>>(bytes: &'a [u8], at: &mut usize) -> Option<F> {
+    F::get(slice(bytes, at, F::LEN)?)
+}
+
+/// The next `len` bytes from `at`, which moves behind them.
+#[inline]
+pub(super) fn slice<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'a [u8]> {
+    let end = at.checked_add(len)?;
+    let found = bytes.get(*at..end)?;
+    *at = end;
+    Some(found)
+}
+
+/// All bytes from `at`, which moves to the end.
+#[inline]
+pub(super) fn rest<'a>(bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
+    let found = bytes.get(*at..).unwrap_or_default();
+    *at = bytes.len();
+    found
+}
+
+/// Writes a field at `at`, which moves behind it.
+#[inline]
+pub(super) fn put<'a, F: Field<'a>>(field: &F, out: &mut [u8], at: &mut usize) {
+    let end = *at + F::LEN;
+    field.put(&mut out[*at..end]);
+    *at = end;
+}
+
+/// The length that is written of a text, and the text as far as it goes.
+#[inline]
+pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
+    debug_assert!(text.len() <= usize::from(u8::MAX), "no text of the standard is that long");
+    let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
+    (len, &text[..usize::from(len)])
+}
+
+/// Bytes that are no row of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{len} bytes are no row of {table}: the database is damaged or of another layout")]
+pub struct BadRow {
+    /// The table, as the standard spells it.
+    pub table: &'static str,
+    /// How many bytes there were.
+    pub len: usize,
+}
+
+/// Defines rows, each from what is updated, what is fixed, its texts and the text at its end.
+macro_rules! rows {
+    ($(
+        $(#[$meta:meta])*
+        $Row:ident $(<$life:lifetime>)? = $table:literal {
+            updated { $($(#[$updated_meta:meta])* $updated:ident: $Updated:ty,)* }
+            fixed { $($(#[$fixed_meta:meta])* $fixed:ident: $Fixed:ty,)* }
+            text { $($(#[$text_meta:meta])* $text:ident,)* }
+            rest { $($(#[$rest_meta:meta])* $rest:ident)? }
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $Row $(<$life>)? {
+            $($(#[$updated_meta])* pub $updated: $Updated,)*
+            $($(#[$fixed_meta])* pub $fixed: $Fixed,)*
+            $($(#[$text_meta])* pub $text: &'a [u8],)*
+            $($(#[$rest_meta])* pub $rest: &'a [u8],)?
+        }
+
+        #[allow(unused_mut, unused_assignments, unused_variables)]
+        impl $(<$life>)? $Row $(<$life>)? {
+            /// Bytes at the row's beginning that transactions change.
+            pub const UPDATED_LEN: usize = 0 $(+ <$Updated as Field<'_>>::LEN)*;
+
+            /// Bytes before the texts.
+            const HEAD_LEN: usize = Self::UPDATED_LEN
+                $(+ <$Fixed as Field<'_>>::LEN)*
+                $(+ { let _ = stringify!($text); 1 })*;
+
+            /// Replaces what `out` holds by the row. Texts other than the last have at most 255
+            /// bytes.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                out.clear();
+                out.resize(Self::HEAD_LEN, 0);
+                let mut at = 0;
+                $(put(&self.$updated, out, &mut at);)*
+                $(put(&self.$fixed, out, &mut at);)*
+                $(put(&measured(self.$text).0, out, &mut at);)*
+                $(out.extend_from_slice(measured(self.$text).1);)*
+                $(out.extend_from_slice(self.$rest);)?
+            }
+
+            /// Writes what transactions change, [`UPDATED_LEN`](Self::UPDATED_LEN) bytes, over the
+            /// beginning of a row. A shorter `row` is left as it is.
+            #[inline]
+            pub fn write_updated(&self, row: &mut [u8]) {
+                let Some(out) = row.get_mut(..Self::UPDATED_LEN) else { return };
+                let mut at = 0;
+                $(put(&self.$updated, out, &mut at);)*
+            }
+
+            /// The row that stands in `bytes`.
+            ///
+            /// # Errors
+            ///
+            /// Fails when no row is written like that.
+            #[inline]
+            pub fn decode(bytes: & $($life)? [u8]) -> Result<Self, BadRow> {
+                Self::read(bytes).ok_or(BadRow { table: $table, len: bytes.len() })
+            }
+
+            #[inline]
+            fn read(bytes: & $($life)? [u8]) -> Option<Self> {
+                let mut at = 0;
+                $(let $updated = take::<$Updated>(bytes, &mut at)?;)*
+                $(let $fixed = take::<$Fixed>(bytes, &mut at)?;)*
+                $(let $text = usize::from(take::<u8>(bytes, &mut at)?);)*
+                $(let $text = slice(bytes, &mut at, $text)?;)*
+                $(let $rest = rest(bytes, &mut at);)?
+                (at == bytes.len())
+                    .then_some($Row { $($updated,)* $($fixed,)* $($text,)* $($rest,)? })
+            }
+        }
+    )*};
+}
+
+pub(super) use rows;

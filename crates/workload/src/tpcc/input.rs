@@ -1,0 +1,177 @@
+//! What a terminal types in: the input of each transaction (clauses 2.4.1 to 2.8.1).
+
+use super::TransactionKind;
+use super::values::{self, LAST_NAME_MAX};
+
+/// The most lines of an order (clause 2.4.1.3).
+pub const LINES_MAX: usize = 15;
+
+/// One transaction with all that it asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Transaction {
+    /// Clause 2.4.
+    NewOrder(NewOrderInput),
+    /// Clause 2.5.
+    Payment(PaymentInput),
+    /// Clause 2.6.
+    OrderStatus(OrderStatusInput),
+    /// Clause 2.7.
+    Delivery(DeliveryInput),
+    /// Clause 2.8.
+    StockLevel(StockLevelInput),
+}
+
+impl Transaction {
+    /// Its type.
+    pub fn kind(&self) -> TransactionKind {
+        match self {
+            Transaction::NewOrder(_) => TransactionKind::NewOrder,
+            Transaction::Payment(_) => TransactionKind::Payment,
+            Transaction::OrderStatus(_) => TransactionKind::OrderStatus,
+            Transaction::Delivery(_) => TransactionKind::Delivery,
+            Transaction::StockLevel(_) => TransactionKind::StockLevel,
+        }
+    }
+
+    /// The warehouse that the terminal belongs to.
+    pub fn home(&self) -> u32 {
+        match self {
+            Transaction::NewOrder(input) => input.warehouse,
+            Transaction::Payment(input) => input.warehouse,
+            Transaction::OrderStatus(input) => input.warehouse,
+            Transaction::Delivery(input) => input.warehouse,
+            Transaction::StockLevel(input) => input.warehouse,
+        }
+    }
+}
+
+/// A last name, as customers give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastName {
+    bytes: [u8; LAST_NAME_MAX],
+    len: u8,
+}
+
+impl LastName {
+    /// The name with a number below 1000 (clause 4.3.2.3).
+    pub fn of_number(number: u32) -> LastName {
+        let mut name = LastName { bytes: [0; LAST_NAME_MAX], len: 0 };
+        for syllable in values::syllables(number) {
+            let begin = usize::from(name.len);
+            name.bytes[begin..begin + syllable.len()].copy_from_slice(syllable);
+            name.len += syllable.len() as u8;
+        }
+        name
+    }
+
+    /// Its letters.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// How a customer is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CustomerChoice {
+    /// By C_ID.
+    Number(u32),
+    /// By C_LAST: among those with that name, ordered by first name, the one in the middle, which is
+    /// number `n / 2` of `n`, rounded up, from 1 (clause 2.5.2.2).
+    LastName(LastName),
+}
+
+impl CustomerChoice {
+    /// The place, from 0, of the one in the middle of `count` customers with one name.
+    pub fn middle(count: usize) -> usize {
+        count.div_ceil(2).saturating_sub(1)
+    }
+}
+
+/// A line of a new order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NewOrderLine {
+    /// OL_I_ID. An order that is to be rolled back ends with an item that does not exist.
+    pub item: u32,
+    /// OL_SUPPLY_W_ID.
+    pub supply_warehouse: u32,
+    /// OL_QUANTITY.
+    pub quantity: u8,
+}
+
+/// Input of a new order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewOrderInput {
+    /// W_ID.
+    pub warehouse: u32,
+    /// D_ID.
+    pub district: u8,
+    /// C_ID.
+    pub customer: u32,
+    /// Whether the last item does not exist, so that the transaction has to be rolled back.
+    pub rolls_back: bool,
+    pub(super) lines: [NewOrderLine; LINES_MAX],
+    pub(super) line_count: u8,
+}
+
+impl NewOrderInput {
+    /// The lines, 5 to 15.
+    pub fn lines(&self) -> &[NewOrderLine] {
+        &self.lines[..usize::from(self.line_count)]
+    }
+
+    /// O_ALL_LOCAL: whether the home warehouse supplies every line.
+    pub fn all_local(&self) -> bool {
+        self.lines().iter().all(|line| line.supply_warehouse == self.warehouse)
+    }
+}
+
+/// Input of a payment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PaymentInput {
+    /// W_ID.
+    pub warehouse: u32,
+    /// D_ID.
+    pub district: u8,
+    /// C_W_ID, which is another warehouse for 15 %.
+    pub customer_warehouse: u32,
+    /// C_D_ID.
+    pub customer_district: u8,
+    /// The customer there.
+    pub customer: CustomerChoice,
+    /// H_AMOUNT.
+    pub amount_cents: i32,
+}
+
+/// Input of an order status.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderStatusInput {
+    /// C_W_ID.
+    pub warehouse: u32,
+    /// C_D_ID.
+    pub district: u8,
+    /// The customer.
+    pub customer: CustomerChoice,
+}
+
+/// Input of a delivery.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeliveryInput {
+    /// W_ID.
+    pub warehouse: u32,
+    /// O_CARRIER_ID.
+    pub carrier: std::num::NonZeroU8,
+}
+
+/// Input of a stock level.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StockLevelInput {
+    /// W_ID.
+    pub warehouse: u32,
+    /// D_ID.
+    pub district: u8,
+    /// Stocks below this count.
+    pub threshold: i16,
+}
+
+/// The orders that a stock level looks at: the last so many of the district (clause 2.8.2.2).
+pub const STOCK_LEVEL_ORDERS: u32 = 20;

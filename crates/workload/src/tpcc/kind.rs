@@ -1,0 +1,71 @@
+//! The five transactions, and what the standard asks of each.
+
+use crate::histogram::Kind;
+use std::time::Duration;
+
+/// A transaction type, in the order of `--weight`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum TransactionKind {
+    /// Clause 2.4.
+    NewOrder,
+    /// Clause 2.5.
+    Payment,
+    /// Clause 2.6.
+    OrderStatus,
+    /// Clause 2.7.
+    Delivery,
+    /// Clause 2.8.
+    StockLevel,
+}
+
+impl TransactionKind {
+    /// All.
+    pub const ALL: [TransactionKind; 5] = [
+        TransactionKind::NewOrder,
+        TransactionKind::Payment,
+        TransactionKind::OrderStatus,
+        TransactionKind::Delivery,
+        TransactionKind::StockLevel,
+    ];
+
+    /// Its name on a command line, as `--only` takes it.
+    pub fn flag(self) -> &'static str {
+        ["neworder", "payment", "orderstatus", "delivery", "stocklevel"][self.index()]
+    }
+
+    /// How long a terminal types (clause 5.2.5.2): each time as long.
+    pub fn keying_time(self) -> Duration {
+        Duration::from_secs([18, 3, 2, 2, 2][self.index()])
+    }
+
+    /// The mean time that a terminal thinks after the answer (clause 5.2.5.4).
+    pub fn mean_think_time(self) -> Duration {
+        Duration::from_secs([12, 12, 10, 5, 5][self.index()])
+    }
+
+    /// What 90 % of the response times must stay below (clauses 5.2.5.3 and 5.2.5.7), where the
+    /// delivery answers only when it is done.
+    pub fn response_time_limit(self) -> Duration {
+        Duration::from_secs([5, 5, 5, 5, 20][self.index()])
+    }
+
+    /// The least share in the mix, in percent (clause 5.2.3); new orders have what is left.
+    pub fn least_percent(self) -> u32 {
+        [0, 43, 4, 4, 4][self.index()]
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(self) -> bool {
+        matches!(self, TransactionKind::OrderStatus | TransactionKind::StockLevel)
+    }
+}
+
+impl Kind for TransactionKind {
+    const NAMES: &'static [&'static str] =
+        &["NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL"];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,166 @@
+//! The initial population (clause 4.3.3.1), part by part.
+//!
+//! ```text
+//! Population ── part(number) ──► Part ── rows ──► key, row, key in the index
+//!                (any worker)     (one table, one district or warehouse, ascending keys)
+//! ```
+//!
+//! Every row follows from the seed and its key alone. So parts can be loaded by any number of workers
+//! in any order, and the database is the same.
+
+use super::rows_of_part::Rows;
+use super::scale::{self, DISTRICTS, Scale};
+use super::values::Constants;
+use super::{Index, Table};
+use crate::WorkloadError;
+use crate::hash::mix;
+use crate::random::Random;
+use std::num::NonZeroU64;
+
+/// Into so many parts the items, and the stock of a warehouse, are divided.
+const CHUNKS: u32 = 10;
+
+/// Tables that have a part in each district.
+const BY_DISTRICT: [Table; 5] =
+    [Table::Customer, Table::History, Table::Order, Table::OrderLine, Table::NewOrder];
+
+/// Parts of a warehouse: itself, its districts, its stock, and what belongs to each district.
+const PARTS_OF_WAREHOUSE: u64 = 2 + CHUNKS as u64 + DISTRICTS as u64 * BY_DISTRICT.len() as u64;
+
+/// What a database contains before the first transaction.
+///
+/// ```
+/// use latchwork_workload::tpcc::{Population, Scale, Table};
+///
+/// let population = Population::new(Scale::new(100, 30)?, 1, 42, 1)?;
+/// let mut customers = 0;
+/// for part in (0..population.part_count()).filter_map(|number| population.part(number)) {
+///     let mut rows = population.rows(part);
+///     while let Some(loaded) = rows.next() {
+///         customers += u32::from(loaded.table == Table::Customer);
+///     }
+/// }
+/// assert_eq!(customers, 300);
+/// # Ok::<(), latchwork_workload::WorkloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Population {
+    pub(super) scale: Scale,
+    pub(super) warehouses: u32,
+    pub(super) constants: Constants,
+    pub(super) loaded_us: NonZeroU64,
+    seed: u64,
+}
+
+/// Rows of one table in one warehouse or district, with consecutive keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The table.
+    pub table: Table,
+    /// The warehouse; 0 for items, which belong to none.
+    pub warehouse: u32,
+    /// The district; 0 where the table is not divided by districts.
+    pub district: u8,
+    /// The numbers of the rows, or of their orders; customers and orders count from 1.
+    pub(super) numbers: std::ops::Range<u32>,
+}
+
+/// A row to be loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded<'a> {
+    /// Its table.
+    pub table: Table,
+    /// Its primary key.
+    pub key: &'a [u8],
+    /// The row.
+    pub row: &'a [u8],
+    /// Its key in the table's secondary index, where there is one.
+    pub index: Option<(Index, &'a [u8])>,
+}
+
+impl Population {
+    /// The population of `warehouses` warehouses. All its times are `loaded_us`, in microseconds of
+    /// the caller's clock, or 1 for 0, which stands for null.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there are no warehouses.
+    pub fn new(
+        scale: Scale,
+        warehouses: u32,
+        seed: u64,
+        loaded_us: u64,
+    ) -> Result<Population, WorkloadError> {
+        scale::warehouses(warehouses)?;
+        let constants = Constants::for_load(seed);
+        let loaded_us = NonZeroU64::new(loaded_us).unwrap_or(NonZeroU64::MIN);
+        Ok(Population { scale, warehouses, constants, loaded_us, seed })
+    }
+
+    /// Its scale.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Warehouses, which are counted from 1.
+    pub fn warehouses(&self) -> u32 {
+        self.warehouses
+    }
+
+    /// The constants that a run has to keep its distance from.
+    pub fn constants(&self) -> Constants {
+        self.constants
+    }
+
+    /// How many parts there are.
+    pub fn part_count(&self) -> u64 {
+        u64::from(CHUNKS) + u64::from(self.warehouses) * PARTS_OF_WAREHOUSE
+    }
+
+    /// A part by its number from 0; `None` behind the last. Some parts of very small databases are
+    /// empty.
+    pub fn part(&self, number: u64) -> Option<Part> {
+        if number >= self.part_count() {
+            return None;
+        }
+        let part =
+            |table, warehouse, district, numbers| Part { table, warehouse, district, numbers };
+        let Some(number) = number.checked_sub(u64::from(CHUNKS)) else {
+            return Some(part(Table::Item, 0, 0, chunk(self.scale.items(), number as u32)));
+        };
+        let warehouse = (number / PARTS_OF_WAREHOUSE) as u32 + 1;
+        Some(match (number % PARTS_OF_WAREHOUSE) as u32 {
+            0 => part(Table::Warehouse, warehouse, 0, 1..2),
+            1 => part(Table::District, warehouse, 0, 1..u32::from(DISTRICTS) + 1),
+            at if at < 2 + CHUNKS => {
+                part(Table::Stock, warehouse, 0, chunk(self.scale.items(), at - 2))
+            }
+            at => {
+                let at = at - 2 - CHUNKS;
+                let tables = BY_DISTRICT.len() as u32;
+                let table = BY_DISTRICT[(at % tables) as usize];
+                let begin = if table == Table::NewOrder { self.scale.delivered() + 1 } else { 1 };
+                let numbers = begin..self.scale.customers() + 1;
+                part(table, warehouse, (at / tables) as u8 + 1, numbers)
+            }
+        })
+    }
+
+    /// The rows of a part, in the order of their keys.
+    pub fn rows(&self, part: Part) -> Rows<'_> {
+        Rows::new(self, part)
+    }
+
+    /// The generator of one row, whose table has its number in `tag`.
+    #[inline]
+    pub(super) fn random(&self, tag: u8, warehouse: u32, district: u8, number: u32) -> Random {
+        let place = u64::from(tag) << 40 | u64::from(warehouse) << 8 | u64::from(district);
+        Random::for_stream(mix(self.seed ^ mix(place)), u64::from(number))
+    }
+}
+
+/// The chunk number `at` of `1..=count`.
+fn chunk(count: u32, at: u32) -> std::ops::Range<u32> {
+    let edge = |at| (u64::from(count) * u64::from(at) / u64::from(CHUNKS)) as u32 + 1;
+    edge(at)..edge(at + 1)
+}

@@ -1,0 +1,341 @@
+//! The rows of the nine tables (clause 1.3), as structs and as bytes.
+//!
+//! A row does not repeat its key. Money is in cents, rates (taxes, discounts) are in ten-thousandths,
+//! times are microseconds of a clock that the caller chose. Texts are ASCII and borrowed from the
+//! bytes, so that reading a row allocates nothing.
+//!
+//! ```
+//! use latchwork_workload::tpcc::row::District;
+//!
+//! let address = (&b"first"[..], &b"second"[..], &b"city"[..]);
+//! let mut district = District {
+//!     ytd_cents: 3_000_000,
+//!     next_order: 3_001,
+//!     tax_e4: 1_250,
+//!     state: b"XY",
+//!     zip: b"123411111",
+//!     name: b"district",
+//!     street_1: address.0,
+//!     street_2: address.1,
+//!     city: address.2,
+//! };
+//! let mut bytes = Vec::new();
+//! district.encode(&mut bytes);
+//! assert_eq!(District::decode(&bytes)?, district);
+//!
+//! // A payment changes twelve bytes at the beginning.
+//! district.ytd_cents += 4_200;
+//! let (before, untouched) = (bytes.clone(), District::UPDATED_LEN);
+//! district.write_updated(&mut bytes);
+//! assert_eq!(bytes[untouched..], before[untouched..]);
+//! # drop(before);
+//! assert_eq!(District::decode(&bytes)?.ytd_cents, 3_004_200);
+//! # Ok::<(), latchwork_workload::tpcc::row::BadRow>(())
+//! ```
+
+pub use super::field::BadRow;
+use super::field::{Field, measured, put, rest, rows, slice, take};
+use std::num::{NonZeroU8, NonZeroU64};
+
+/// The longest C_DATA (clause 1.3.1).
+pub const CUSTOMER_DATA_MAX: usize = 500;
+
+/// C_CREDIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Credit {
+    /// `GC`.
+    Good,
+    /// `BC`: payments are noted in C_DATA.
+    Bad,
+}
+
+impl<'a> Field<'a> for Credit {
+    const LEN: usize = 1;
+
+    #[inline]
+    fn put(&self, out: &mut [u8]) {
+        (*self == Credit::Bad).put(out);
+    }
+
+    #[inline]
+    fn get(bytes: &'a [u8]) -> Option<Credit> {
+        bool::get(bytes).map(|bad| if bad { Credit::Bad } else { Credit::Good })
+    }
+}
+
+rows! {
+    /// A row of WAREHOUSE.
+    Warehouse<'a> = "WAREHOUSE" {
+        updated {
+            /// W_YTD.
+            ytd_cents: i64,
+        }
+        fixed {
+            /// W_TAX.
+            tax_e4: u16,
+            /// W_STATE.
+            state: &'a [u8; 2],
+            /// W_ZIP.
+            zip: &'a [u8; 9],
+        }
+        text {
+            /// W_NAME.
+            name,
+            /// W_STREET_1.
+            street_1,
+            /// W_STREET_2.
+            street_2,
+            /// W_CITY.
+            city,
+        }
+        rest {}
+    }
+
+    /// A row of DISTRICT.
+    District<'a> = "DISTRICT" {
+        updated {
+            /// D_YTD.
+            ytd_cents: i64,
+            /// D_NEXT_O_ID.
+            next_order: u32,
+        }
+        fixed {
+            /// D_TAX.
+            tax_e4: u16,
+            /// D_STATE.
+            state: &'a [u8; 2],
+            /// D_ZIP.
+            zip: &'a [u8; 9],
+        }
+        text {
+            /// D_NAME.
+            name,
+            /// D_STREET_1.
+            street_1,
+            /// D_STREET_2.
+            street_2,
+            /// D_CITY.
+            city,
+        }
+        rest {}
+    }
+
+    /// A row of CUSTOMER.
+    Customer<'a> = "CUSTOMER" {
+        updated {
+            /// C_BALANCE.
+            balance_cents: i64,
+            /// C_YTD_PAYMENT.
+            ytd_payment_cents: i64,
+            /// C_PAYMENT_CNT.
+            payments: u32,
+            /// C_DELIVERY_CNT.
+            deliveries: u32,
+        }
+        fixed {
+            /// C_CREDIT.
+            credit: Credit,
+            /// C_DISCOUNT.
+            discount_e4: u16,
+            /// C_CREDIT_LIM.
+            credit_limit_cents: i64,
+            /// C_SINCE.
+            since_us: u64,
+            /// C_MIDDLE.
+            middle: &'a [u8; 2],
+            /// C_STATE.
+            state: &'a [u8; 2],
+            /// C_ZIP.
+            zip: &'a [u8; 9],
+            /// C_PHONE.
+            phone: &'a [u8; 16],
+        }
+        text {
+            /// C_FIRST.
+            first,
+            /// C_LAST.
+            last,
+            /// C_STREET_1.
+            street_1,
+            /// C_STREET_2.
+            street_2,
+            /// C_CITY.
+            city,
+        }
+        rest {
+            /// C_DATA, at most [`CUSTOMER_DATA_MAX`] bytes.
+            data
+        }
+    }
+
+    /// A row of HISTORY.
+    History<'a> = "HISTORY" {
+        updated {}
+        fixed {
+            /// H_C_W_ID.
+            customer_warehouse: u32,
+            /// H_C_D_ID.
+            customer_district: u8,
+            /// H_C_ID.
+            customer: u32,
+            /// H_DATE.
+            at_us: u64,
+            /// H_AMOUNT.
+            amount_cents: i32,
+        }
+        text {}
+        rest {
+            /// H_DATA.
+            data
+        }
+    }
+
+    /// A row of NEW-ORDER: its key says it all.
+    NewOrder = "NEW-ORDER" {
+        updated {}
+        fixed {}
+        text {}
+        rest {}
+    }
+
+    /// A row of ORDER.
+    Order = "ORDER" {
+        updated {
+            /// O_CARRIER_ID, null until the delivery.
+            carrier: Option<NonZeroU8>,
+        }
+        fixed {
+            /// O_C_ID.
+            customer: u32,
+            /// O_ENTRY_D.
+            entered_us: u64,
+            /// O_OL_CNT.
+            lines: u8,
+            /// O_ALL_LOCAL.
+            all_local: bool,
+        }
+        text {}
+        rest {}
+    }
+
+    /// A row of ORDER-LINE.
+    OrderLine<'a> = "ORDER-LINE" {
+        updated {
+            /// OL_DELIVERY_D, null until the delivery.
+            delivered_us: Option<NonZeroU64>,
+        }
+        fixed {
+            /// OL_I_ID.
+            item: u32,
+            /// OL_SUPPLY_W_ID.
+            supply_warehouse: u32,
+            /// OL_QUANTITY.
+            quantity: u8,
+            /// OL_AMOUNT.
+            amount_cents: i32,
+            /// OL_DIST_INFO.
+            district_info: &'a [u8; 24],
+        }
+        text {}
+        rest {}
+    }
+
+    /// A row of ITEM.
+    Item<'a> = "ITEM" {
+        updated {}
+        fixed {
+            /// I_IM_ID.
+            image: u32,
+            /// I_PRICE.
+            price_cents: i32,
+        }
+        text {
+            /// I_NAME.
+            name,
+        }
+        rest {
+            /// I_DATA.
+            data
+        }
+    }
+
+    /// A row of STOCK.
+    Stock<'a> = "STOCK" {
+        updated {
+            /// S_QUANTITY.
+            quantity: i16,
+            /// S_YTD.
+            ytd: u32,
+            /// S_ORDER_CNT.
+            orders: u32,
+            /// S_REMOTE_CNT.
+            remotes: u32,
+        }
+        fixed {
+            /// S_DIST_01 to S_DIST_10, 24 bytes each.
+            district_infos: &'a [u8; 240],
+        }
+        text {}
+        rest {
+            /// S_DATA.
+            data
+        }
+    }
+}
+
+impl<'a> Stock<'a> {
+    /// S_DIST_xx of a district, 1 to 10; `None` for another.
+    pub fn district_info(&self, district: u8) -> Option<&'a [u8; 24]> {
+        let at = usize::from(district).checked_sub(1)? * 24;
+        self.district_infos.get(at..at + 24)?.try_into().ok()
+    }
+
+    /// Takes `quantity` out of the stock for a line of an order. Where less than ten would be left, 91
+    /// are put in (clause 2.4.2.2).
+    pub fn take_out(&mut self, quantity: u8, remote: bool) {
+        let left = self.quantity.saturating_sub(i16::from(quantity));
+        self.quantity = if left >= 10 { left } else { left + 91 };
+        self.ytd = self.ytd.saturating_add(u32::from(quantity));
+        self.orders = self.orders.saturating_add(1);
+        self.remotes = self.remotes.saturating_add(u32::from(remote));
+    }
+}
+
+/// What an order costs its customer (clause 2.4.2.2): the sum of its lines, less the discount, with
+/// both taxes, rounded to a cent.
+pub fn order_total_cents(
+    lines_cents: i64,
+    discount_e4: u16,
+    warehouse_tax_e4: u16,
+    district_tax_e4: u16,
+) -> i64 {
+    let discounted = i128::from(lines_cents) * (10_000 - i128::from(discount_e4));
+    let taxed = discounted * (10_000 + i128::from(warehouse_tax_e4) + i128::from(district_tax_e4));
+    ((taxed + 50_000_000).div_euclid(100_000_000)) as i64
+}
+
+/// The C_DATA of a customer with bad credit after a payment (clause 2.5.2.2): a note of the payment
+/// before what was there, cut behind [`CUSTOMER_DATA_MAX`] bytes. Replaces what `out` holds.
+pub fn note_payment(
+    customer: super::key::CustomerKey,
+    district: super::key::DistrictKey,
+    amount_cents: i64,
+    data: &[u8],
+    out: &mut Vec<u8>,
+) {
+    use std::io::Write;
+    out.clear();
+    let (whole, cents) = (amount_cents / 100, amount_cents % 100);
+    // Writing to memory does not fail.
+    let _ = write!(
+        out,
+        "{} {} {} {} {} {whole}.{cents:02} ",
+        customer.customer,
+        customer.district,
+        customer.warehouse,
+        district.district,
+        district.warehouse,
+    );
+    out.extend_from_slice(data);
+    out.truncate(CUSTOMER_DATA_MAX);
+}
