@@ -136,7 +136,7 @@ impl fmt::Display for Report {
 }
 
 /// Money as people write it.
-pub(super) fn money(cents: i64) -> String {
+pub(super) fn money(cents: i128) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();
     format!("{sign}{}.{:02}", cents / 100, cents % 100)

@@ -28,6 +28,8 @@
 
 mod findings;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use findings::{CONDITIONS, ConditionReport, Report, Violation};
 

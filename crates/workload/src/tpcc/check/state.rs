@@ -6,20 +6,19 @@ use crate::tpcc::row::{Customer, District, Order, OrderLine, Warehouse};
 use crate::tpcc::scale::{DISTRICTS, Scale};
 use std::collections::BTreeMap;
 
-/// Sums of a warehouse. Those of 64-bit fields wrap, since a damaged row may hold anything: what is
-/// equal stays so, and nothing breaks off the check.
+/// Sums of a warehouse. They have more bits than the fields, since a damaged row may hold anything.
 #[derive(Debug)]
 pub(super) struct WarehouseState {
-    ytd_cents: i64,
+    ytd_cents: i128,
     districts: Vec<DistrictState>,
 }
 
 #[derive(Debug)]
 struct DistrictState {
-    ytd_cents: i64,
+    ytd_cents: i128,
     next_order: u32,
     /// Sum of H_AMOUNT of the payments made here.
-    paid_cents: i64,
+    paid_cents: i128,
     orders: u64,
     order_max: u32,
     /// Sum of O_OL_CNT.
@@ -89,22 +88,23 @@ impl WarehouseState {
     }
 
     pub(super) fn warehouse(&mut self, row: &Warehouse<'_>) {
-        self.ytd_cents = self.ytd_cents.wrapping_add(row.ytd_cents);
+        self.ytd_cents += i128::from(row.ytd_cents);
     }
 
     // Each of these says whether the row has a place here.
 
     pub(super) fn district(&mut self, key: DistrictKey, row: &District<'_>) -> bool {
         let Some(state) = self.place(key.district) else { return false };
-        state.ytd_cents = state.ytd_cents.wrapping_add(row.ytd_cents);
+        state.ytd_cents += i128::from(row.ytd_cents);
         state.next_order = row.next_order;
         true
     }
 
     pub(super) fn customer(&mut self, key: CustomerKey, row: &Customer<'_>) -> bool {
         let Some(customer) = self.place_customer(key) else { return false };
-        customer.balance_cents = customer.balance_cents.wrapping_add(row.balance_cents);
-        customer.ytd_payment_cents = customer.ytd_payment_cents.wrapping_add(row.ytd_payment_cents);
+        customer.balance_cents = customer.balance_cents.saturating_add(row.balance_cents);
+        customer.ytd_payment_cents =
+            customer.ytd_payment_cents.saturating_add(row.ytd_payment_cents);
         if let Some(district) = self.place(key.district) {
             district.deliveries += u64::from(row.deliveries);
         }
@@ -113,7 +113,7 @@ impl WarehouseState {
 
     pub(super) fn paid_at(&mut self, key: DistrictKey, amount_cents: i64) -> bool {
         let Some(state) = self.place(key.district) else { return false };
-        state.paid_cents += amount_cents;
+        state.paid_cents += i128::from(amount_cents);
         true
     }
 
@@ -177,9 +177,7 @@ impl WarehouseState {
 
     /// The conditions on sums, when all orders are settled.
     pub(super) fn judge(&self, warehouse: u32, scale: Scale, findings: &mut Findings) {
-        let sum = |of: fn(&DistrictState) -> i64| {
-            self.districts.iter().map(of).fold(0, i64::wrapping_add)
-        };
+        let sum = |of: fn(&DistrictState) -> i128| self.districts.iter().map(of).sum::<i128>();
         let ytd = self.ytd_cents;
         let districts = sum(|district| district.ytd_cents);
         findings.compare(1, ytd == districts, || {
@@ -275,13 +273,16 @@ impl DistrictState {
 
 impl CustomerState {
     fn judge(&self, key: CustomerKey, findings: &mut Findings) {
-        let CustomerState { balance_cents, ytd_payment_cents, paid_cents, delivered_cents } = *self;
+        let balance_cents = i128::from(self.balance_cents);
+        let ytd_payment_cents = i128::from(self.ytd_payment_cents);
+        let paid_cents = i128::from(self.paid_cents);
+        let delivered_cents = i128::from(self.delivered_cents);
         let name = || {
             let CustomerKey { warehouse, district, customer } = key;
             format!("warehouse {warehouse}, district {district}, customer {customer}")
         };
         let (balance, delivered) = (|| money(balance_cents), || money(delivered_cents));
-        findings.compare(10, balance_cents == delivered_cents.wrapping_sub(paid_cents), || {
+        findings.compare(10, balance_cents == delivered_cents - paid_cents, || {
             format!(
                 "{}: C_BALANCE is {}, the sums of OL_AMOUNT {} and of H_AMOUNT {}",
                 name(),
@@ -290,18 +291,14 @@ impl CustomerState {
                 money(paid_cents)
             )
         });
-        findings.compare(
-            12,
-            balance_cents.wrapping_add(ytd_payment_cents) == delivered_cents,
-            || {
-                format!(
-                    "{}: C_BALANCE is {}, C_YTD_PAYMENT {}, the sum of OL_AMOUNT {}",
-                    name(),
-                    balance(),
-                    money(ytd_payment_cents),
-                    delivered()
-                )
-            },
-        );
+        findings.compare(12, balance_cents + ytd_payment_cents == delivered_cents, || {
+            format!(
+                "{}: C_BALANCE is {}, C_YTD_PAYMENT {}, the sum of OL_AMOUNT {}",
+                name(),
+                balance(),
+                money(ytd_payment_cents),
+                delivered()
+            )
+        });
     }
 }

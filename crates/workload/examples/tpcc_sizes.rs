@@ -1,0 +1,50 @@
+//! Prints how many rows and bytes a TPC-C warehouse of the standard's size has, before what a store
+//! adds to each row.
+//!
+//! ```text
+//! cargo run --release -p latchwork-workload --example tpcc_sizes
+//! ```
+
+use latchwork_workload::WorkloadError;
+use latchwork_workload::tpcc::{Census, Index, Population, Scale, Size, Table};
+
+fn main() -> Result<(), WorkloadError> {
+    let population = Population::new(Scale::default(), 1, 42, 1)?;
+    let mut census = Census::default();
+    for part in (0..population.part_count()).map_while(|number| population.part(number)) {
+        let mut rows = population.rows(part);
+        while let Some(loaded) = rows.next() {
+            census.add(&loaded);
+        }
+    }
+    println!("| | rows | key, bytes | row, bytes, mean | together, bytes |");
+    println!("| --- | --- | --- | --- | --- |");
+    for table in Table::ALL {
+        line(table.name(), census.table(table));
+    }
+    for index in Index::ALL {
+        line(index.name(), census.index(index));
+    }
+    println!("| together | | | | {} |", census.bytes());
+    println!(
+        "| of these ITEM, once for all warehouses | | | | {} |",
+        bytes(census.table(Table::Item))
+    );
+    println!("| estimate before the load | | | | {} |", population.estimate().bytes());
+    Ok(())
+}
+
+fn bytes(size: Size) -> u64 {
+    size.key_bytes + size.row_bytes
+}
+
+fn line(name: &str, size: Size) {
+    let mean = |bytes: u64| bytes as f64 / size.rows as f64;
+    println!(
+        "| {name} | {} | {:.1} | {:.1} | {} |",
+        size.rows,
+        mean(size.key_bytes),
+        mean(size.row_bytes),
+        bytes(size)
+    );
+}

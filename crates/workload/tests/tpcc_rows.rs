@@ -1,0 +1,192 @@
+//! Rows become bytes and come back, updates touch their beginnings only, and the standard's arithmetic
+//! is exact.
+
+use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
+use latchwork_workload::tpcc::row::{
+    BadRow, CUSTOMER_DATA_MAX, Credit, Customer, District, History, Item, NewOrder, Order,
+    OrderLine, Stock, Warehouse, note_payment, order_total_cents,
+};
+use latchwork_workload::tpcc::{CustomerChoice, Population, Scale, Table};
+use std::num::{NonZeroU8, NonZeroU64};
+
+/// Decodes a row of the table and encodes it again.
+fn again(table: Table, row: &[u8]) -> Result<Vec<u8>, BadRow> {
+    let mut out = b"what was there before".to_vec();
+    match table {
+        Table::Warehouse => Warehouse::decode(row)?.encode(&mut out),
+        Table::District => District::decode(row)?.encode(&mut out),
+        Table::Customer => Customer::decode(row)?.encode(&mut out),
+        Table::History => History::decode(row)?.encode(&mut out),
+        Table::NewOrder => NewOrder::decode(row)?.encode(&mut out),
+        Table::Order => Order::decode(row)?.encode(&mut out),
+        Table::OrderLine => OrderLine::decode(row)?.encode(&mut out),
+        Table::Item => Item::decode(row)?.encode(&mut out),
+        Table::Stock => Stock::decode(row)?.encode(&mut out),
+    }
+    Ok(out)
+}
+
+fn each_row(mut visit: impl FnMut(Table, &[u8])) {
+    let population = Population::new(Scale::new(30, 20).unwrap(), 1, 4, 5).unwrap();
+    for part in (0..population.part_count()).map_while(|number| population.part(number)) {
+        let mut rows = population.rows(part);
+        while let Some(loaded) = rows.next() {
+            visit(loaded.table, loaded.row);
+        }
+    }
+}
+
+#[test]
+fn rows_of_every_table_come_back_as_they_were() {
+    each_row(|table, row| assert_eq!(again(table, row).unwrap(), row));
+}
+
+#[test]
+fn no_row_is_longer_or_shorter_than_it_says() {
+    each_row(|table, row| {
+        // The last text of these ends with the row, so only what stands before it has a length.
+        let ends_open =
+            matches!(table, Table::Customer | Table::History | Table::Item | Table::Stock);
+        let mut longer = row.to_vec();
+        longer.push(b'x');
+        assert_eq!(again(table, &longer).is_ok(), ends_open, "{table:?}");
+        for len in 0..row.len() {
+            match again(table, &row[..len]) {
+                Ok(shorter) => assert!(ends_open && shorter == row[..len]),
+                Err(bad) => assert_eq!((bad.table, bad.len), (table.name(), len)),
+            }
+        }
+        assert!(row.is_empty() || again(table, &[]).is_err());
+    });
+}
+
+#[test]
+fn what_transactions_change_is_the_short_beginning_of_a_row() {
+    assert_eq!(Warehouse::UPDATED_LEN, 8);
+    assert_eq!(District::UPDATED_LEN, 12);
+    assert_eq!(Customer::UPDATED_LEN, 24);
+    assert_eq!(Order::UPDATED_LEN, 1);
+    assert_eq!(OrderLine::UPDATED_LEN, 8);
+    assert_eq!(Stock::UPDATED_LEN, 14);
+    assert_eq!(Item::UPDATED_LEN + History::UPDATED_LEN + NewOrder::UPDATED_LEN, 0);
+    each_row(|table, row| {
+        let mut updated = row.to_vec();
+        let (mut whole, mut len) = (row.to_vec(), 0);
+        macro_rules! change {
+            ($Row:ident, |$row:ident| $change:expr) => {{
+                let mut $row = $Row::decode(row).unwrap();
+                $change;
+                $row.encode(&mut whole);
+                $row.write_updated(&mut updated);
+                len = $Row::UPDATED_LEN;
+                // What is too short to be a row stays as it is.
+                let mut short = vec![7; len - 1];
+                $row.write_updated(&mut short);
+                assert!(short.iter().all(|byte| *byte == 7));
+            }};
+        }
+        match table {
+            Table::Warehouse => change!(Warehouse, |row| row.ytd_cents = -1),
+            Table::District => {
+                change!(District, |row| (row.ytd_cents, row.next_order) = (-1, u32::MAX));
+            }
+            Table::Customer => change!(Customer, |row| {
+                (row.balance_cents, row.ytd_payment_cents) = (-2, -3);
+                (row.payments, row.deliveries) = (u32::MAX, u32::MAX - 1);
+            }),
+            Table::Order => change!(Order, |row| row.carrier = NonZeroU8::new(255)),
+            Table::OrderLine => {
+                change!(OrderLine, |row| row.delivered_us = NonZeroU64::new(u64::MAX));
+            }
+            Table::Stock => change!(Stock, |row| {
+                (row.quantity, row.ytd) = (-1, u32::MAX);
+                (row.orders, row.remotes) = (u32::MAX - 1, u32::MAX - 2);
+            }),
+            Table::History | Table::NewOrder | Table::Item => {}
+        }
+        assert_eq!(updated, whole, "{table:?}");
+        assert_eq!(updated[len..], row[len..], "{table:?}");
+        assert!(len == 0 || updated[..len] != row[..len], "{table:?}");
+    });
+}
+
+#[test]
+fn bytes_that_no_field_has_are_refused() {
+    let mut order = Vec::new();
+    let row = Order { carrier: None, customer: 1, entered_us: 2, lines: 5, all_local: true };
+    row.encode(&mut order);
+    *order.last_mut().unwrap() = 2;
+    let error = Order::decode(&order).unwrap_err();
+    assert_eq!((error.table, error.len), ("ORDER", order.len()));
+    assert!(error.to_string().contains("no row of ORDER"), "{error}");
+}
+
+#[test]
+fn stock_is_filled_up_where_less_than_ten_would_be_left() {
+    let infos = [b'x'; 240];
+    for (quantity, taken, left) in
+        [(20, 10, 10), (19, 10, 100), (10, 1, 100), (100, 1, 99), (10, 10, 91)]
+    {
+        let mut stock =
+            Stock { quantity, ytd: 1, orders: 2, remotes: 3, district_infos: &infos, data: b"" };
+        stock.take_out(taken, false);
+        assert_eq!(stock.quantity, left, "{taken} of {quantity}");
+        assert_eq!((stock.ytd, stock.orders, stock.remotes), (1 + u32::from(taken), 3, 3));
+        stock.take_out(1, true);
+        assert_eq!((stock.orders, stock.remotes), (4, 4));
+    }
+    let mut damaged = Stock {
+        quantity: i16::MIN,
+        ytd: u32::MAX,
+        orders: u32::MAX,
+        remotes: u32::MAX,
+        district_infos: &infos,
+        data: b"",
+    };
+    damaged.take_out(10, true);
+    assert_eq!(damaged.ytd, u32::MAX);
+}
+
+#[test]
+fn totals_are_exact_and_rounded_to_a_cent() {
+    assert_eq!(order_total_cents(10_000, 0, 0, 0), 10_000);
+    assert_eq!(order_total_cents(10_000, 5_000, 0, 0), 5_000);
+    assert_eq!(order_total_cents(10_000, 0, 2_000, 2_000), 14_000);
+    // 333.33 * 0.8766 * 1.2345 = 360.7206...: the third place is 0.
+    assert_eq!(order_total_cents(33_333, 1_234, 1_000, 1_345), 36_072);
+    // Half a cent goes up.
+    assert_eq!(order_total_cents(1, 5_000, 0, 0), 1);
+    assert_eq!(order_total_cents(i64::MAX / 2, 0, 0, 0), i64::MAX / 2);
+}
+
+#[test]
+fn payments_of_bad_credit_are_noted_before_the_older_ones() {
+    let customer = CustomerKey { warehouse: 3, district: 2, customer: 1 };
+    let district = DistrictKey { warehouse: 5, district: 4 };
+    let mut data = Vec::new();
+    note_payment(customer, district, 123_405, b"older", &mut data);
+    assert_eq!(data.escape_ascii().to_string(), "1 2 3 4 5 1234.05 older");
+    let full = vec![b'x'; CUSTOMER_DATA_MAX];
+    note_payment(customer, district, 100, &full, &mut data);
+    assert_eq!(data.len(), CUSTOMER_DATA_MAX);
+    assert!(data.starts_with(b"1 2 3 4 5 1.00 xxx"));
+}
+
+#[test]
+fn the_customer_in_the_middle_is_number_half_rounded_up() {
+    let middles = [1, 2, 3, 4, 5].map(CustomerChoice::middle);
+    assert_eq!(middles, [0, 0, 1, 1, 2]);
+    assert_eq!(CustomerChoice::middle(0), 0);
+}
+
+#[test]
+fn credit_is_kept() {
+    let mut seen = [0, 0];
+    each_row(|table, row| {
+        if table == Table::Customer {
+            let credit = Customer::decode(row).unwrap().credit;
+            seen[usize::from(credit == Credit::Bad)] += 1;
+        }
+    });
+    assert_eq!(seen, [180, 20]);
+}
