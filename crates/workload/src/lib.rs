@@ -1,5 +1,5 @@
-//! What measures and what judges: key distributions, YCSB workloads, histograms, result documents,
-//! and checkers of histories. Knows no store; the programs in `apps` connect the two.
+//! What measures and what judges: key distributions, YCSB and TPC-C workloads, histograms, result
+//! documents, and checkers of histories. Knows no store; the programs in `apps` connect the two.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)

@@ -216,6 +216,9 @@ fn payments_come_from_elsewhere_and_by_name_as_often_as_the_standards() {
     assert!(remote.len().abs_diff(30_000) < 800, "{}", remote.len());
     let districts = counted(remote.iter().map(|input| input.customer_district.into()));
     assert_distributed("C_D_ID", &districts, &flat(1, 10));
+    // Which is as seldom the terminal's as any other: five standard deviations of 52.
+    let same = remote.iter().filter(|input| input.customer_district == input.district).count();
+    assert!(same.abs_diff(remote.len() / 10) < 260, "{same}");
     let warehouses = counted(remote.iter().map(|input| input.customer_warehouse));
     assert_distributed("C_W_ID", &warehouses, &[1, 3, 4, 5].map(|w| (w, 1.0)).into());
     let local = inputs.iter().filter(|input| input.customer_warehouse == 2);

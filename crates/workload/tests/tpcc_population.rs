@@ -58,7 +58,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
     let mut check = ConsistencyCheck::new(scale, 1, 1..=1);
     let (mut census, mut seen) = (Census::default(), Seen::default());
     let mut last = None;
-    let (mut original, mut bad_credit) = ([0; 2], 0);
+    let (mut original, mut bad_credit, mut in_place) = ([0; 2], 0, 0);
     let mut names: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let mut customers_of_orders: BTreeSet<CustomerKey> = BTreeSet::new();
     each(&population, |loaded| {
@@ -119,6 +119,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                 let (_, index) = loaded.index.unwrap();
                 let (customer, order) = order_of_customer_key(index).unwrap();
                 assert_eq!((customer.customer, order), (row.customer, key));
+                in_place += u32::from(row.customer == key.order);
                 assert!(customers_of_orders.insert(customer), "{customer:?} has two orders");
             }
             Table::OrderLine => {
@@ -170,6 +171,8 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
     assert_eq!((original, bad_credit), ([10_000, 10_000], 3_000));
     // Every customer has one order, every last name someone who bears it.
     assert_eq!(customers_of_orders.len(), 30_000);
+    // A random permutation leaves one number where it was, on average, and there are ten.
+    assert!(in_place < 30, "{in_place} orders have the number of their customer");
     assert_eq!((names.len(), names.values().sum::<u32>()), (1_000, 3_000));
     assert!(names.values().any(|count| *count >= 10), "last names are not uniform");
 

@@ -190,3 +190,89 @@ fn credit_is_kept() {
     });
     assert_eq!(seen, [180, 20]);
 }
+
+#[test]
+fn the_longest_rows_are_as_long_as_the_tables_say() {
+    let text = [b'x'; CUSTOMER_DATA_MAX];
+    let (t10, t16, t20, t24, t50) =
+        (&text[..10], &text[..16], &text[..20], &text[..24], &text[..50]);
+    let mut row = Vec::new();
+    let mut is_longest = |table: Table, encode: &dyn Fn(&mut Vec<u8>)| {
+        encode(&mut row);
+        assert_eq!(row.len(), table.row_len_max(), "{table:?}");
+        assert_eq!(again(table, &row).unwrap(), row);
+    };
+    let (state, zip, phone, middle) = (b"XX", b"123411111", b"1234567890123456", b"OE");
+    let warehouse = Warehouse {
+        ytd_cents: i64::MAX,
+        tax_e4: 2_000,
+        state,
+        zip,
+        name: t10,
+        street_1: t20,
+        street_2: t20,
+        city: t20,
+    };
+    is_longest(Table::Warehouse, &|out| warehouse.encode(out));
+    let district = District {
+        ytd_cents: i64::MAX,
+        next_order: 1,
+        tax_e4: 2_000,
+        state,
+        zip,
+        name: t10,
+        street_1: t20,
+        street_2: t20,
+        city: t20,
+    };
+    is_longest(Table::District, &|out| district.encode(out));
+    let customer = Customer {
+        balance_cents: i64::MIN,
+        ytd_payment_cents: i64::MAX,
+        payments: 1,
+        deliveries: 2,
+        credit: Credit::Bad,
+        discount_e4: 5_000,
+        credit_limit_cents: 5_000_000,
+        since_us: u64::MAX,
+        middle,
+        state,
+        zip,
+        phone,
+        first: t16,
+        last: t16,
+        street_1: t20,
+        street_2: t20,
+        city: t20,
+        data: &text,
+    };
+    is_longest(Table::Customer, &|out| customer.encode(out));
+    let history = History {
+        customer_warehouse: 1,
+        customer_district: 2,
+        customer: 3,
+        at_us: 4,
+        amount_cents: 5,
+        data: t24,
+    };
+    is_longest(Table::History, &|out| history.encode(out));
+    is_longest(Table::NewOrder, &|out| NewOrder {}.encode(out));
+    let order = Order { carrier: None, customer: 1, entered_us: 2, lines: 15, all_local: true };
+    is_longest(Table::Order, &|out| order.encode(out));
+    let line = OrderLine {
+        delivered_us: None,
+        item: 1,
+        supply_warehouse: 2,
+        quantity: 3,
+        amount_cents: 4,
+        district_info: t24.try_into().unwrap(),
+    };
+    is_longest(Table::OrderLine, &|out| line.encode(out));
+    let item = Item { image: 1, price_cents: 2, name: t24, data: t50 };
+    is_longest(Table::Item, &|out| item.encode(out));
+    let infos = [b'x'; 240];
+    let stock =
+        Stock { quantity: 1, ytd: 2, orders: 3, remotes: 4, district_infos: &infos, data: t50 };
+    is_longest(Table::Stock, &|out| stock.encode(out));
+    each_row(|table, row| assert!(row.len() <= table.row_len_max()));
+}

@@ -77,14 +77,14 @@ impl std::str::FromStr for Weights {
     }
 }
 
-/// How the next transaction is chosen.
+/// How the next transaction is chosen, in one of the ways of clause 5.2.4.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
-    /// From a deck of 100 cards that is shuffled whenever it is empty (clause 5.2.4.2), so that
-    /// every hundred transactions of a terminal have the exact mix.
+    /// From a deck of 100 cards that is shuffled whenever it is empty, so that every hundred
+    /// transactions of a terminal have the exact mix.
     #[default]
     Deck,
-    /// Each by itself at random, as the weights say (clause 5.2.4.1).
+    /// Each by itself at random, as the weights say.
     Independent,
 }
 

@@ -1,5 +1,7 @@
 //! The nine tables and their secondary indexes.
 
+use super::row::CUSTOMER_DATA_MAX;
+
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
@@ -50,6 +52,24 @@ impl Table {
             Table::OrderLine => "ORDER-LINE",
             Table::Item => "ITEM",
             Table::Stock => "STOCK",
+        }
+    }
+
+    /// Bytes of the longest row that the standard allows, each text being as long as its field (clause
+    /// 1.3.1).
+    pub fn row_len_max(self) -> usize {
+        // A name, two streets and a city.
+        let address = 10 + 20 + 20 + 20;
+        match self {
+            Table::Warehouse => 25 + address,
+            Table::District => 29 + address,
+            Table::Customer => 77 + 16 + 16 + 20 + 20 + 20 + CUSTOMER_DATA_MAX,
+            Table::History => 21 + 24,
+            Table::NewOrder => 0,
+            Table::Order => 15,
+            Table::OrderLine => 45,
+            Table::Item => 9 + 24 + 50,
+            Table::Stock => 254 + 50,
         }
     }
 

@@ -4,8 +4,8 @@ use super::TransactionKind;
 use crate::random::Random;
 use std::time::Duration;
 
-/// The transactions per minute that one warehouse with ten waiting terminals cannot pass (clause
-/// 4.2.1): what efficiency is measured against.
+/// The new orders per minute that one warehouse with ten waiting terminals cannot pass: what the
+/// keying and mean think times of the standard's mix leave room for. Efficiency is measured against it.
 pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 
 /// A random think time (clause 5.2.5.4): exponential with the transaction's mean, and cut at ten

@@ -10,6 +10,11 @@ pub const CONDITIONS: usize = 12;
 /// The place in the findings of rows that belong nowhere, before the standard's conditions.
 pub(super) const PLACEMENT: usize = 0;
 
+/// The place in the findings of the check on stocks, behind the standard's conditions.
+pub(super) const STOCK: usize = CONDITIONS + 1;
+
+const PLACES: usize = STOCK + 1;
+
 /// So many offenders of each condition are named.
 const NAMED_MAX: usize = 10;
 
@@ -34,7 +39,7 @@ pub struct ConditionReport {
 /// Findings while they are made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Findings {
-    conditions: [ConditionReport; 1 + CONDITIONS],
+    conditions: [ConditionReport; PLACES],
 }
 
 impl Findings {
@@ -52,42 +57,47 @@ impl Findings {
     }
 
     pub(super) fn into_report(self) -> Report {
-        Report { conditions: self.conditions }
+        Report { findings: self }
     }
 }
 
 /// Whether a database is consistent, and if not, why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// First the placement of rows, then the standard's conditions.
-    conditions: [ConditionReport; 1 + CONDITIONS],
+    /// First the placement of rows, then the standard's conditions, then the stocks.
+    findings: Findings,
 }
 
 impl Report {
     /// A condition, 1 to 12; 0 is that each row belongs to a warehouse, a district and a customer
-    /// that the database has, of which only failures are counted. `None` for others.
+    /// that the database has, of which only failures are counted; 13 is what
+    /// [`StockCheck`](super::StockCheck) added. `None` for others.
     pub fn condition(&self, number: usize) -> Option<&ConditionReport> {
-        self.conditions.get(number)
+        self.findings.conditions.get(number)
     }
 
-    /// Whether nothing breaks a condition, and each was compared at least once.
+    /// Whether nothing breaks a condition, and each of the standard's was compared at least once.
     pub fn is_ok(&self) -> bool {
-        (0..=CONDITIONS).all(|number| self.holds(number))
+        (0..PLACES).all(|number| self.holds(number))
     }
 
     /// The numbers of the conditions that do not hold.
     pub fn broken(&self) -> Vec<usize> {
-        (0..=CONDITIONS).filter(|number| !self.holds(*number)).collect()
+        (0..PLACES).filter(|number| !self.holds(*number)).collect()
     }
 
     fn holds(&self, number: usize) -> bool {
-        let report = &self.conditions[number];
-        report.violations == 0 && (number == PLACEMENT || report.compared > 0)
+        let report = &self.findings.conditions[number];
+        report.violations == 0 && (!(1..=CONDITIONS).contains(&number) || report.compared > 0)
+    }
+
+    pub(super) fn findings(&mut self) -> &mut Findings {
+        &mut self.findings
     }
 
     /// Adds what was found of other warehouses.
     pub fn merge(&mut self, other: Report) {
-        for (mine, theirs) in self.conditions.iter_mut().zip(other.conditions) {
+        for (mine, theirs) in self.findings.conditions.iter_mut().zip(other.findings.conditions) {
             mine.compared += theirs.compared;
             mine.violations += theirs.violations;
             let room = NAMED_MAX - mine.named.len();
@@ -98,13 +108,17 @@ impl Report {
     /// The outcomes by name, for a result document.
     pub fn outcomes(&self) -> BTreeMap<String, CheckOutcome> {
         let outcome = |holds| if holds { CheckOutcome::Ok } else { CheckOutcome::Failed };
-        (0..=CONDITIONS).map(|number| (check_name(number), outcome(self.holds(number)))).collect()
+        (0..PLACES)
+            .filter(|number| *number != STOCK || self.findings.conditions[STOCK].compared > 0)
+            .map(|number| (check_name(number), outcome(self.holds(number))))
+            .collect()
     }
 }
 
 fn check_name(number: usize) -> String {
     match number {
         PLACEMENT => "tpcc-rows".to_owned(),
+        STOCK => "tpcc-stock".to_owned(),
         number => format!("tpcc-3.3.2.{number:02}"),
     }
 }
@@ -112,7 +126,10 @@ fn check_name(number: usize) -> String {
 /// One line for each condition, and one for each offender that is named.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, report) in self.conditions.iter().enumerate() {
+        for (number, report) in self.findings.conditions.iter().enumerate() {
+            if number == STOCK && report.compared == 0 {
+                continue;
+            }
             let verdict = if self.holds(number) { "ok" } else { "FAILED" };
             write!(f, "{}: {verdict}", check_name(number))?;
             match (number, report.compared) {

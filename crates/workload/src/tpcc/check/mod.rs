@@ -24,14 +24,18 @@
 //! of an order takes one row of NEW-ORDER away and counts one at its customer, the form above is the
 //! same before, and holds ever after.
 //!
+//! Of STOCK the twelve say nothing; [`StockCheck`] compares it with the lines of new orders.
+//!
 //! Money is compared in cents. A row that is not there counts as zero, so what refers to it shows.
 
 mod findings;
 mod state;
+mod stock;
 #[cfg(test)]
 mod tests;
 
 pub use findings::{CONDITIONS, ConditionReport, Report, Violation};
+pub use stock::StockCheck;
 
 use super::Table;
 use super::key::{CustomerKey, DistrictKey, HistoryKey, OrderKey, OrderLineKey, WarehouseKey};

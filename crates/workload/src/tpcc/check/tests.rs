@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::tpcc::Population;
-use crate::tpcc::row::NewOrder;
+use crate::tpcc::key::StockKey;
+use crate::tpcc::row::{NewOrder, Stock};
 use std::collections::BTreeMap;
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -258,15 +259,16 @@ fn rows_that_are_lost_count_as_zero() {
 
     let empty = Database(BTreeMap::new()).check();
     assert!(empty.broken().contains(&11) && !empty.is_ok(), "{empty}");
-    let nothing = ConsistencyCheck::new(scale(), 0, 1..=0).finish();
+    let nothing = ConsistencyCheck::new(scale(), 0, 1..=1).finish();
     assert!(nothing.to_string().contains("the database is empty") && !nothing.is_ok());
 }
 
 #[test]
 fn rows_without_a_place_are_named_and_break_nothing_off() {
-    let strays: [(&dyn Fn(&mut Database), &str); 4] = [
+    type Spoil = fn(&mut Database);
+    let strays: [(Spoil, &str); 4] = [
         (
-            &|database| {
+            |database| {
                 let row = database.row(Table::Warehouse, &W.to_bytes()).clone();
                 let key = WarehouseKey { warehouse: 3 };
                 database.insert(Table::Warehouse, &key.to_bytes(), row);
@@ -274,7 +276,7 @@ fn rows_without_a_place_are_named_and_break_nothing_off() {
             "WarehouseKey { warehouse: 3 }",
         ),
         (
-            &|database| {
+            |database| {
                 let row = database.row(Table::Order, &order(1).to_bytes()).clone();
                 let key = OrderKey { warehouse: 1, district: 11, order: 1 };
                 database.insert(Table::Order, &key.to_bytes(), row);
@@ -282,7 +284,7 @@ fn rows_without_a_place_are_named_and_break_nothing_off() {
             "district: 11",
         ),
         (
-            &|database| {
+            |database| {
                 let row = database.row(Table::Customer, &C.to_bytes()).clone();
                 let key = CustomerKey { customer: u32::MAX, ..C };
                 database.insert(Table::Customer, &key.to_bytes(), row);
@@ -290,7 +292,7 @@ fn rows_without_a_place_are_named_and_break_nothing_off() {
             "customer: 4294967295",
         ),
         (
-            &|database| {
+            |database| {
                 let row = database.row(Table::NewOrder, &order(20).to_bytes()).clone();
                 let key = OrderKey { district: 0, ..order(20) };
                 database.insert(Table::NewOrder, &key.to_bytes(), row);
@@ -360,4 +362,41 @@ fn of_many_offenders_some_are_named_and_all_are_counted() {
     let condition = report.condition(10).unwrap();
     assert_eq!((condition.violations, condition.named.len()), (20, 10));
     assert!(report.to_string().contains("  and 10 more\n"), "{report}");
+}
+
+#[test]
+fn stocks_that_nobody_took_anything_out_of_are_as_they_were() {
+    let judge = |database: &Database| {
+        let mut report = database.check();
+        let mut halves = [0, 1].map(|_| StockCheck::new(scale(), WAREHOUSES));
+        for (at, ((table, key), row)) in database.0.iter().enumerate() {
+            halves[at % 2].add(*table, key, row).unwrap();
+        }
+        let [mut all, other] = halves;
+        all.merge(&other);
+        all.finish_into(&mut report);
+        report
+    };
+    let report = judge(&Database::new());
+    assert!(
+        report.is_ok() && report.to_string().contains("tpcc-stock: ok, 2 compared"),
+        "{report}"
+    );
+    assert!(report.outcomes().contains_key("tpcc-stock"));
+    assert!(!Database::new().check().outcomes().contains_key("tpcc-stock"));
+
+    let mut database = Database::new();
+    let stock = StockKey { warehouse: 2, item: 9 };
+    change!(database, Stock, stock, |row| row.take_out(3, true));
+    let report = judge(&database);
+    assert_eq!(report.broken(), [13]);
+    assert!(report.to_string().contains("warehouse 2: sums of"), "{report}");
+    assert!(
+        report.to_string().contains("are 3, 1 and 1, of the lines that it supplied 0, 0 and 0")
+    );
+
+    let mut database = Database::new();
+    let row = database.remove(Table::Stock, &stock.to_bytes());
+    database.insert(Table::Stock, &StockKey { warehouse: 0, item: 9 }.to_bytes(), row);
+    assert!(judge(&database).to_string().contains("1 rows name a warehouse"));
 }
