@@ -1,20 +1,22 @@
 //! Prints how many rows and bytes a TPC-C warehouse of the standard's size has, before what a store
-//! adds to each row.
+//! adds to each row, and checks that it is consistent.
 //!
 //! ```text
 //! cargo run --release -p latchwork-workload --example tpcc_sizes
 //! ```
 
-use latchwork_workload::WorkloadError;
+use latchwork_workload::tpcc::check::ConsistencyCheck;
 use latchwork_workload::tpcc::{Census, Index, Population, Scale, Size, Table};
 
-fn main() -> Result<(), WorkloadError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let population = Population::new(Scale::default(), 1, 42, 1)?;
     let mut census = Census::default();
+    let mut check = ConsistencyCheck::new(population.scale(), 1, 1..=1);
     for part in (0..population.part_count()).map_while(|number| population.part(number)) {
         let mut rows = population.rows(part);
         while let Some(loaded) = rows.next() {
             census.add(&loaded);
+            check.add(loaded.table, loaded.key, loaded.row)?;
         }
     }
     println!("| | rows | key, bytes | row, bytes, mean | together, bytes |");
@@ -31,7 +33,10 @@ fn main() -> Result<(), WorkloadError> {
         bytes(census.table(Table::Item))
     );
     println!("| estimate before the load | | | | {} |", population.estimate().bytes());
-    Ok(())
+    println!();
+    let report = check.finish();
+    print!("{report}");
+    if report.is_ok() { Ok(()) } else { Err("the population is not consistent".into()) }
 }
 
 fn bytes(size: Size) -> u64 {

@@ -7,7 +7,7 @@ use latchwork_workload::tpcc::key::{
 use latchwork_workload::tpcc::row::{
     Credit, Customer, District, History, Item, Order, OrderLine, Stock, Warehouse,
 };
-use latchwork_workload::tpcc::values::is_original;
+use latchwork_workload::tpcc::values::{is_original, push_last_name};
 use latchwork_workload::tpcc::{Census, Index, Loaded, Population, Scale, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -94,6 +94,11 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                 assert_eq!((row.credit_limit_cents, row.since_us), (5_000_000, 5));
                 assert!(row.phone.iter().all(u8::is_ascii_digit));
                 let key = CustomerKey::from_bytes(loaded.key).unwrap();
+                if key.customer <= 1_000 {
+                    let mut name = Vec::new();
+                    push_last_name(key.customer - 1, &mut name);
+                    assert_eq!(row.last, name, "{key:?}");
+                }
                 if key.district == 4 {
                     *names.entry(row.last.to_vec()).or_default() += 1;
                 }

@@ -1,5 +1,6 @@
 //! The five transactions, and what the standard asks of each.
 
+use crate::WorkloadError;
 use crate::histogram::Kind;
 use std::time::Duration;
 
@@ -62,11 +63,53 @@ impl TransactionKind {
     }
 }
 
+impl std::str::FromStr for TransactionKind {
+    type Err = WorkloadError;
+
+    /// Reads what [`flag`](TransactionKind::flag) says.
+    fn from_str(text: &str) -> Result<TransactionKind, WorkloadError> {
+        let found = TransactionKind::ALL.into_iter().find(|kind| kind.flag() == text);
+        found.ok_or_else(|| {
+            let flags = TransactionKind::ALL.map(TransactionKind::flag).join(", ");
+            WorkloadError::Conflict(format!(
+                "there is no transaction `{text}`: give one of {flags}"
+            ))
+        })
+    }
+}
+
 impl Kind for TransactionKind {
     const NAMES: &'static [&'static str] =
         &["NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL"];
 
     fn index(self) -> usize {
         self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_by_their_flags() {
+        for kind in TransactionKind::ALL {
+            assert_eq!(kind.flag().parse::<TransactionKind>().unwrap(), kind);
+        }
+        let error = "NewOrder".parse::<TransactionKind>().unwrap_err().to_string();
+        assert!(error.contains("give one of neworder, payment, orderstatus"), "{error}");
+    }
+
+    #[test]
+    fn the_table_of_clause_5_2_5_7_is_complete() {
+        let seconds = TransactionKind::ALL.map(|kind| {
+            [kind.keying_time(), kind.mean_think_time(), kind.response_time_limit()]
+                .map(|time| time.as_secs())
+        });
+        assert_eq!(seconds, [[18, 12, 5], [3, 12, 5], [2, 10, 5], [2, 5, 5], [2, 5, 20]]);
+        let shares = TransactionKind::ALL.map(TransactionKind::least_percent);
+        assert_eq!(shares, [0, 43, 4, 4, 4]);
+        let readers = TransactionKind::ALL.map(TransactionKind::is_read_only);
+        assert_eq!(readers, [false, false, true, false, true]);
     }
 }
