@@ -3,15 +3,19 @@
 
 use std::process::Command;
 
-/// Operations per second of 2 x 2 workers, who miss most of the time.
-fn throughput(arguments: &str) -> f64 {
+/// The result of 2 x 2 workers, who miss most of the time.
+fn document(arguments: &str) -> serde_json::Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
     command.args(["--fabric", "sim", "--nic", "connectx3", "--json", "-"]);
     command.args(["--lines", "2000", "--operations", "8000", "--warmup", "2000", "--threads", "2"]);
     let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    document["throughput_ops_s"].as_f64().expect("a number")
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Operations per second.
+fn throughput(arguments: &str) -> f64 {
+    document(arguments)["throughput_ops_s"].as_f64().expect("a number")
 }
 
 #[test]
@@ -27,4 +31,16 @@ fn buffered_writes_are_faster_and_batches_faster_still() {
     let [one, eight] = [1, 8]
         .map(|n| writes(&format!("--consistency tso --write-deadline 100ms --write-batch {n}")));
     assert!(eight > 1.5 * one && eight > 1.5 * sequential, "{sequential}, {one}, {eight}");
+}
+
+/// What early release saves is waiting.
+#[test]
+fn who_has_other_operations_under_way_gives_nothing_back_early() {
+    let early = |inflight: u32| {
+        let document =
+            document(&format!("--reads 0 --lines 500 --release adaptive --inflight {inflight}"));
+        document["counters"]["early_releases"].as_u64().expect("a number")
+    };
+    let (one, four) = (early(1), early(4));
+    assert!(one > 2000 && four < one / 8, "{one}, {four}");
 }

@@ -253,6 +253,7 @@ impl Inner {
                     let id = Cell::new(Some(id));
                     let fresh = Cell::new(true);
                     let waiting = Waiting { inner: self, addr: access.need.addr, id, fresh };
+                    self.waiting.update(|n| n + 1);
                     return poll_fn(|cx| waiting.poll(cx)).await;
                 }
             }
@@ -315,6 +316,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        self.inner.waiting.update(|n| n - 1);
         let Some(id) = self.id.get() else { return };
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let Some(record) = records.get_mut(&self.addr) else { return };

@@ -130,12 +130,14 @@ impl Inner {
         self.contested_as(addr, cache.frame(id).state().ownership())
     }
 
-    /// As above, of a line that is held so. Under takeover copies to read stay: one operation clears them all, and to
+    /// As above, of a line that is held so. What is saved is waiting, and costs hits: not for a worker that has other
+    /// accesses under way while it waits. Under takeover copies to read stay: one operation clears them all, and to
     /// give them back takes one for each.
     fn contested_as(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
         let stays = match hold {
             // Another worker has given it up in between.
             Ownership::Invalid => true,
+            _ if self.waiting.get() > 0 => true,
             Ownership::Shared => self.node.settings.takeover,
             Ownership::Exclusive => false,
         };

@@ -78,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     /// Lines that came lately.
     pub(crate) lingering: RefCell<Lingering>,
+    /// Accesses that wait for their lines.
+    pub(crate) waiting: Cell<usize>,
     /// Copies to read that this worker bets on.
     pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
     /// Whether anything becomes of a line when an access is over.
@@ -141,6 +143,7 @@ impl Worker {
             let_go: Cell::new(false),
             releases: RefCell::default(),
             lingering: RefCell::default(),
+            waiting: Cell::new(0),
             bets: RefCell::default(),
             minds_ends: minds_ends(&node.settings),
             actions: RefCell::default(),
