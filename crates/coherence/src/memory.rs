@@ -92,9 +92,10 @@ pub trait CoherentMemory: Clone + 'static {
     /// [`MemoryError::Timeout`] after the configured deadline, and failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
-    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. Where a node that was
-    /// refused asks again after ever longer pauses, it asks often enough to have many turns until then.
-    /// Whoever asks stops waiting by itself.
+    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. A hint: where no holder
+    /// is asked for a line, and a node that was refused tries again after ever longer pauses (SEL), a pause that
+    /// begins while the access waits is short against the time that is left. One that has begun is not made
+    /// shorter, and where holders are asked `by` changes nothing. Whoever asks stops waiting by itself.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -106,8 +107,8 @@ pub trait CoherentMemory: Clone + 'static {
         self.ensure(need)
     }
 
-    /// Whether a line stays here after its access, until another node asks for it. Otherwise it is given
-    /// back with its ticket.
+    /// Whether a line as a rule stays here after its access, until another node asks for it (with adaptive release
+    /// some lines are given back before). Otherwise each is given back with its ticket.
     fn keeps_lines(&self) -> bool {
         true
     }

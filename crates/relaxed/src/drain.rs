@@ -4,8 +4,8 @@
 //!   a batch has come together, the first has lingered long enough, a fence, no room
 //!        │ due
 //!   lane 0   ensure(line of write 1) ───────────► here ─► apply
-//!   lane 1   ensure(line of write 2) ────► here ─► pso: apply      tso: keep, for `hold` at most;
-//!   lane 2   ensure(line of write 3) ──────────► here ─► ...            apply behind write 1
+//!   lane 1   ensure(line of write 2) ────► here ─► pso: apply      tso: apply behind write 1
+//!   lane 2   ensure(line of write 3) ──────────► here ─► ...            (SEL: keep it for that, a while)
 //! ```
 //!
 //! Lines are obtained side by side at every level; what differs is when they are written. With a partial
@@ -26,8 +26,8 @@
 //! part. The first write's own lane keeps nothing while it waits for another line, so it gets through, and then
 //! the others ask again side by side.
 //!
-//! Every line is asked for with its write's deadline, so that a node that is refused again and again does not
-//! sleep through it (`CoherentMemory::ensure_by`).
+//! Every line is asked for with its write's deadline, so that a node that SEL refuses again and again begins no
+//! long pause shortly before it (`CoherentMemory::ensure_by`).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
