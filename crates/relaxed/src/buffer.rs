@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
-use latchwork_runtime::JoinHandle;
+use latchwork_runtime::{Elapsed, JoinHandle};
 use latchwork_verbs::GlobalAddr;
 
 use crate::queue::Write;
@@ -26,7 +26,7 @@ pub struct Counts {
     pub lines: u64,
     /// Reads of which the buffer had every byte.
     pub forwarded: u64,
-    /// Times that a write had to wait for room.
+    /// Times that a write had to wait for room, or for an update.
     pub waits: u64,
     /// Pieces of lines that were lost.
     pub lost: u64,
@@ -53,24 +53,6 @@ struct Owner<M: CoherentMemory> {
 impl<M: CoherentMemory> Drop for Owner<M> {
     fn drop(&mut self) {
         self.shared.close();
-    }
-}
-
-/// While there is one, no write is taken.
-struct Update<'a, M: CoherentMemory>(&'a Shared<M>);
-
-impl<'a, M: CoherentMemory> Update<'a, M> {
-    fn begin(shared: &'a Shared<M>) -> Self {
-        shared.updates.set(shared.updates.get() + 1);
-        Update(shared)
-    }
-}
-
-impl<M: CoherentMemory> Drop for Update<'_, M> {
-    fn drop(&mut self) {
-        let Update(shared) = self;
-        shared.updates.set(shared.updates.get() - 1);
-        shared.room.wake();
     }
 }
 
@@ -143,14 +125,17 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.shared().take_lost().map_or(Ok(()), |lost| Err(RelaxedError::Lost(lost)))
     }
 
-    /// Writes bytes of a line's payload, whatever is there. Returns when the write is in the buffer;
-    /// at once, unless that is full. A write to no line is found out later, as one that is lost. At
+    /// Writes bytes of a line's payload, whatever is there. Returns when the write is in the buffer: at once,
+    /// unless that is full or an [`update`](WriteBuffer::update) is under way. Room comes as earlier writes
+    /// become visible, or are lost at their deadlines; of updates it waits for those under way only, and not
+    /// longer than a deadline. A write to no line is found out later, as one that is lost. At
     /// [`Consistency::Sequential`](crate::Consistency::Sequential) it returns when the write is visible.
     ///
     /// Dropped before it returns, the write was not issued (it may have been, at `Sequential`).
     ///
     /// # Errors
-    /// Earlier writes that were lost, in which case this one was not issued.
+    /// Earlier writes that were lost, or an update that did not end within
+    /// [`Settings::deadline`](crate::Settings::deadline); in either case this one was not issued.
     pub async fn write(
         &self,
         addr: GlobalAddr,
@@ -171,6 +156,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             return Ok(shared.memory.write(addr, write).await?);
         }
         let write = Write { addr, offset, bytes };
+        let mut held_back = None;
         loop {
             let operation = match shared.memory.try_enter() {
                 Some(operation) => operation,
@@ -181,8 +167,21 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             }
             shared.counts.borrow_mut().waits += 1;
             shared.start_all();
-            let room = || (shared.is_closed() || shared.has_room(write)).then_some(());
-            shared.room.wait(room).await;
+            if !shared.updates.go_on() {
+                // From here on it waits for room, which updates do not take.
+                held_back = None;
+                let room = || (shared.is_closed() || shared.has_room(write)).then_some(());
+                shared.room.wait(room).await;
+                continue;
+            }
+            let deadline = shared.settings.deadline;
+            let (by, _) = held_back.get_or_insert_with(|| {
+                let by = shared.handle.now() + deadline;
+                (by, shared.updates.hold_back(by, &shared.room))
+            });
+            let ended = || (shared.is_closed() || !shared.updates.go_on()).then_some(());
+            let wait = shared.room.wait(ended);
+            shared.handle.timeout(*by, wait).await.map_err(|_| RelaxedError::HeldBack(deadline))?;
         }
     }
 
@@ -239,7 +238,10 @@ impl<M: CoherentMemory> WriteBuffer<M> {
 
     /// Changes a line under its latch, when all that was written before is visible: an atomic
     /// read-modify-write, which no write passes in either direction. Until it has ended, no task that shares the
-    /// buffer writes: those that want to wait as for room.
+    /// buffer writes: those that want to are held back. It lets those go first that other updates hold back when
+    /// it is called, so however many updates there are, a write waits for those under way only.
+    ///
+    /// Await it or drop it: a future of it that was polled and is kept holds writes back, until they fail.
     ///
     /// # Errors
     /// Earlier writes that were lost, in which case nothing was changed; failures of the memory.
@@ -248,11 +250,17 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         addr: GlobalAddr,
         change: impl FnOnce(&mut WriteGuard<'_>) -> R,
     ) -> Result<R, RelaxedError> {
+        let shared = self.shared();
+        if let Some(by) = shared.updates.waits_until() {
+            let gone = || shared.updates.waits_until().is_none().then_some(());
+            // They had their time, if it ends so.
+            let _: Result<(), Elapsed> = shared.handle.timeout(by, shared.room.wait(gone)).await;
+        }
         // A task that shares the buffer must not write between the fence and the change: what it writes before
         // the change would become visible after it.
-        let _update = Update::begin(self.shared());
+        let _update = shared.updates.begin(&shared.room);
         self.flush().await?;
-        Ok(self.shared().memory.write(addr, change).await?)
+        Ok(shared.memory.write(addr, change).await?)
     }
 
     /// A fence: waits until everything that was written before is visible, or lost.

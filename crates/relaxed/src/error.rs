@@ -32,6 +32,12 @@ pub enum RelaxedError {
         /// Bytes of the payload.
         payload: usize,
     },
+    /// An update of a task that shares the buffer went on for the whole deadline, and held this write back,
+    /// which was not issued.
+    #[error(
+        "a write was held back for {0:?} by an update that does not end: await or drop every update that was begun"
+    )]
+    HeldBack(Duration),
     /// The worker has left: [`WriteBuffer::leave`](crate::WriteBuffer::leave) was called.
     #[error("the write buffer takes no more writes: its worker has left")]
     Closed,

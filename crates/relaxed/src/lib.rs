@@ -52,7 +52,8 @@
 //!   `Pso` those of its access only. Nothing is written until the loss was told.
 //! - A dropped future leaves nothing half done: a write was issued or not, a fence goes on by itself.
 //! - A dropped buffer carries out what is in it.
-//! - The buffer is bounded; a write to a full one waits for room.
+//! - The buffer is bounded; a write to a full one waits for room. A write during an update waits for its end,
+//!   and the next update for that write.
 //! - No lane waits for a line while it keeps another one. A line that came before its turn is not kept from
 //!   other nodes; where it would be given back at once (SEL), its own lane keeps it until nothing has become
 //!   visible for [`Settings::hold`].
@@ -99,6 +100,7 @@ mod queue;
 mod settings;
 mod shared;
 mod signal;
+mod updates;
 
 pub use buffer::{Counts, WriteBuffer};
 pub use error::{LossCause, LostWrite, LostWrites, RelaxedError};

@@ -10,6 +10,7 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::queue::{Entry, Queue, Write};
 use crate::signal::Signal;
+use crate::updates::Updates;
 use crate::{Counts, LossCause, LostWrite, LostWrites, Settings};
 
 /// Called with losses that no call can report any more.
@@ -29,7 +30,7 @@ pub(crate) struct Shared<M: CoherentMemory> {
     idle: RefCell<Vec<usize>>,
     /// The clock waits for a write that lingers.
     pub(crate) clock: Signal,
-    /// Writers that wait for room, and fences.
+    /// Writers that wait for room, those that wait for updates, updates that let them go first, and fences.
     pub(crate) room: Signal,
     /// Total store order: when something became visible the last time.
     pub(crate) moved: Cell<Time>,
@@ -38,7 +39,7 @@ pub(crate) struct Shared<M: CoherentMemory> {
     /// Lanes that gave their line up before its turn.
     pub(crate) progress: Signal,
     /// Updates under way: no write is taken meanwhile, since an update follows all writes before it.
-    pub(crate) updates: Cell<usize>,
+    pub(crate) updates: Updates,
     /// No write is taken any more.
     closed: Cell<bool>,
     pub(crate) counts: RefCell<Counts>,
@@ -69,7 +70,7 @@ impl<M: CoherentMemory> Shared<M> {
             moved: Cell::new(Time::ZERO),
             obtaining: Cell::new(Duration::ZERO),
             progress: Signal::default(),
-            updates: Cell::new(0),
+            updates: Updates::default(),
             closed: Cell::new(false),
             counts: RefCell::default(),
         }
@@ -83,7 +84,7 @@ impl<M: CoherentMemory> Shared<M> {
 
     /// Whether a write can be taken now.
     pub(crate) fn has_room(&self, write: Write<'_>) -> bool {
-        self.updates.get() == 0 && self.queue.borrow().has_room(write)
+        !self.updates.go_on() && self.queue.borrow().has_room(write)
     }
 
     /// Takes no more writes, and carries out what is here; then the tasks end.

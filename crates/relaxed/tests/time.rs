@@ -265,58 +265,6 @@ fn a_write_is_visible_by_its_deadline_or_never() {
     }
 }
 
-/// Two tasks share a buffer. The line of the one's update is another node's; what the other wants to write
-/// meanwhile comes after it, for everybody.
-#[test]
-fn what_is_written_during_an_update_comes_after_it() {
-    for (level, protocol) in
-        [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| Protocol::ALL.map(|p| (l, p)))
-    {
-        let cluster = start(config(2, 1, 1, protocol), SimConfig::default());
-        let meeting = Rc::new(Meeting::default());
-        let ends = cluster.run(LIMIT, move |member| {
-            let meeting = meeting.clone();
-            async move {
-                let lines = meeting.lines(&member, 1).await;
-                if member.index == 1 {
-                    member.memory.write(lines[0], |_| ()).await.expect("a line");
-                }
-                meeting.meet(&member, 2, &mut 0).await;
-                if member.index == 1 {
-                    return;
-                }
-                let settings = settings(level, 1);
-                let buffer =
-                    WriteBuffer::new(member.memory.clone(), settings, |lost| panic!("{lost}"));
-                let buffer = buffer.expect("settings");
-                let updated = Rc::new(Cell::new(false));
-                let update = {
-                    let (buffer, updated, line) = (buffer.clone(), updated.clone(), lines[0]);
-                    member.handle.spawn(async move {
-                        let change = |guard: &mut latchwork_cache::WriteGuard<'_>| {
-                            guard.words().set_u64(0, 1);
-                            guard.mark_dirty(0..8);
-                        };
-                        buffer.update(line, change).await.expect("no loss");
-                        updated.set(true);
-                    })
-                };
-                // It has begun, and waits for the line.
-                member.handle.yield_now().await;
-                member.handle.yield_now().await;
-                assert!(!updated.get(), "{level}, {protocol}");
-                buffer.write(lines[0], 0, &2_u64.to_le_bytes()).await.expect("there is room");
-                assert!(updated.get(), "{level}, {protocol}: taken before the update's end");
-                update.await.expect("nobody aborts it");
-                buffer.leave().await.expect("no loss");
-                let last = member.memory.read(lines[0], |w| w.u64(0)).await.expect("a line");
-                assert_eq!(last, 2, "{level}, {protocol}");
-            }
-        });
-        ends.expect("no worker fails");
-    }
-}
-
 /// The writer's worker does nothing any more: its tasks wake it.
 #[test]
 fn a_write_of_a_worker_that_parks_is_visible_by_its_deadline() {

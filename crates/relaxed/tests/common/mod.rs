@@ -23,9 +23,13 @@ pub(crate) fn world(seed: u64) -> Simulated {
         1 => SimConfig::default(),
         _ => SimConfig::nic(NicProfile::named("connectx3").expect("it comes along")),
     };
-    let protocol = Protocol::ALL[(seed / 3 % 2) as usize];
     let (nodes, workers) = if (seed / 6).is_multiple_of(2) { (4, 1) } else { (2, 2) };
-    start(config(nodes, workers, seed, protocol), network)
+    start(config(nodes, workers, seed, protocol(seed)), network)
+}
+
+/// The protocol of the world of a seed.
+pub(crate) fn protocol(seed: u64) -> Protocol {
+    Protocol::ALL[(seed / 3 % 2) as usize]
 }
 
 pub(crate) fn start(config: ClusterConfig, network: SimConfig) -> Simulated {
@@ -65,7 +69,7 @@ pub(crate) fn settings(consistency: Consistency, seed: u64) -> Settings {
 /// A place where all workers of a world meet.
 #[derive(Default)]
 pub(crate) struct Meeting {
-    came: Cell<usize>,
+    pub(crate) came: Cell<usize>,
     lines: RefCell<Vec<GlobalAddr>>,
 }
 
