@@ -1,0 +1,96 @@
+//! Histories that are right, and those with one thing wrong.
+
+use super::*;
+
+const LINES: usize = 2;
+
+/// Two tasks of two writers; events one after the other, each of which takes no time.
+struct History(Vec<Event>);
+
+impl History {
+    fn add(mut self, task: usize, deed: Deed) -> Self {
+        let at = self.0.len() as u64 * 10;
+        let stamp = |k| (Time::from_nanos(at + k), at + k);
+        let who = Some(Who { task, writer: task });
+        self.0.push(Event { who, began: stamp(1), ended: stamp(2), deed });
+        self
+    }
+
+    fn wrote(self, task: usize, line: usize, number: u64) -> Self {
+        let issued = Time::from_nanos(self.0.len() as u64 * 10 + 2);
+        let by = issued + std::time::Duration::from_nanos(100);
+        self.add(task, Deed::Wrote { line, number, issued, by })
+    }
+
+    fn saw(self, task: usize, line: usize, slots: [u64; LINES]) -> Self {
+        self.add(task, Deed::Saw { line, slots: slots.to_vec() })
+    }
+
+    fn lost(self, task: usize, line: usize, last: u64) -> Self {
+        self.add(task, Deed::Lost { line, task, last, from: Time::ZERO })
+    }
+
+    fn fence(self, task: usize) -> Self {
+        self.add(task, Deed::Fenced { left: false })
+    }
+
+    fn is_right(&self) -> [bool; 2] {
+        [StoreOrder::Tso, StoreOrder::Pso].map(|order| check(order, &self.0).is_ok())
+    }
+}
+
+fn history() -> History {
+    History(Vec::new())
+}
+
+#[test]
+fn a_later_write_without_the_one_before_it_is_refused_where_all_have_one_order() {
+    let seen = |second| history().wrote(0, 0, 1).wrote(0, 1, 2).saw(1, 1, [2, 0]).saw(1, 0, second);
+    assert_eq!(seen([1, 0]).is_right(), [true, true]);
+    assert_eq!(seen([0, 0]).is_right(), [false, true]);
+}
+
+#[test]
+fn a_line_does_not_go_back_in_either_order() {
+    let seen = history().wrote(0, 0, 1).saw(1, 0, [1, 0]).saw(1, 0, [0, 0]);
+    assert_eq!(seen.is_right(), [false, false]);
+}
+
+#[test]
+fn a_fence_ends_when_all_is_visible() {
+    assert_eq!(history().wrote(0, 0, 1).saw(1, 0, [0, 0]).fence(0).is_right(), [true, true]);
+    let after = history().wrote(0, 0, 1).fence(0).saw(1, 0, [0, 0]);
+    assert_eq!(after.is_right(), [false, false]);
+    let lost = history().wrote(0, 0, 1).lost(0, 0, 1).fence(0).saw(1, 0, [0, 0]);
+    assert_eq!(lost.is_right(), [true, true]);
+}
+
+#[test]
+fn its_own_write_is_seen_at_once_and_no_lost_one() {
+    assert_eq!(history().wrote(0, 0, 1).saw(0, 0, [1, 0]).is_right(), [true, true]);
+    assert_eq!(history().wrote(0, 0, 1).saw(0, 0, [0, 0]).is_right(), [false, false]);
+    let lost = history().wrote(0, 0, 1).lost(0, 0, 1);
+    assert_eq!(lost.saw(1, 0, [1, 0]).is_right(), [false, false]);
+    assert_eq!(history().saw(1, 0, [1, 0]).is_right(), [false, false], "nobody issued it");
+    let twice = history().wrote(0, 0, 1).lost(0, 0, 1).lost(0, 0, 1);
+    assert_eq!(twice.is_right(), [false, false]);
+    assert_eq!(history().lost(0, 0, 1).is_right(), [false, false]);
+}
+
+#[test]
+fn a_write_is_visible_by_its_deadline_unless_its_node_died() {
+    let late = |left| {
+        let mut all = history().wrote(0, 0, 1);
+        if left {
+            // It left later; what counts is the deadline.
+            all = all.saw(1, 1, [0, 0]);
+        }
+        for _ in 0..12 {
+            all = all.saw(1, 1, [0, 0]);
+        }
+        all = all.saw(1, 0, [0, 0]);
+        if left { all.add(0, Deed::Fenced { left }) } else { all }
+    };
+    assert_eq!(late(false).is_right(), [true, true]);
+    assert_eq!(late(true).is_right(), [false, false]);
+}
