@@ -1,5 +1,6 @@
-//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What worlds
-//! show of a level holds here, too, and whatever ends a worker loses no write untold.
+//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What a level forbids
+//! is not seen here either, and whatever ends a worker loses no write untold. That what a level allows is seen is
+//! checked in worlds (`litmus.rs`), where it follows from the seed; here it depends on what else the machine does.
 
 mod common;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::programs::{LOCATIONS, Program, all, order, place};
+use common::programs::{LOCATIONS, Program, TELLING, all, order, place};
 use common::{clear, config};
 use latchwork_cluster::{Embedded, Member, Protocol};
 use latchwork_coherence::CoherentMemory;
@@ -25,9 +26,12 @@ const PER_NODE: usize = 2;
 const WORKERS: usize = NODES * PER_NODE;
 
 /// For how long a level's programs are run again and again.
-const TIME: Duration = Duration::from_secs(2);
+const TIME: Duration = Duration::from_millis(1500);
 
-/// By then every outcome that a level allows has been seen, or it never is.
+/// For so long more are those run that tell levels apart and were not seen yet.
+const MORE: Duration = Duration::from_secs(1);
+
+/// By then everybody has come, and every write is visible, however busy the machine is.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn cluster(protocol: Protocol) -> Embedded {
@@ -93,10 +97,11 @@ struct Round {
 }
 
 /// Message passing, store buffering, own reads and all the others: what a level forbids is never seen, and
-/// what was seen can be explained by its machine. The two that tell the levels apart are seen where they may be.
+/// what was seen can be explained by its machine.
 #[test]
 fn no_thread_sees_what_a_level_forbids() {
-    for level in Consistency::ALL {
+    let levels = Consistency::ALL.into_iter();
+    for (level, protocol) in levels.flat_map(|l| Protocol::ALL.map(|p| (l, p))) {
         let tests = all();
         let round = Round {
             meeting: Meeting::default(),
@@ -105,7 +110,6 @@ fn no_thread_sees_what_a_level_forbids() {
             rounds: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
         };
-        let protocol = Protocol::ALL[level as usize % 2];
         let cluster = cluster(protocol);
         cluster.run(|member| worker(member, level, &round)).expect("no worker fails");
         let seen = round.seen.into_inner().expect("nobody panics");
@@ -114,8 +118,8 @@ fn no_thread_sees_what_a_level_forbids() {
             println!("{:16} {seen}", test.name);
             let allowed = test.from.is_some_and(|from| from as usize <= level as usize);
             assert!(allowed || seen == 0, "{} at {level}: seen {seen} times", test.name);
-            if ["SB", "MP"].contains(&test.name) {
-                assert_eq!(seen > 0, allowed, "{} at {level}", test.name);
+            if allowed && seen == 0 && TELLING.contains(&test.name) {
+                println!("{}: allowed, but not seen on this machine in time", test.name);
             }
         }
     }
@@ -127,17 +131,19 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
     let lines = round.meeting.lines(&member, 4, &mut met).await;
     let buffer = buffer(&member, level);
     loop {
-        // Every test in turn; then, until they are seen, those that must be.
+        // Every test in turn, each of them twice at least; then, until they are seen, those that tell levels apart.
         if member.index == 0 {
             let rounds = round.rounds.fetch_add(1, Ordering::Relaxed);
             let missing = (0..tests.len()).find(|test| {
                 let allowed = tests[*test].from.is_some_and(|from| from as usize <= level as usize);
-                let telling = ["SB", "MP"].contains(&tests[*test].name);
+                let telling = TELLING.contains(&tests[*test].name);
                 allowed && telling && round.seen.lock().expect("nobody panics")[*test] == 0
             });
             let next = match missing {
-                _ if member.handle.now() < begin + TIME => rounds / 2 % tests.len(),
-                Some(test) if member.handle.now() < begin + LIMIT => test,
+                _ if rounds < 2 * tests.len() || member.handle.now() < begin + TIME => {
+                    rounds / 2 % tests.len()
+                }
+                Some(test) if member.handle.now() < begin + TIME + MORE => test,
                 _ => usize::MAX,
             };
             round.next.store(next, Ordering::Relaxed);
@@ -220,16 +226,19 @@ enum End {
 #[test]
 fn whatever_ends_a_worker_loses_no_write_untold() {
     let ends = [End::Leaves, End::LeavesWriters, End::Drops];
-    for (level, end) in
-        [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| ends.map(|end| (l, end)))
-    {
+    let kinds =
+        [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| ends.map(|end| (l, end)));
+    for ((level, end), protocol) in kinds.flat_map(|kind| Protocol::ALL.map(|p| (kind, p))) {
         let (meeting, told) = (Meeting::default(), Arc::new(Mutex::new(Vec::new())));
         // Each worker's word in each line, as it was written last.
         let written: Vec<Mutex<[u64; 8]>> = (0..WORKERS).map(|_| Mutex::default()).collect();
-        let cluster = cluster(Protocol::Selcc);
+        let cluster = cluster(protocol);
         let all = cluster.run(|member| ends_somehow(member, level, end, &meeting, &told, &written));
         all.expect("no worker fails");
-        assert!(told.lock().expect("nobody panics").is_empty(), "{level}, {end:?}: {told:?}");
+        assert!(
+            told.lock().expect("nobody panics").is_empty(),
+            "{level}, {protocol}, {end:?}: {told:?}"
+        );
         let lines = meeting.lines.into_inner().expect("nobody panics");
         let looked = cluster.run_on(1, |member| {
             let (lines, written) = (&lines, &written);
@@ -238,8 +247,12 @@ fn whatever_ends_a_worker_loses_no_write_untold() {
                     for (at, line) in lines.iter().enumerate() {
                         let word = member.memory.read(*line, |w| w.u64(8 * worker)).await;
                         let last = last.lock().expect("nobody panics")[at];
-                        assert!(last > 0, "{level}, {end:?}: nothing was written");
-                        assert_eq!(word.expect("a line"), last, "{level}, {end:?}, line {at}");
+                        assert!(last > 0, "{level}, {protocol}, {end:?}: nothing was written");
+                        assert_eq!(
+                            word.expect("a line"),
+                            last,
+                            "{level}, {protocol}, {end:?}, line {at}"
+                        );
                     }
                 }
             }

@@ -143,6 +143,9 @@ pub(crate) fn all() -> Vec<Litmus> {
     ]
 }
 
+/// The tests whose outcomes tell one level from the next stricter one, with either protocol.
+pub(crate) const TELLING: [&str; 2] = ["SB", "MP"];
+
 pub(crate) fn order(level: Consistency) -> StoreOrder {
     match level {
         Consistency::Sequential => StoreOrder::Sequential,
