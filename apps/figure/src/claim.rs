@@ -309,6 +309,8 @@ impl Claim {
         // Without a minus in front of nothing.
         let percent = |part: f64| (part * 1000.0).round() / 10.0 + 0.0;
         match self.kind {
+            // Which side of "no difference" it is on is to be seen.
+            ClaimKind::Ratio if (0.0995..1.0).contains(&number) => format!("{number:.3}x"),
             ClaimKind::Ratio => format!("{}x", digits(number)),
             ClaimKind::Gain => format!("{:+.1} %", percent(number)),
             ClaimKind::Loss => format!("{:+.1} %", percent(-number)),

@@ -104,7 +104,7 @@ fn each_cell_counts_and_the_worst_is_told() {
     let mut all = claim(ClaimKind::Ratio, "series='SELCC'", "series='SEL'", 1.0);
     (all.paper, all.at_least) = (None, Some(1.0));
     (all.each, all.take) = (vec!["threads".to_owned()], Some(Take::Least));
-    assert_eq!(judge(&all), ("0.50x".to_owned(), Verdict::Missed));
+    assert_eq!(judge(&all), ("0.500x".to_owned(), Verdict::Missed));
     all.take = Some(Take::Most);
     assert_eq!(judge(&all), ("3.00x".to_owned(), Verdict::Holds));
     all.of = selection("series='ours'");
@@ -142,5 +142,5 @@ fn nodes_of_a_point_can_be_compared() {
         1.0,
     );
     nodes.rows = RowKind::Nodes;
-    assert_eq!(judge(&nodes), ("0.33x".to_owned(), Verdict::Missed));
+    assert_eq!(judge(&nodes), ("0.333x".to_owned(), Verdict::Missed));
 }
