@@ -250,10 +250,7 @@ impl Inner {
                 }
                 Attempt::Asked(id) => {
                     drop(turn);
-                    let id = Cell::new(Some(id));
-                    let fresh = Cell::new(true);
-                    let waiting = Waiting { inner: self, addr: access.need.addr, id, fresh };
-                    self.waiting.update(|n| n + 1);
+                    let waiting = Waiting::new(self, access.need.addr, id);
                     return poll_fn(|cx| waiting.poll(cx)).await;
                 }
             }
@@ -283,7 +280,13 @@ impl Inner {
     }
 }
 
-impl Waiting<'_> {
+impl<'a> Waiting<'a> {
+    /// The waiter of this number, in the poll in which it was added.
+    fn new(inner: &'a Rc<Inner>, addr: GlobalAddr, id: u64) -> Waiting<'a> {
+        inner.waiting.update(|n| n + 1);
+        Waiting { inner, addr, id: Cell::new(Some(id)), fresh: Cell::new(true) }
+    }
+
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<End, MemoryError>> {
         if self.fresh.take() {
             return Poll::Pending;

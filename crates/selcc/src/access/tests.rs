@@ -1,6 +1,5 @@
 //! What needs a look at waiters from within.
 
-use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -56,8 +55,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         };
 
         let first = asked(Mode::Shared);
-        let (number, fresh) = (Cell::new(Some(first)), Cell::new(false));
-        let waiting = Waiting { inner, addr, id: number, fresh };
+        let waiting = Waiting::new(inner, addr, first);
         let mut context = Context::from_waker(Waker::noop());
         let frame = loop {
             match waiting.poll(&mut context) {
@@ -76,7 +74,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             records.get(&addr).map_or(0, |record| record.waiters.len())
         };
         assert_eq!(waiters(addr), 1, "the second access still waits");
-        let waiting = Waiting { inner, addr, id: Cell::new(Some(second)), fresh: Cell::new(false) };
+        let waiting = Waiting::new(inner, addr, second);
         while waiting.poll(&mut context).is_pending() {
             handle.yield_now().await;
         }
