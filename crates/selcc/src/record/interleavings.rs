@@ -80,6 +80,7 @@ fn who_waited_for_the_line_uses_it_before_it_is_taken_away() {
             upgrade: false,
             outcome: Outcome::Waiting,
             asked: false,
+            by: None,
             waker: None,
         });
         let handler = thread::spawn({
