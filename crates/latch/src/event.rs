@@ -116,4 +116,13 @@ pub trait LocalCopy {
     }
     /// Forbids writing, unless local code is writing or has the copy reserved.
     fn try_demote(&mut self) -> bool;
+    /// How transactions of this node have locked the copy; `None` when none has. It may end at any time,
+    /// but begins only between the machine's steps, at a copy that is held at least so.
+    fn locked(&self) -> Option<Want> {
+        None
+    }
+    /// Another node has locked the line: accesses that do not wait for locks end. What the others still want.
+    fn locked_out(&mut self, want: Want) -> Option<Want> {
+        Some(want)
+    }
 }

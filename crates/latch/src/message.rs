@@ -3,7 +3,7 @@
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
-use crate::Seq;
+use crate::{Seq, Want};
 
 /// What an invalidation asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -12,6 +12,17 @@ pub enum RequestKind {
     Read,
     /// PeerWr: the sender waits to write.
     Write,
+}
+
+impl RequestKind {
+    /// Whether a transaction lock in this mode stands in the way: readers go together, writers with nobody.
+    pub(crate) fn is_locked_out_by(self, lock: Option<Want>) -> bool {
+        match lock {
+            None => false,
+            Some(Want::Shared) => self == RequestKind::Write,
+            Some(Want::Exclusive) => true,
+        }
+    }
 }
 
 /// An invalidation message (SELCC 5.1). It is final: its sender keeps its bit, its frame and its
@@ -52,6 +63,9 @@ pub enum Answer {
     Released,
     /// Not final: remembered, the answer will come.
     Queued,
+    /// Final, without the line: a transaction of the node has locked it in a mode that does not go together
+    /// with the request. Nothing is remembered. Accesses that do not wait for locks end.
+    Busy,
 }
 
 /// What a message about a line says.

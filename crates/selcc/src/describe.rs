@@ -54,6 +54,7 @@ pub fn describe(wire: &Wire) -> String {
                 Answer::Dropped => "Dropped",
                 Answer::Released => "Released",
                 Answer::Queued => "Queued",
+                Answer::Busy => "Busy",
             };
             format!("{answer} #{}{}", seq.0, asked_other(*asked))
         }

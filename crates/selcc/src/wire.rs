@@ -169,6 +169,7 @@ impl Letter {
                     0 => Answer::Dropped,
                     1 => Answer::Released,
                     2 => Answer::Queued,
+                    3 => Answer::Busy,
                     _ => return None,
                 };
                 Message::Answer { asked: asked?, seq, answer }
@@ -255,6 +256,7 @@ mod tests {
             Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Dropped },
             Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Released },
             Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Queued },
+            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Busy },
             Message::Grant { asked: node(58), seq: Seq(1), mode: GrantMode::Exclusive, travelling },
             Message::Grant {
                 asked: node(1),

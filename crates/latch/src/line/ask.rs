@@ -2,9 +2,11 @@
 
 use latchwork_verbs::ComputeNodeId;
 
-use super::{Line, Phase, answer};
+use super::{Line, Phase, Refused, answer};
 use crate::message::{Answer, GrantMode, Message, Request, RequestKind};
-use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, WordOp};
+use crate::{
+    Action, Hold, LatchWord, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, Want, WordOp,
+};
 
 impl Line {
     pub(super) fn completed(
@@ -32,14 +34,14 @@ impl Line {
                     } else {
                         out.push(Action::Post(WordOp::Undo));
                     }
-                    self.ask(rules, NodeSet::of(holder), RequestKind::Read, out);
+                    self.ask(rules, NodeSet::of(holder), RequestKind::Read, copy, out);
                 }
             },
             WordOp::AcquireExclusive => {
                 if old == LatchWord::FREE {
                     self.acquired(Hold::Exclusive, copy);
                 } else {
-                    self.ask_owners(rules, old, out);
+                    self.ask_owners(rules, old, copy, out);
                 }
             }
             WordOp::Upgrade => {
@@ -47,7 +49,7 @@ impl Line {
                     self.hold = Hold::Exclusive;
                     copy.promote();
                 } else if rules.invalidate || !copy.try_invalidate() {
-                    self.ask_owners(rules, old, out);
+                    self.ask_owners(rules, old, copy, out);
                 } else {
                     // Nobody could be asked to let go, and others may be waiting in the same way.
                     self.hold = Hold::Nothing;
@@ -86,18 +88,35 @@ impl Line {
         }
     }
 
-    fn ask_owners(&mut self, rules: &Rules, word: LatchWord, out: &mut Vec<Action>) {
+    fn ask_owners(
+        &mut self,
+        rules: &Rules,
+        word: LatchWord,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
         let owners = match word.exclusive() {
             Some(holder) => NodeSet::of(holder),
             None => word.shared(),
         };
-        self.ask(rules, owners.without(self.me), RequestKind::Write, out);
+        self.ask(rules, owners.without(self.me), RequestKind::Write, copy, out);
     }
 
-    fn ask(&mut self, rules: &Rules, whom: NodeSet, kind: RequestKind, out: &mut Vec<Action>) {
+    fn ask(
+        &mut self,
+        rules: &Rules,
+        whom: NodeSet,
+        kind: RequestKind,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
         self.seq = self.seq.next(rules);
         self.settled_early = false;
-        if whom.is_empty() || !rules.invalidate {
+        if !rules.invalidate {
+            // Nobody says whether the line is locked or only in use, so it counts as locked.
+            return self.locked_out(rules, copy, out);
+        }
+        if whom.is_empty() {
             // Only a word that no discipline can produce names no owner: try again later.
             return self.pause(rules, out);
         }
@@ -113,7 +132,7 @@ impl Line {
         kind: RequestKind,
         out: &mut Vec<Action>,
     ) {
-        self.phase = Phase::Asking { open: whom, pledged, dropped: false };
+        self.phase = Phase::Asking { open: whom, pledged, refused: Refused::No };
         for asked in whom.iter() {
             let request = Request {
                 from: self.me,
@@ -125,6 +144,20 @@ impl Line {
             };
             out.push(Action::Send { to: asked, message: Message::Request(request) });
         }
+    }
+
+    /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody else wants the line, the
+    /// wish is given up, but for that of a reader whose wait is registered: its bit will be ownership, and it
+    /// has to notice (R2).
+    fn locked_out(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        let still = self.want.and_then(|want| copy.locked_out(want));
+        let registered = self.registered.then_some(Want::Shared);
+        self.want = still.max(registered).filter(|want| !want.is_met_by(self.hold));
+        if self.want.is_some() {
+            return self.pause(rules, out);
+        }
+        self.phase = Phase::Rest;
+        self.priority = 0;
     }
 
     /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other, both
@@ -155,10 +188,15 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         match message {
-            Message::Request(request) => self.asked(rules, request, out),
+            Message::Request(request) => self.asked(rules, request, copy, out),
             Message::Answer { answer: Answer::Queued, .. } => {}
             Message::Answer { asked, seq, answer } => {
-                self.answered(rules, asked, seq, answer == Answer::Dropped, out);
+                let refused = match answer {
+                    Answer::Dropped => Refused::Dropped,
+                    Answer::Busy => Refused::Busy,
+                    Answer::Released | Answer::Queued => Refused::No,
+                };
+                self.answered(rules, asked, seq, refused, copy, out);
             }
             Message::Grant { asked, seq, mode, travelling } => {
                 debug_assert_eq!(seq, self.seq, "a grant that nobody asked for");
@@ -172,10 +210,10 @@ impl Line {
                 self.acquired(hold, copy);
                 debug_assert!(self.remembered.is_empty(), "who holds nothing remembers nothing");
                 self.remembered = travelling;
-                self.answered(rules, asked, seq, false, out);
+                self.answered(rules, asked, seq, Refused::No, copy, out);
             }
             Message::Pledged { by, asked, seq } => {
-                self.received_pledge(rules, by, asked, seq, out);
+                self.received_pledge(rules, by, asked, seq, copy, out);
             }
             Message::Taken { by, seq } => self.reported(rules, by, seq, true, copy, out),
             Message::GaveUp { by, seq } => self.reported(rules, by, seq, false, copy, out),
@@ -198,21 +236,25 @@ impl Line {
         rules: &Rules,
         asked: ComputeNodeId,
         seq: Seq,
-        refused: bool,
+        refused: Refused,
+        copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
-        let Phase::Asking { open, pledged, dropped } = self.phase else { return };
+        let Phase::Asking { open, pledged, refused: before } = self.phase else { return };
         if seq != self.seq || !open.contains(asked) {
             return;
         }
         let open = open.without(asked);
-        let dropped = dropped || refused;
+        let refused = refused.max(before);
         if !open.is_empty() {
-            self.phase = Phase::Asking { open, pledged, dropped };
+            self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
             debug_assert!(pledged.is_empty(), "a pledged bit keeps everybody else from the line");
             self.phase = Phase::Rest;
-        } else if dropped {
+        } else if refused == Refused::Busy {
+            self.give_up(pledged, out);
+            self.locked_out(rules, copy, out);
+        } else if refused == Refused::Dropped {
             self.give_up(pledged, out);
             self.pause(rules, out);
         } else if !pledged.is_empty() {
@@ -223,7 +265,16 @@ impl Line {
         }
     }
 
-    fn asked(&mut self, rules: &Rules, request: Request, out: &mut Vec<Action>) {
+    fn asked(
+        &mut self,
+        rules: &Rules,
+        request: Request,
+        copy: &impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        if self.hold != Hold::Nothing && request.kind.is_locked_out_by(copy.locked()) {
+            return answer(&request, Answer::Busy, out);
+        }
         let keep = match (self.hold, self.phase) {
             (_, Phase::Pledged { .. }) => match self.answer_of_pledger(&request) {
                 None => true,

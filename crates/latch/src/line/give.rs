@@ -26,6 +26,7 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
+        self.refuse_locked_out(copy, out);
         self.refuse_lower(copy, out);
         if self.remembered.is_empty() || !self.can_serve() {
             return;
@@ -35,6 +36,22 @@ impl Line {
             Hold::Shared => self.serve_from_shared(rules, copy, out),
             Hold::Exclusive => self.serve_from_exclusive(rules, copy, out),
         }
+    }
+
+    /// Who waits for a line that a transaction has locked meanwhile does not go on waiting: not even where the
+    /// request could not be served for other reasons.
+    fn refuse_locked_out(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
+        if self.remembered.is_empty() || self.hold == Hold::Nothing {
+            return;
+        }
+        let lock = copy.locked();
+        self.remembered.retain(|request| {
+            let out_of_it = request.kind.is_locked_out_by(lock);
+            if out_of_it {
+                answer(request, Answer::Busy, out);
+            }
+            !out_of_it
+        });
     }
 
     /// Readers come to a line that a starved writer has won only with a priority as high as its was: those below
@@ -92,6 +109,16 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         if !rules.forwarding {
+            // A lock to read permits readers, but the copy has to stay. They look at the word again behind
+            // this, and find that they own the line.
+            if copy.locked().is_some() {
+                if copy.try_demote() {
+                    copy.set_starved(0);
+                    self.hold = Hold::Shared;
+                    self.start(WordOp::Downgrade, out);
+                }
+                return;
+            }
             // All who wait look at the word again when this is complete.
             if copy.try_invalidate() {
                 self.hold = Hold::Nothing;

@@ -22,12 +22,24 @@ enum Phase {
     /// An operation on the word is in flight.
     Operating(WordOp),
     /// Questions are out; the nodes of `open` have not answered, those of `pledged` wait for a report.
-    Asking { open: NodeSet, pledged: NodeSet, dropped: bool },
+    /// What the answers so far say of the try: it is in vain if one refused.
+    Asking { open: NodeSet, pledged: NodeSet, refused: Refused },
     /// Refused: waiting before the next try.
     Pausing,
     /// The copy is pledged to a writer, and its report has not come. The bit is in the word. `pausing`: it was
     /// pledged in a pause that is not over.
     Pledged { to: ComputeNodeId, seq: Seq, priority: u8, pausing: bool },
+}
+
+/// Why a try to get the line is in vain: the strongest reason that an answer gave.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Refused {
+    /// It is not, so far.
+    No,
+    /// Somebody has nothing to give.
+    Dropped,
+    /// Somebody has locked it.
+    Busy,
 }
 
 /// One node's part in the ownership of one line.

@@ -35,7 +35,7 @@
 
 use latchwork_verbs::ComputeNodeId;
 
-use super::{Line, Phase, answer};
+use super::{Line, Phase, Refused, answer};
 use crate::message::{Answer, Message, Request, RequestKind};
 use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
 
@@ -142,6 +142,7 @@ impl Line {
         by: ComputeNodeId,
         asked: ComputeNodeId,
         seq: Seq,
+        copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
         if let Phase::Asking { open, pledged, .. } = &mut self.phase
@@ -150,7 +151,7 @@ impl Line {
         {
             *pledged = pledged.with(by);
         }
-        self.answered(rules, asked, seq, false, out);
+        self.answered(rules, asked, seq, Refused::No, copy, out);
     }
 
     /// Everybody has pledged, or let go.

@@ -28,8 +28,8 @@ impl Line {
         let phase = match *phase {
             Phase::Rest => Phase::Rest,
             Phase::Operating(op) => Phase::Operating(op.renamed(name)),
-            Phase::Asking { open, pledged, dropped } => {
-                Phase::Asking { open: open.renamed(name), pledged: pledged.renamed(name), dropped }
+            Phase::Asking { open, pledged, refused } => {
+                Phase::Asking { open: open.renamed(name), pledged: pledged.renamed(name), refused }
             }
             Phase::Pausing => Phase::Pausing,
             Phase::Pledged { to, seq, priority, pausing } => {

@@ -9,6 +9,7 @@
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
 //!   switches.rs  the switches of the rules, alone and with each other
 //!   takeover.rs  the same of shared lines that are taken over by pledge
+//!   locks.rs     locks of transactions, which keep a line: single runs, and what holds
 //!   larger.rs    settings that take long
 //!   story.rs     a path, told
 //!   script.rs    single runs: conflicts.rs, races.rs; and requests.rs, of one machine alone
@@ -22,6 +23,7 @@ mod conflicts;
 mod discipline;
 mod graph;
 mod larger;
+mod locks;
 mod races;
 mod refuted;
 mod requests;

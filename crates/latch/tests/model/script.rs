@@ -32,6 +32,18 @@ impl Script {
         self
     }
 
+    /// The same nodes, which do not wait for locks of others.
+    pub(crate) fn no_wait(mut self) -> Self {
+        self.world.nodes.iter_mut().for_each(|node| node.no_wait = true);
+        self
+    }
+
+    /// The same nodes, which write back and release instead of forwarding.
+    pub(crate) fn not_forwarding(mut self) -> Self {
+        self.setting.rules.forwarding = false;
+        self
+    }
+
     /// The same nodes, which give lines back unasked.
     pub(crate) fn giving_back(mut self, gives_back: bool) -> Self {
         self.setting.rules.gives_back = gives_back;
@@ -74,6 +86,14 @@ impl Script {
 
     pub(crate) fn write(&mut self, id: u8) {
         self.take(Step::Write { at: Self::at(id) });
+    }
+
+    pub(crate) fn lock(&mut self, id: u8, want: Want) {
+        self.take(Step::Lock { at: Self::at(id), want });
+    }
+
+    pub(crate) fn unlock(&mut self, id: u8) {
+        self.take(Step::Unlock { at: Self::at(id) });
     }
 
     pub(crate) fn evict(&mut self, id: u8) {
@@ -184,6 +204,10 @@ impl Script {
 
     pub(crate) fn hold(&self, id: u8) -> Hold {
         self.node(id).frame.hold
+    }
+
+    pub(crate) fn is_wanted(&self, id: u8) -> bool {
+        self.node(id).line.is_wanted()
     }
 
     pub(crate) fn is_pledged(&self, id: u8) -> bool {

@@ -2,13 +2,13 @@
 //! are a `stateright` model.
 
 use latchwork_latch::{
-    Action, Event, Hold, Line, LocalCopy, Message, Request, Rules, Want, WordOp,
+    Action, Event, Hold, Line, LocalCopy, Message, Request, RequestKind, Rules, Want, WordOp,
 };
 use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
 use crate::symmetry;
-use crate::world::{Breach, Bytes, Fault, Frame, Packet, Stage, World};
+use crate::world::{Breach, Bytes, Fault, Frame, Node, Packet, Stage, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +18,13 @@ pub(crate) struct Client {
     writes: bool,
     evicts: bool,
     escalates: bool,
+    locks: bool,
+    no_wait: bool,
 }
 
 impl Client {
     const fn new(id: u8, reads: bool, writes: bool) -> Self {
-        Client { id, reads, writes, evicts: true, escalates: true }
+        Client { id, reads, writes, evicts: true, escalates: true, locks: false, no_wait: false }
     }
 
     /// Only reads.
@@ -43,6 +45,18 @@ impl Client {
     /// Does not give the line up unasked.
     pub(crate) const fn keeping(mut self) -> Self {
         self.evicts = false;
+        self
+    }
+
+    /// Also locks what it has, for a time of its own choice.
+    pub(crate) const fn locking(mut self) -> Self {
+        self.locks = true;
+        self
+    }
+
+    /// Does not wait for locks of others.
+    pub(crate) const fn no_wait(mut self) -> Self {
+        self.no_wait = true;
         self
     }
 
@@ -100,6 +114,8 @@ pub(crate) enum Step {
     Reserve { at: u8 },
     Access { at: u8 },
     Write { at: u8 },
+    Lock { at: u8, want: Want },
+    Unlock { at: u8 },
     Evict { at: u8 },
     Retry { at: u8 },
     Progress { at: u8, flight: u8 },
@@ -155,18 +171,22 @@ impl Setting {
     /// The world before the first step.
     pub(crate) fn first(&self) -> World {
         let &Setting { failures, blind, breach, .. } = self;
-        World { failures, blind, breach, ..World::new(self.clients.iter().map(|client| client.id)) }
+        let mut world = World::new(self.clients.iter().map(|client| client.id));
+        for (node, client) in world.nodes.iter_mut().zip(&self.clients) {
+            node.no_wait = client.no_wait;
+        }
+        World { failures, blind, breach, ..world }
     }
 
     /// Whether the step is nobody's free choice: it will be taken at some time.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         match step {
             Step::Progress { .. } | Step::Deliver { .. } => true,
-            Step::Retry { .. } | Step::Access { .. } => true,
+            Step::Retry { .. } | Step::Access { .. } | Step::Unlock { .. } => true,
             // Without invalidations, the engine gives back what nobody uses.
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
-            Step::Fail { .. } | Step::Renege { .. } => false,
+            Step::Fail { .. } | Step::Renege { .. } | Step::Lock { .. } => false,
         }
     }
 
@@ -184,7 +204,7 @@ impl Setting {
                 let flights = (0..node.flights.len() as u8).filter(whole);
                 steps.extend(flights.map(|flight| Step::Fail { at, flight }));
             }
-            let Frame { hold, reserved, .. } = node.frame;
+            let Frame { hold, reserved, locked, .. } = node.frame;
             if reserved {
                 steps.push(Step::Access { at });
             } else if hold != Hold::Nothing {
@@ -192,6 +212,19 @@ impl Setting {
             }
             if hold == Hold::Exclusive {
                 steps.push(Step::Write { at });
+            }
+            if locked.is_some() {
+                steps.push(Step::Unlock { at });
+            }
+            if client.locks && client.reads && locked.is_none() && hold != Hold::Nothing {
+                steps.push(Step::Lock { at, want: Want::Shared });
+            }
+            if client.locks
+                && client.writes
+                && locked != Some(Want::Exclusive)
+                && hold == Hold::Exclusive
+            {
+                steps.push(Step::Lock { at, want: Want::Exclusive });
             }
             if node.pausing {
                 steps.push(Step::Retry { at });
@@ -237,6 +270,8 @@ impl Setting {
             Step::Reserve { at } => next.reserve(at.into()),
             Step::Access { at } => next.access(rules, at.into()),
             Step::Write { at } => next.write(at.into()),
+            Step::Lock { at, want } => next.lock(rules, at.into(), want),
+            Step::Unlock { at } => next.unlock(at.into()),
             Step::Evict { at } => next.evict(rules, at.into()),
             Step::Retry { at } => next.retry(rules, at.into()),
             Step::Fail { at, flight } => next.fail(at.into(), flight.into()),
@@ -277,12 +312,17 @@ impl Model for Setting {
         let mut properties = vec![
             Property::always("no stale copy", |_, world: &World| no_stale_copy(world)),
             Property::always("one writer or many readers", |_, world| writer_or_readers(world)),
+            Property::always("locks exclude each other", |_, world| locks_exclude(world)),
+            Property::always("a locked line stays", |_, world| locked_lines_stay(world)),
         ];
         if self.demand == Demand::Everything {
             properties.extend([
                 Property::always("no fault", |_, world: &World| world.fault.is_none()),
                 Property::always("the word is true", |_, world| word_is_true(world)),
                 Property::always("each question is one", |_, world| questions_are_one(world)),
+                Property::always("nobody waits for a lock", |_, world| {
+                    nobody_waits_for_lock(world)
+                }),
                 Property::always("rest is rest", |_, world| rest_is_rest(world)),
                 Property::always("machine and frame agree", |_, world| frames_agree(world)),
                 Property::always("nothing is put off", nothing_is_put_off),
@@ -301,6 +341,32 @@ fn no_stale_copy(world: &World) -> bool {
 fn writer_or_readers(world: &World) -> bool {
     let holding = |least| world.nodes.iter().filter(|node| node.frame.hold >= least).count();
     holding(Hold::Exclusive) == 0 || holding(Hold::Shared) == 1
+}
+
+/// Many locks to read, or one to write.
+fn locks_exclude(world: &World) -> bool {
+    let locks = || world.nodes.iter().filter_map(|node| node.frame.locked);
+    locks().all(|lock| lock == Want::Shared) || locks().count() == 1
+}
+
+fn locked_lines_stay(world: &World) -> bool {
+    world.nodes.iter().all(|Node { frame, .. }| match frame.locked {
+        None => true,
+        Some(Want::Shared) => frame.hold >= Hold::Shared,
+        Some(Want::Exclusive) => frame.hold == Hold::Exclusive,
+    })
+}
+
+/// A node that has locked the line remembers nobody who would have to wait until it is unlocked.
+fn nobody_waits_for_lock(world: &World) -> bool {
+    world.nodes.iter().all(|node| {
+        let stands_back = |request: &Request| match node.frame.locked {
+            None => false,
+            Some(Want::Shared) => request.kind == RequestKind::Write,
+            Some(Want::Exclusive) => true,
+        };
+        !node.line.remembered().iter().any(stands_back)
+    })
 }
 
 /// The word names only nodes that exist, and says of every node at rest what that node holds.
@@ -370,7 +436,10 @@ fn questions_are_one(world: &World) -> bool {
 
 fn frames_agree(world: &World) -> bool {
     world.nodes.iter().all(|node| {
-        node.line.hold() == node.frame.hold && node.line.is_wanted() == node.wanted.is_some()
+        // The registered wait of a reader that did not wait for a lock is seen to its end.
+        let forgone = node.no_wait && node.wanted.is_none() && node.frame.hold == Hold::Nothing;
+        let wanted = node.line.is_wanted();
+        node.line.hold() == node.frame.hold && (wanted == node.wanted.is_some() || forgone)
     })
 }
 
@@ -378,10 +447,13 @@ fn frames_agree(world: &World) -> bool {
 /// let go of the copy. So the engine need not wake it for anything else.
 fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     /// A copy that does what it is asked, or that local code is using.
-    struct Any(bool, u8);
+    struct Any(bool, u8, Option<Want>);
     impl LocalCopy for Any {
         fn starved(&self) -> u8 {
             self.1
+        }
+        fn locked(&self) -> Option<Want> {
+            self.2
         }
         fn publish(&mut self, _: Hold) {}
         fn promote(&mut self) {}
@@ -403,7 +475,7 @@ fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
         line.step(
             &setting.rules,
             Event::Serve,
-            &mut Any(!node.frame.reserved, node.frame.starved),
+            &mut Any(!node.frame.reserved, node.frame.starved, node.frame.locked),
             &mut out,
         );
         line == node.line && out.is_empty()

@@ -32,6 +32,8 @@ fn happening(world: &World, step: Step) -> String {
         Step::Reserve { at } => format!("{:?} is about to use its copy", id(at)),
         Step::Access { at } => format!("{:?} uses its copy", id(at)),
         Step::Write { at } => format!("{:?} writes", id(at)),
+        Step::Lock { at, want } => format!("{:?} locks the line {want:?}", id(at)),
+        Step::Unlock { at } => format!("{:?} unlocks the line", id(at)),
         Step::Evict { at } => format!("{:?} evicts the line", id(at)),
         Step::Retry { at } => format!("{:?} tries again", id(at)),
         Step::Progress { at, flight } => {

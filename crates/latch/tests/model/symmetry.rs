@@ -106,6 +106,7 @@ fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> N
         awaited: awaited.fold(0, |bits, id| bits | 1 << name(id).index()),
         unsettled: node.unsettled,
         pledged: node.pledged.map(|(to, seq)| (name(to), seq)),
+        no_wait: node.no_wait,
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Frame {
     pub(crate) reserved: bool,
     /// What a starved writer won it with.
     pub(crate) starved: u8,
+    /// How a transaction has locked it.
+    pub(crate) locked: Option<Want>,
 }
 
 /// How far an operation has come.
@@ -94,6 +96,8 @@ pub(crate) struct Node {
     /// To whom the node has pledged its copy without having got the report: counted apart from what the
     /// machine believes.
     pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
+    /// Local code does not wait for other nodes' locks.
+    pub(crate) no_wait: bool,
 }
 
 /// What must never happen, and shows in a single step.
@@ -157,6 +161,10 @@ pub(crate) enum Breach {
     SendsOnTwice,
     /// A node that sends a question on refuses it, too.
     RefusesWhatItSendsOn,
+    /// Transaction locks keep nobody out.
+    IgnoresLocks,
+    /// A lock is not reported to the machine, which goes on remembering who waits.
+    LocksSilently,
 }
 
 impl World {
@@ -172,6 +180,7 @@ impl World {
                     bytes: Bytes::Stale,
                     reserved: false,
                     starved: 0,
+                    locked: None,
                 },
                 flights: ArrayVec::new(),
                 wanted: None,
@@ -179,6 +188,7 @@ impl World {
                 awaited: 0,
                 unsettled: 0,
                 pledged: None,
+                no_wait: false,
             }
         };
         World {
@@ -215,6 +225,19 @@ impl World {
     pub(crate) fn access(&mut self, rules: &Rules, at: usize) {
         self.nodes[at].frame.reserved = false;
         self.feed(rules, at, Event::Serve, Bytes::Stale);
+    }
+
+    /// A transaction locks a copy that is there, or locks it in a stronger mode.
+    pub(crate) fn lock(&mut self, rules: &Rules, at: usize, want: Want) {
+        self.nodes[at].frame.locked = Some(want);
+        if self.breach != Some(Breach::LocksSilently) {
+            self.feed(rules, at, Event::Serve, Bytes::Stale);
+        }
+    }
+
+    /// The transaction has ended. Nobody waits for that, so nobody is told.
+    pub(crate) fn unlock(&mut self, at: usize) {
+        self.nodes[at].frame.locked = None;
     }
 
     /// Local code writes: from now on every other copy lacks the last write.
@@ -392,9 +415,10 @@ impl World {
     /// the machine publishes it.
     fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
-        let Node { id, line, frame, wanted, .. } = &mut self.nodes[at];
-        let id = *id;
-        let mut copy = Copy { frame, wanted, incoming, stale: false };
+        let locks = self.breach != Some(Breach::IgnoresLocks);
+        let Node { id, line, frame, wanted, no_wait, .. } = &mut self.nodes[at];
+        let (id, no_wait) = (*id, *no_wait);
+        let mut copy = Copy { frame, wanted, no_wait, locks, incoming, stale: false };
         let step = AssertUnwindSafe(|| line.step(rules, event, &mut copy, &mut out));
         match catch_unwind(step) {
             Ok(()) if copy.stale => self.blame(Fault::StalePublished(id)),
@@ -525,6 +549,9 @@ fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
 struct Copy<'a> {
     frame: &'a mut Frame,
     wanted: &'a mut Option<Want>,
+    no_wait: bool,
+    /// Locks count.
+    locks: bool,
     incoming: Bytes,
     stale: bool,
 }
@@ -544,10 +571,16 @@ impl Copy<'_> {
     }
 
     fn restrict(&mut self, hold: Hold) -> bool {
-        if !self.frame.reserved {
+        let permits = match self.locked() {
+            None => true,
+            Some(Want::Shared) => hold == Hold::Shared,
+            Some(Want::Exclusive) => false,
+        };
+        let free = permits && !self.frame.reserved;
+        if free {
             self.frame.hold = hold;
         }
-        !self.frame.reserved
+        free
     }
 }
 
@@ -592,5 +625,16 @@ impl LocalCopy for Copy<'_> {
 
     fn try_demote(&mut self) -> bool {
         self.restrict(Hold::Shared)
+    }
+
+    fn locked(&self) -> Option<Want> {
+        self.frame.locked.filter(|_| self.locks)
+    }
+
+    fn locked_out(&mut self, want: Want) -> Option<Want> {
+        if self.no_wait {
+            *self.wanted = None;
+        }
+        (!self.no_wait).then_some(want)
     }
 }
