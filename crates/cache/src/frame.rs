@@ -41,6 +41,8 @@ struct WriteSide {
     held_until: AtomicU64,
     // Epoch; 0: not watched.
     watched_since: AtomicU32,
+    // Of transactions: 0, how many have locked the line to read, or `EXCLUSIVE`.
+    lock: AtomicU32,
     links: Links,
 }
 
@@ -60,6 +62,9 @@ impl Links {
 const WATCHED: u32 = u32::MAX;
 /// With the epoch when a watch began, says that it is a short one.
 const SHORT: u32 = 1 << 31;
+
+/// The lock word of a line that a transaction has locked to write.
+const EXCLUSIVE: u32 = u32::MAX;
 
 /// For how long a frame is watched: its user's affair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +97,7 @@ impl Default for Frame {
                 starved: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
+                lock: AtomicU32::new(0),
                 links: Links {
                     newer: AtomicU32::new(Links::OUT),
                     older: AtomicU32::new(Links::OUT),
@@ -282,6 +288,61 @@ impl Frame {
     pub fn end_wait(&self) {
         let old = self.write.awaiting.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(old > 0, "a wait ended twice");
+    }
+
+    /// How transactions have locked the line: [`Ownership::Invalid`] when none has. Besides them it keeps nobody
+    /// of this node from the line; what it keeps is the node's ownership.
+    ///
+    /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
+    pub fn locked(&self) -> Ownership {
+        match self.write.lock.load(Ordering::Acquire) {
+            0 => Ownership::Invalid,
+            EXCLUSIVE => Ownership::Exclusive,
+            _ => Ownership::Shared,
+        }
+    }
+
+    /// Whether a transaction has locked the line.
+    pub fn is_locked(&self) -> bool {
+        self.locked() != Ownership::Invalid
+    }
+
+    /// Whether exactly one transaction has locked the line to read.
+    pub fn is_locked_once(&self) -> bool {
+        self.write.lock.load(Ordering::Relaxed) == 1
+    }
+
+    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether it is the line's first.
+    ///
+    /// To be called under a lock of the protocol, and only if the line is owned at least so: the protocol looks
+    /// at the word under the same lock before it takes the line away, which orders the two. Unlocking needs none.
+    #[must_use]
+    pub fn try_lock(&self, ownership: Ownership) -> Option<bool> {
+        let next = |old: u32| match ownership {
+            Ownership::Exclusive => (old == 0).then_some(EXCLUSIVE),
+            // One below the mark stays free, so that no count is taken for it.
+            _ => (old < EXCLUSIVE - 1).then_some(old + 1),
+        };
+        let lock = &self.write.lock;
+        // Acquire pairs with the release of whoever unlocked: this transaction follows that one.
+        lock.fetch_update(Ordering::Acquire, Ordering::Relaxed, next).ok().map(|old| old == 0)
+    }
+
+    /// Turns the only lock to read into one to write; false when there are others. As
+    /// [`try_lock`](Frame::try_lock), under a lock of the protocol.
+    #[must_use]
+    pub fn try_upgrade_lock(&self) -> bool {
+        let lock = &self.write.lock;
+        lock.compare_exchange(1, EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends a lock that was taken so. Whether it was the line's last.
+    pub fn unlock(&self, ownership: Ownership) -> bool {
+        let step = if ownership == Ownership::Exclusive { EXCLUSIVE } else { 1 };
+        // Release: the next holder, here or behind a transfer, sees what this one did.
+        let old = self.write.lock.fetch_sub(step, Ordering::Release);
+        debug_assert!(old >= step && (old == EXCLUSIVE) == (step == EXCLUSIVE), "not locked so");
+        old == step
     }
 
     /// Until when, in nanoseconds of virtual time, a local writer holds the line's latch: see

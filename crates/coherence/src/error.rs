@@ -37,6 +37,18 @@ pub enum MemoryError {
         /// The line.
         addr: GlobalAddr,
     },
+    /// Transactions of this node hold locks on as many lines as they may.
+    #[error(
+        "line {addr} was not locked: transactions of this node have locked {locked} lines, as many as they may. \
+         End some, lock fewer lines in each, or raise the size of the cache or the share of it that may be \
+         locked (lock-share)"
+    )]
+    TooManyLocks {
+        /// The line.
+        addr: GlobalAddr,
+        /// Lines that are locked.
+        locked: usize,
+    },
     /// A worker could not leave: operations of it are still in flight.
     #[error("a worker could not leave within {waited:?}: {in_flight} of its batches are in flight")]
     Stuck {

@@ -45,7 +45,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod lock;
 mod memory;
 
 pub use error::MemoryError;
+pub use lock::{LineLocks, LockOutcome};
 pub use memory::{CoherentMemory, Mode, Need, Upgrade};

@@ -30,7 +30,7 @@ pub struct Ticket {
     addr: GlobalAddr,
     frame: FrameId,
     /// Dropping it ends the access, and what then becomes of the line has to be decided.
-    ends_access: bool,
+    pub(crate) ends_access: bool,
 }
 
 impl fmt::Debug for Ticket {
@@ -90,9 +90,10 @@ impl Drop for Turn<'_> {
 }
 
 /// Once a line is awaited: how it ended.
-enum End {
+pub(crate) enum End {
     Here(FrameId),
     GaveWay,
+    Locked,
 }
 
 /// A waiter that is taken out of the record again when the access is dropped.
@@ -132,7 +133,7 @@ impl Drop for Unused<'_> {
 }
 
 impl Inner {
-    fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+    pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
         if self.node.geometry.is_line(addr) {
             Ok(())
         } else {
@@ -218,7 +219,7 @@ impl Inner {
     }
 
     /// Obtains and reserves the line.
-    async fn obtain(self: &Rc<Self>, access: Access) -> Result<End, MemoryError> {
+    pub(crate) async fn obtain(self: &Rc<Self>, access: Access) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
         // Until the line is reserved, so that no request comes in between.
@@ -267,7 +268,7 @@ impl Inner {
     }
 
     /// `future`, or an error when the line does not come in time.
-    async fn in_time<T>(
+    pub(crate) async fn in_time<T>(
         &self,
         need: Need,
         future: impl Future<Output = Result<T, MemoryError>>,
@@ -308,6 +309,7 @@ impl<'a> Waiting<'a> {
                 (None, None) => unreachable!("what is granted has a frame"),
             },
             Outcome::GaveWay => Ok(End::GaveWay),
+            Outcome::Locked => Ok(End::Locked),
             Outcome::Failed(error) => Err(error.into()),
         };
         record.waiters.swap_remove(at);
@@ -335,7 +337,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Worker {
-    fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
+    pub(crate) fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
         Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.minds_ends }
     }
 
@@ -355,6 +357,7 @@ impl Worker {
         match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
             End::Here(frame) => Ok(self.ticket(need.addr, frame)),
             End::GaveWay => unreachable!("only upgrades give way"),
+            End::Locked => unreachable!("it waits for locks"),
         }
     }
 
@@ -416,11 +419,11 @@ impl CoherentMemory for Worker {
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
-        self.obtain(Access { need, upgrade: false, by: None }).await
+        self.obtain(Access::patient(need)).await
     }
 
     async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket, MemoryError> {
-        self.obtain(Access { need, upgrade: false, by: Some(by) }).await
+        self.obtain(Access { by: Some(by), ..Access::patient(need) }).await
     }
 
     fn keeps_lines(&self) -> bool {
@@ -448,12 +451,9 @@ impl CoherentMemory for Worker {
             // The line is asked for before anybody can take it, so it need not be kept for that.
             ticket.ends_access = false;
         }
-        match self
-            .inner
-            .in_time(need, pin!(self.inner.obtain(Access { need, upgrade: true, by: None })))
-            .await?
-        {
-            End::GaveWay => Ok((Upgrade::Busy, None)),
+        let access = Access { upgrade: true, ..Access::patient(need) };
+        match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
+            End::GaveWay | End::Locked => Ok((Upgrade::Busy, None)),
             End::Here(frame) => {
                 let ticket = self.ticket(seen.addr, frame);
                 Ok((if is_seen(frame) { Upgrade::Kept } else { Upgrade::Changed }, Some(ticket)))

@@ -74,6 +74,12 @@ counters! {
     invalidations_sent,
     /// Invalidation messages answered with `Dropped`.
     invalidations_dropped,
+    /// Invalidation messages answered with `Busy`, since a transaction has locked the line.
+    invalidations_locked_out,
+    /// Lines that transactions locked.
+    locks,
+    /// Locks refused because another transaction, of this node or of another, has locked the line.
+    locks_refused,
     /// Invalidation messages of others sent on behind a grant that had no room for them.
     requests_passed_on,
     /// Times that readers had to hold off, since they gave a line up for a writer that had been refused.

@@ -152,6 +152,9 @@ impl Inner {
                             self.counters.refused_by_priority.add(1);
                         }
                     }
+                    Message::Answer { answer: Answer::Busy, .. } => {
+                        self.counters.invalidations_locked_out.add(1);
+                    }
                     Message::Pledged { .. } => self.counters.pledges.add(1),
                     Message::GaveUp { .. } => self.counters.pledges_given_up.add(1),
                     _ => {}

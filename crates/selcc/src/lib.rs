@@ -42,6 +42,7 @@ mod evict;
 mod history;
 mod lease;
 mod letters;
+mod lock;
 mod node;
 mod operations;
 mod record;
@@ -57,6 +58,7 @@ pub use access::Ticket;
 pub use costs::CpuCosts;
 pub use counters::Counters;
 pub use describe::describe;
+pub use lock::Lock;
 pub use node::{Node, NodeParts};
 pub use settings::{
     Policy, Release, Replacement, Resend, Setting, SettingError, Settings, parse_duration,

@@ -60,6 +60,8 @@ pub struct Node {
     pub(crate) frame_waiters: FrameWaiters,
     /// Evictions whose release has not completed.
     pub(crate) releasing: AtomicUsize,
+    /// Lines that transactions have locked.
+    pub(crate) locked: AtomicUsize,
     /// Which messages have arrived.
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
@@ -114,6 +116,7 @@ impl Node {
             blocked: Blocked::default(),
             frame_waiters: FrameWaiters::default(),
             releasing: AtomicUsize::new(0),
+            locked: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
@@ -134,6 +137,11 @@ impl Node {
     /// Where its lines come from.
     pub fn allocator(&self) -> &Arc<LineAllocator> {
         &self.allocator
+    }
+
+    /// How many lines transactions have locked.
+    pub fn locked_lines(&self) -> usize {
+        self.locked.load(Ordering::Relaxed)
     }
 
     /// What its workers counted.

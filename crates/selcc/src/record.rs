@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latchwork_cache::{Cache, DirtyBounds, Frame, FrameId, Ownership};
 use latchwork_coherence::{Mode, Need};
-use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, WordOp};
+use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Want, WordOp};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
@@ -83,6 +83,8 @@ pub(crate) enum Outcome {
     Granted,
     /// The copy that the access wanted to upgrade is lost.
     GaveWay,
+    /// Another node has locked the line, and the access does not wait for that.
+    Locked,
     /// The fabric failed.
     Failed(VerbError),
 }
@@ -95,6 +97,15 @@ pub(crate) struct Access {
     pub(crate) upgrade: bool,
     /// It is of no use later.
     pub(crate) by: Option<Time>,
+    /// It ends where another node has locked the line.
+    pub(crate) no_wait: bool,
+}
+
+impl Access {
+    /// One that waits for the line until its deadline.
+    pub(crate) fn patient(need: Need) -> Access {
+        Access { need, upgrade: false, by: None, no_wait: false }
+    }
 }
 
 /// An access that is of no use after some time has this many turns until then, if each pause were as long as
@@ -113,6 +124,8 @@ pub(crate) struct Waiter {
     pub(crate) asked: bool,
     /// It is of no use later.
     pub(crate) by: Option<Time>,
+    /// It ends where another node has locked the line.
+    pub(crate) no_wait: bool,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -189,11 +202,11 @@ impl Record {
 
     /// One more access waits for the line; its number.
     pub(crate) fn wait(&mut self, access: Access, waker: &Waker) -> u64 {
-        let Access { need: Need { mode, .. }, upgrade, by } = access;
+        let Access { need: Need { mode, .. }, upgrade, by, no_wait } = access;
         let id = self.next_waiter;
         self.next_waiter += 1;
         let (outcome, waker) = (Outcome::Waiting, Some(waker.clone()));
-        self.waiters.push(Waiter { id, mode, upgrade, outcome, asked: false, by, waker });
+        self.waiters.push(Waiter { id, mode, upgrade, outcome, asked: false, by, no_wait, waker });
         id
     }
 
@@ -263,6 +276,15 @@ impl FrameCopy<'_> {
     fn is_reserved(&self) -> bool {
         !self.lapsed && self.frame().is_reserved()
     }
+
+    /// Whether locks of transactions permit that the line is held so only. They do not lapse.
+    fn permits(&self, hold: Hold) -> bool {
+        match self.frame().locked() {
+            Ownership::Invalid => true,
+            Ownership::Shared => hold >= Hold::Shared,
+            Ownership::Exclusive => hold == Hold::Exclusive,
+        }
+    }
 }
 
 impl LocalCopy for FrameCopy<'_> {
@@ -286,7 +308,10 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_suspend(&mut self) -> bool {
-        !self.is_reserved() && !self.held && self.frame().try_invalidate()
+        self.permits(Hold::Nothing)
+            && !self.is_reserved()
+            && !self.held
+            && self.frame().try_invalidate()
     }
 
     fn lose(&mut self) {
@@ -301,7 +326,8 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_invalidate(&mut self) -> bool {
-        if self.is_reserved() || self.held || !self.frame().try_invalidate() {
+        let free = self.permits(Hold::Nothing) && !self.is_reserved() && !self.held;
+        if !free || !self.frame().try_invalidate() {
             return false;
         }
         self.give_way();
@@ -309,7 +335,32 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_demote(&mut self) -> bool {
-        !self.is_reserved() && !self.held && self.frame().try_demote()
+        self.permits(Hold::Shared) && !self.is_reserved() && !self.held && self.frame().try_demote()
+    }
+
+    fn locked(&self) -> Option<Want> {
+        match self.frame?.locked() {
+            Ownership::Invalid => None,
+            Ownership::Shared => Some(Want::Shared),
+            Ownership::Exclusive => Some(Want::Exclusive),
+        }
+    }
+
+    fn locked_out(&mut self, want: Want) -> Option<Want> {
+        let is_waiting = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Waiting);
+        let mut ended = false;
+        for waiter in self.waiters.iter_mut().filter(is_waiting).filter(|w| w.no_wait) {
+            waiter.end(Outcome::Locked);
+            ended = true;
+        }
+        if !ended {
+            return Some(want);
+        }
+        self.waiters
+            .iter_mut()
+            .filter(is_waiting)
+            .map(|waiter| crate::engine::want(waiter.mode))
+            .max()
     }
 }
 

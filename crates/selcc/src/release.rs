@@ -30,8 +30,8 @@ pub(crate) fn minds_ends(settings: &Settings) -> bool {
 }
 
 impl Inner {
-    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted. Where it is reserved,
-    /// whoever has reserved it gives it back.
+    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted. Where it is reserved
+    /// or locked, whoever has done that gives it back.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
         let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
         if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
@@ -39,7 +39,8 @@ impl Inner {
             return;
         }
         let Some(id) = record.frame else { return };
-        if self.node.cache.frame(id).is_reserved() {
+        let frame = self.node.cache.frame(id);
+        if frame.is_reserved() || frame.is_locked() {
             return;
         }
         match self.held(id) {

@@ -16,6 +16,7 @@ mod handover;
 mod held;
 mod leave;
 mod local;
+mod locks;
 mod many;
 mod messages;
 mod order;

@@ -47,7 +47,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         let inner = &worker.inner;
         let addr = node.allocator().allocate(worker.port(), &handle).await.expect("room");
         let asked = |mode| {
-            let access = Access { need: Need { addr, mode }, upgrade: false, by: None };
+            let access = Access::patient(Need { addr, mode });
             match inner.attempt(access, true, Waker::noop()) {
                 Ok(Attempt::Asked(id)) => id,
                 _ => panic!("the line is not here in this mode"),
@@ -90,7 +90,7 @@ fn a_pause_minds_the_deadlines_of_those_who_wait() {
     let now = Time::ZERO + Duration::from_millis(1);
     let wait = |record: &mut Record, by| {
         let need = Need { addr: GlobalAddr::NULL, mode: Mode::Exclusive };
-        record.wait(Access { need, upgrade: false, by }, Waker::noop())
+        record.wait(Access { by, ..Access::patient(need) }, Waker::noop())
     };
     wait(&mut record, None);
     assert_eq!(record.pause(pause, least, now), pause);

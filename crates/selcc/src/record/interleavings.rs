@@ -81,6 +81,7 @@ fn who_waited_for_the_line_uses_it_before_it_is_taken_away() {
             outcome: Outcome::Waiting,
             asked: false,
             by: None,
+            no_wait: false,
             waker: None,
         });
         let handler = thread::spawn({

@@ -130,6 +130,8 @@ pub struct Settings {
     /// this many times the line size for each worker, the handler included, and memory node that it has
     /// evicted dirty lines to. With 0 a frame stays with its line until the release is complete.
     pub write_back_ring: usize,
+    /// Transactions lock one frame in this many at most. The others serve what is not locked.
+    pub lock_share: usize,
     /// Whether only what changed of a line is written back (SELCC 5.2.2), and not all of it.
     pub dirty_bounds: bool,
     /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of writing it back
@@ -180,6 +182,7 @@ impl Default for Settings {
             evict_sample: 4,
             epoch_share: 10,
             write_back_ring: 32,
+            lock_share: 2,
             dirty_bounds: true,
             forwarding: true,
             release: Release::Lazy,

@@ -118,6 +118,8 @@ impl Settings {
             "A new epoch of replacement begins when one frame in this many was replaced (ScaleStore 4.1)", []),
         setting!("write-back-ring": write_back_ring of usize,
             "Evicted lines that a worker writes back to one memory node at a time while their frames are free already; 0: none (SELCC 5.2.1)", ["0", "1"]),
+        setting!("lock-share": lock_share of usize [1],
+            "Transactions lock one frame in this many at most", []),
         setting!("dirty-bounds": dirty_bounds of bool,
             "Only what changed of a line is written back (SELCC 5.2.2)", ["off"]),
         setting!("forwarding": forwarding of bool,

@@ -1,0 +1,260 @@
+//! Random transactions of many workers that lock lines by two phases and wait for nobody: at no time do two hold
+//! locks that exclude each other, what is read under a lock stays as it was read, and no transfer is lost.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::invariants::{check_at_rest, check_step};
+use common::{shared_lines, small};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
+use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_selcc::Lock;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::SimConfig;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const LINES: usize = 5;
+/// What each line holds at the beginning.
+const START: u64 = 1_000_000;
+/// Transfers of one worker that are tried.
+const TRIES: u64 = 60;
+
+/// What the locks of all nodes should exclude, counted beside them: readers of each line, or -1 for a writer.
+#[derive(Default)]
+struct Witness {
+    holders: [AtomicI64; LINES],
+    commits: AtomicU64,
+    refusals: AtomicU64,
+    upgrades: AtomicU64,
+    /// What a test breaks.
+    forgets_to_lock: bool,
+}
+
+/// A lock, and what the witness knows of it.
+struct Held<'a> {
+    witness: &'a Witness,
+    at: usize,
+    mode: Mode,
+    lock: Option<Lock>,
+}
+
+impl<'a> Held<'a> {
+    fn new(witness: &'a Witness, at: usize, mode: Mode, lock: Option<Lock>) -> Self {
+        let old = match mode {
+            Mode::Shared => witness.holders[at].fetch_add(1, Ordering::SeqCst),
+            Mode::Exclusive => witness.holders[at].fetch_sub(1, Ordering::SeqCst),
+        };
+        let alone = if mode == Mode::Shared { old >= 0 } else { old == 0 };
+        assert!(alone, "line {at} was locked {mode:?} beside {old}");
+        Held { witness, at, mode, lock }
+    }
+
+    fn upgraded(&mut self) {
+        let old = self.witness.holders[self.at].swap(-1, Ordering::SeqCst);
+        assert_eq!(old, 1, "line {} was upgraded beside others", self.at);
+        self.mode = Mode::Exclusive;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // First: behind the lock's end another may have it at once.
+        match self.mode {
+            Mode::Shared => self.witness.holders[self.at].fetch_sub(1, Ordering::SeqCst),
+            Mode::Exclusive => self.witness.holders[self.at].fetch_add(1, Ordering::SeqCst),
+        };
+        drop(self.lock.take());
+    }
+}
+
+async fn balance(member: &Member, line: GlobalAddr) -> Result<u64, MemoryError> {
+    member.memory.read(line, |words| words.u64(0)).await
+}
+
+async fn lock<'a>(
+    member: &Member,
+    witness: &'a Witness,
+    lines: &[GlobalAddr],
+    at: usize,
+    mode: Mode,
+) -> Result<Option<Held<'a>>, MemoryError> {
+    if witness.forgets_to_lock {
+        return Ok(Some(Held::new(witness, at, mode, None)));
+    }
+    Ok(match member.memory.lock(Need { addr: lines[at], mode }).await? {
+        LockOutcome::Got(lock) => Some(Held::new(witness, at, mode, Some(lock))),
+        LockOutcome::Locked => None,
+    })
+}
+
+/// Moves a unit from one line to another, in any order of locks; false when another transaction is in the way.
+async fn transfer(
+    member: &Member,
+    witness: &Witness,
+    lines: &[GlobalAddr],
+) -> Result<bool, MemoryError> {
+    let random = |below| member.handle.random_below(below);
+    let from = random(LINES as u64) as usize;
+    let to = (from + 1 + random(LINES as u64 - 1) as usize) % LINES;
+    let reads_first = random(2) == 0;
+    let first = if reads_first { Mode::Shared } else { Mode::Exclusive };
+    let Some(mut source) = lock(member, witness, lines, from, first).await? else {
+        return Ok(false);
+    };
+    let had = balance(member, lines[from]).await?;
+    let Some(_target) = lock(member, witness, lines, to, Mode::Exclusive).await? else {
+        return Ok(false);
+    };
+    let has = balance(member, lines[to]).await?;
+    if random(3) == 0 {
+        member.handle.sleep(Duration::from_micros(random(30))).await;
+    }
+    if reads_first && let Some(lock) = &mut source.lock {
+        if member.memory.upgrade_lock(lock).await? == LockOutcome::Locked {
+            return Ok(false);
+        }
+        source.upgraded();
+        witness.upgrades.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(balance(member, lines[from]).await?, had, "written under a lock of another");
+    assert_eq!(balance(member, lines[to]).await?, has, "written under a lock of another");
+    for (line, value) in [(lines[from], had - 1), (lines[to], has + 1)] {
+        member
+            .memory
+            .write(line, |guard| {
+                guard.words().set_u64(0, value);
+                guard.mark_dirty(0..8);
+            })
+            .await?;
+    }
+    Ok(true)
+}
+
+/// The whole sum, under locks to read; nothing when another transaction is in the way.
+async fn audit(
+    member: &Member,
+    witness: &Witness,
+    lines: &[GlobalAddr],
+) -> Result<Option<u64>, MemoryError> {
+    let (mut held, mut sum) = (Vec::new(), 0);
+    for at in 0..LINES {
+        let Some(lock) = lock(member, witness, lines, at, Mode::Shared).await? else {
+            return Ok(None);
+        };
+        held.push(lock);
+        sum += balance(member, lines[at]).await?;
+    }
+    Ok(Some(sum))
+}
+
+async fn transact(member: Member, witness: Arc<Witness>) {
+    let lines = shared_lines(&member, LINES).await;
+    if member.index == 0 {
+        for line in &lines {
+            let begin = member.memory.write(*line, |guard| {
+                guard.words().set_u64(0, guard.words().u64(0) + START);
+                guard.mark_dirty(0..8);
+            });
+            begin.await.expect("no error");
+        }
+    }
+    // The others wait for what they transfer.
+    for line in &lines {
+        while balance(&member, *line).await.expect("no error") == 0 {
+            member.handle.sleep(Duration::from_micros(50)).await;
+        }
+    }
+    for _ in 0..TRIES {
+        if member.handle.random_below(8) == 0 {
+            let sum = audit(&member, &witness, &lines).await.expect("no error");
+            assert!(sum.is_none_or(|sum| sum == START * LINES as u64), "{sum:?}");
+        } else if transfer(&member, &witness, &lines).await.expect("no error") {
+            witness.commits.fetch_add(1, Ordering::Relaxed);
+        } else {
+            witness.refusals.fetch_add(1, Ordering::Relaxed);
+            let pause = Duration::from_micros(member.handle.random_below(100));
+            member.handle.sleep(pause).await;
+        }
+    }
+}
+
+/// All of it, when nobody locks any more.
+async fn total(member: Member) -> u64 {
+    let mut sum = 0;
+    for line in shared_lines_again(&member).await {
+        sum += balance(&member, line).await.expect("no error");
+    }
+    sum
+}
+
+async fn shared_lines_again(member: &Member) -> Vec<GlobalAddr> {
+    // Already registered: whoever asks now only looks them up.
+    let other = Member { index: usize::MAX, ..member.clone() };
+    shared_lines(&other, LINES).await
+}
+
+fn world(config: ClusterConfig, witness: Witness) -> Arc<Witness> {
+    let seed = config.seed;
+    let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
+    let cluster = Simulated::start(config, network).expect("a good configuration");
+    let witness = Arc::new(witness);
+    let theirs = witness.clone();
+    cluster
+        .run_watched(
+            LIMIT,
+            move |member| transact(member, theirs.clone()),
+            |cluster| check_step(cluster, seed),
+        )
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let sums = cluster.run(LIMIT, total).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    assert!(sums.iter().all(|&sum| sum == START * LINES as u64), "seed {seed}: {sums:?}");
+    cluster.settle(Duration::from_millis(50));
+    check_at_rest(&cluster, seed);
+    assert!(cluster.nodes().iter().all(|node| node.locked_lines() == 0), "seed {seed}");
+    witness
+}
+
+#[test]
+fn transactions_lose_nothing_in_any_of_many_worlds() {
+    let (mut commits, mut refusals, mut upgrades) = (0, 0, 0);
+    for (seed, protocol) in (0..24).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
+        let mut config = small(3, 2, 16, seed);
+        config.node.policy = protocol.policy();
+        config.node.takeover = seed % 3 != 0;
+        config.node.forwarding = seed % 5 != 0;
+        let witness = world(config, Witness::default());
+        commits += witness.commits.load(Ordering::Relaxed);
+        refusals += witness.refusals.load(Ordering::Relaxed);
+        upgrades += witness.upgrades.load(Ordering::Relaxed);
+    }
+    println!("{commits} transfers, {refusals} refused, {upgrades} upgrades");
+    assert!(commits > 1000 && refusals > 1000 && upgrades > 100);
+}
+
+/// The same without locks is noticed.
+#[test]
+fn transactions_without_locks_are_noticed() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let broken = || Witness { forgets_to_lock: true, ..Witness::default() };
+    let noticed = std::panic::catch_unwind(|| _ = world(small(3, 2, 16, 2), broken())).is_err();
+    let _ = std::panic::take_hook();
+    assert!(noticed, "nobody was in the way of anybody");
+}
+
+#[test]
+fn threads_on_shared_memory_lose_nothing_either() {
+    for protocol in Protocol::ALL {
+        let mut config = small(3, 2, 16, 1);
+        config.node.policy = protocol.policy();
+        let cluster = Embedded::start(config).expect("a configuration");
+        let witness = Arc::new(Witness::default());
+        let theirs = witness.clone();
+        cluster.run(move |member| transact(member, theirs.clone())).expect("no worker fails");
+        let sums = cluster.run_on(1, total).expect("no worker fails");
+        assert!(sums.iter().all(|&sum| sum == START * LINES as u64), "{protocol}: {sums:?}");
+        assert!(witness.commits.load(Ordering::Relaxed) > 0, "{protocol}");
+    }
+}

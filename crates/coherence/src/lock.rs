@@ -1,0 +1,51 @@
+//! [`LineLocks`]: lines that stay with a node until a transaction ends.
+
+use std::future::Future;
+
+use crate::{CoherentMemory, MemoryError, Need};
+
+/// What became of the wish to lock a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum LockOutcome<L> {
+    /// It is locked.
+    Got(L),
+    /// A transaction of this node or of another has locked it in a mode that does not go together with this.
+    Locked,
+}
+
+/// Coherent memory whose lines transactions can lock: two-phase locking by the ownership that the protocol keeps in
+/// any case (SELCC 6.4).
+///
+/// A locked line stays at this node, shared or exclusive as it was locked, until the lock is dropped: it is
+/// neither given to another node nor evicted. Many may lock a line to read, or one to write, in the whole
+/// cluster. Nobody waits for a lock, so there are no deadlocks: whoever meets one is told at once.
+/// What is waited for is a line on its way, and short accesses of others, until the deadline.
+///
+/// Locks exclude locks. An access of another worker of this node that is not under a lock goes on as if there were none.
+pub trait LineLocks: CoherentMemory {
+    /// Keeps a line at this node until it is dropped.
+    type Lock;
+
+    /// Obtains a line and locks it: to read or to write. A transaction that has locked it already meets its own
+    /// lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
+    ///
+    /// Where the protocol asks nobody but tries the word (SEL), a line in use counts as locked.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure), and [`MemoryError::TooManyLocks`].
+    fn lock(
+        &self,
+        need: Need,
+    ) -> impl Future<Output = Result<LockOutcome<Self::Lock>, MemoryError>>;
+
+    /// Turns a lock to read into one to write, if nobody else has locked the line. The line has not changed in
+    /// between. Otherwise, and after an error, the lock is what it was.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure).
+    fn upgrade_lock(
+        &self,
+        lock: &mut Self::Lock,
+    ) -> impl Future<Output = Result<LockOutcome<()>, MemoryError>>;
+}
