@@ -304,7 +304,7 @@ mod tests {
             VERDICT,
             ANSWER,
             GRANT | 9 << 32 | 1 << 8,
-            ANSWER | 1 << 8 | 3 << 32,
+            ANSWER | 1 << 8 | 4 << 32,
         ] {
             let mut body = [0; Wire::WORDS];
             (body[0], body[STAMP]) = (head, 1);
