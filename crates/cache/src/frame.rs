@@ -321,7 +321,7 @@ impl Frame {
         let next = |old: u32| match ownership {
             Ownership::Exclusive => (old == 0).then_some(EXCLUSIVE),
             // One below the mark stays free, so that no count is taken for it.
-            _ => (old < EXCLUSIVE - 1).then_some(old + 1),
+            _ => (old < EXCLUSIVE - 1).then(|| old + 1),
         };
         let lock = &self.write.lock;
         // Acquire pairs with the release of whoever unlocked: this transaction follows that one.
