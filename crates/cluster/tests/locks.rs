@@ -11,9 +11,10 @@ use common::invariants::{check_at_rest, check_step};
 use common::{shared_lines, small};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_fabric::Fabric;
 use latchwork_selcc::Lock;
 use latchwork_verbs::GlobalAddr;
-use latchwork_verbs_sim::SimConfig;
+use latchwork_verbs_sim::{Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LINES: usize = 5;
@@ -197,9 +198,19 @@ async fn shared_lines_again(member: &Member) -> Vec<GlobalAddr> {
 }
 
 fn world(config: ClusterConfig, witness: Witness) -> Arc<Witness> {
+    world_with(config, witness, Faults::NONE)
+}
+
+/// One world, in which things go wrong while there are transactions.
+fn world_with(config: ClusterConfig, witness: Witness, faults: Faults) -> Arc<Witness> {
     let seed = config.seed;
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
+    let fabric = match cluster.fabric() {
+        Fabric::Sim(fabric) => fabric.clone(),
+        Fabric::Shm(_) => unreachable!("a simulated cluster"),
+    };
+    fabric.set_faults(faults);
     let witness = Arc::new(witness);
     let theirs = witness.clone();
     cluster
@@ -209,6 +220,7 @@ fn world(config: ClusterConfig, witness: Witness) -> Arc<Witness> {
             |cluster| check_step(cluster, seed),
         )
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    fabric.set_faults(Faults::NONE);
     let sums = cluster.run(LIMIT, total).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert!(sums.iter().all(|&sum| sum == START * LINES as u64), "seed {seed}: {sums:?}");
     cluster.settle(Duration::from_millis(50));
@@ -232,6 +244,24 @@ fn transactions_lose_nothing_in_any_of_many_worlds() {
     }
     println!("{commits} transfers, {refusals} refused, {upgrades} upgrades");
     assert!(commits > 1000 && refusals > 1000 && upgrades > 100);
+}
+
+/// Messages arrive twice, and connections fail under operations, forwards and questions.
+#[test]
+fn transactions_lose_nothing_where_connections_fail() {
+    let faults = Faults {
+        delay_one_in: 20,
+        delay: Duration::from_micros(40),
+        repeat_one_in: 3,
+        fail_one_in: 5,
+        ..Faults::NONE
+    };
+    let mut commits = 0;
+    for seed in 100..112 {
+        let witness = world_with(small(4, 1, 16, seed), Witness::default(), faults);
+        commits += witness.commits.load(Ordering::Relaxed);
+    }
+    assert!(commits > 500, "{commits} transfers");
 }
 
 /// The same without locks is noticed.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::pin::pin;
 
-use latchwork_cache::{FrameId, Ownership};
+use latchwork_cache::{Frame, FrameId, Ownership};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::Event;
 use latchwork_runtime::sync::Ordering;
@@ -103,7 +103,7 @@ impl Inner {
             if !frame.try_upgrade_lock() {
                 return Ok(Try::Refused);
             }
-        } else if !self.count_lock(addr, || frame.try_lock(ownership(mode)))? {
+        } else if !self.count_lock(addr, frame, mode)? {
             return Ok(Try::Refused);
         }
         // Who waits for the line is told.
@@ -114,25 +114,23 @@ impl Inner {
         Ok(Try::Locked(id))
     }
 
-    /// Takes a lock with `lock`, if this node may have one more locked line; whether it was taken.
-    fn count_lock(
-        &self,
-        addr: GlobalAddr,
-        lock: impl FnOnce() -> Option<bool>,
-    ) -> Result<bool, MemoryError> {
+    /// Takes a lock, if this node may have one more locked line; whether it was taken.
+    ///
+    /// A line that is locked twice counts once, so a second lock to read is never one too many. Workers that lock
+    /// different lines at the same moment may exceed the bound by one each.
+    fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
         let node = &*self.node;
         let most = (node.cache.capacity() / node.settings.lock_share.max(1)).max(1);
-        // Counted before, so that two workers do not both take the last. A line that is locked twice counts once.
-        let locked = node.locked.fetch_add(1, Ordering::Relaxed);
-        let taken = if locked < most { lock() } else { None };
-        if taken != Some(true) {
-            node.locked.fetch_sub(1, Ordering::Relaxed);
+        let locked = node.locked.load(Ordering::Relaxed);
+        if locked >= most && !frame.is_locked() {
+            return Err(MemoryError::TooManyLocks { addr, locked });
         }
-        if locked < most {
-            Ok(taken.is_some())
-        } else {
-            Err(MemoryError::TooManyLocks { addr, locked })
+        let first = frame.try_lock(ownership(mode));
+        // Before whoever locks can unlock, so it never falls below zero.
+        if first == Some(true) {
+            node.locked.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(first.is_some())
     }
 }
 

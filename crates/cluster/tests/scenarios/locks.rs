@@ -253,7 +253,13 @@ fn locked_lines_are_not_evicted_and_have_a_bound() {
         let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
         let error = error.expect_err("one too many").to_string();
         assert!(error.contains("lock-share"), "seed {seed}: {error}");
-        stage.drop_on(A, held.pop());
+        // A line that is locked already is not one more.
+        let (last, again) = (held.pop(), lines[most - 1]);
+        stage.drop_on(A, last);
+        held.extend([again, again].map(|line| lock(&stage, A, line, Mode::Shared)));
+        for _ in 0..2 {
+            stage.drop_on(A, held.pop());
+        }
         held.push(lock(&stage, A, lines[most], Mode::Shared));
         held.into_iter().for_each(|held| stage.drop_on(A, held));
         stage.finish();
