@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,7 +86,18 @@ async fn lock<'a>(
     if witness.forgets_to_lock {
         return Ok(Some(Held::new(witness, at, mode, None)));
     }
-    Ok(match member.memory.lock(Need { addr: lines[at], mode }).await? {
+    let locking = pin!(member.memory.lock(Need { addr: lines[at], mode }));
+    // One in ten is dropped at some moment, and leaves nothing locked.
+    let end = if member.handle.random_below(10) == 0 {
+        let until = member.handle.now() + Duration::from_micros(member.handle.random_below(30));
+        match member.handle.timeout(until, locking).await {
+            Ok(end) => end?,
+            Err(_) => return Ok(None),
+        }
+    } else {
+        locking.await?
+    };
+    Ok(match end {
         LockOutcome::Got(lock) => Some(Held::new(witness, at, mode, Some(lock))),
         LockOutcome::Locked => None,
     })
