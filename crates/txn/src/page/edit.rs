@@ -1,0 +1,259 @@
+//! Changing a page, under its write guard. Every change says which bytes it changed, and changes nothing
+//! when it fails.
+
+use std::ops::Range;
+
+use latchwork_verbs::Words;
+use latchwork_wal::Timestamp;
+
+use super::header::{Header, Slot};
+use super::read::Page;
+use super::{Broken, HEADER, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
+
+/// Why a page could not be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Edit {
+    /// It has no room.
+    Full,
+    /// It is none.
+    Broken(Broken),
+}
+
+impl From<Broken> for Edit {
+    fn from(broken: Broken) -> Edit {
+        Edit::Broken(broken)
+    }
+}
+
+/// The byte range that a change wrote; empty at first.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Dirty(Option<Range<usize>>);
+
+impl Dirty {
+    fn add(&mut self, range: Range<usize>) {
+        let all = self.0.take().map_or(range.clone(), |old| {
+            old.start.min(range.start)..old.end.max(range.end)
+        });
+        self.0 = Some(all);
+    }
+
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.0.clone().unwrap_or(0..0)
+    }
+}
+
+/// What a tuple is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New<'a> {
+    pub(crate) state: State,
+    pub(crate) cts: Timestamp,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+impl New<'_> {
+    fn size(&self) -> usize {
+        tuple_size(self.key.len(), self.value.len())
+    }
+}
+
+/// Makes the words an empty page.
+pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
+    Header::empty(words.len(), table).store(words);
+    Dirty(Some(0..HEADER))
+}
+
+impl Page<'_> {
+    /// Adds a tuple; returns its slot.
+    pub(crate) fn insert(mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
+        let size = new.size();
+        let slots = usize::from(self.header.slots);
+        let slot = match self.header.free_slots {
+            0 => slots,
+            _ => (0..slots)
+                .find(|&slot| Slot::load(self.words, slot) == Slot::FREE)
+                .ok_or(Broken("it counts a free slot that it has not"))?,
+        };
+        let fresh = slot == slots;
+        let more = if fresh { SLOT } else { 0 };
+        if fresh && slots >= slots_max(self.words.len()) || size > self.header.room(self.words.len())
+        {
+            return Err(Edit::Full);
+        }
+        let mut dirty = Dirty::default();
+        if size + more > self.header.gap() {
+            self.compact(&mut dirty)?;
+            if size + more > self.header.gap() {
+                return Err(Broken("its garbage is not as much as it counts").into());
+            }
+        }
+        if fresh {
+            self.header.slots += 1;
+        } else {
+            self.header.free_slots -= 1;
+        }
+        self.place(slot, new, &mut dirty);
+        self.header.tombstones += u16::from(new.state == State::Tombstone);
+        self.store_header(&mut dirty);
+        Ok((slot, dirty))
+    }
+
+    /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on the page.
+    pub(crate) fn set(mut self, slot: usize, new: New<'_>) -> Result<Dirty, Edit> {
+        let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
+        let header = self.header;
+        let mut dirty = Dirty::default();
+        self.forget(old.state);
+        self.header.tombstones += u16::from(new.state == State::Tombstone);
+        let size = new.size();
+        if size <= old.slot.size {
+            // A row keeps the place that it had at its longest. What is no row any more does not.
+            let keeps = matches!(new.state, State::Live | State::Away);
+            let size = if keeps { old.slot.size } else { size };
+            self.add_garbage(old.slot.size - size);
+            let place = Slot { offset: old.slot.offset, size };
+            if place != old.slot {
+                place.store(self.words, slot);
+                dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
+            }
+            self.write(place, new, &mut dirty);
+        } else {
+            if size > (header.gap() + usize::from(header.garbage)) / 8 * 8 + old.slot.size {
+                return Err(Edit::Full);
+            }
+            self.add_garbage(old.slot.size);
+            if size > self.header.gap() {
+                Slot::RESERVED.store(self.words, slot);
+                self.compact(&mut dirty)?;
+                if size > self.header.gap() {
+                    return Err(Broken("its garbage is not as much as it counts").into());
+                }
+            }
+            self.place(slot, new, &mut dirty);
+        }
+        if self.header != header {
+            self.store_header(&mut dirty);
+        }
+        Ok(dirty)
+    }
+
+    /// Overwrites a part of a value, and its commit timestamp.
+    pub(crate) fn set_part(
+        self,
+        slot: usize,
+        cts: Timestamp,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<Dirty, Edit> {
+        let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
+        if offset + bytes.len() > old.value {
+            return Err(Broken("a change beyond the end of a value").into());
+        }
+        let mut dirty = Dirty::default();
+        self.words.set_u64(old.slot.offset, cts.0);
+        dirty.add(old.slot.offset..old.slot.offset + 8);
+        let at = old.value_at() + offset;
+        self.words.write_bytes(at, bytes);
+        if !bytes.is_empty() {
+            dirty.add(at..at + bytes.len());
+        }
+        Ok(dirty)
+    }
+
+    /// Takes a tuple away. Its slot is reserved, or free with `free`.
+    pub(crate) fn erase(mut self, slot: usize, free: bool) -> Result<Dirty, Edit> {
+        let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to be erased"))?;
+        self.add_garbage(old.slot.size);
+        self.forget(old.state);
+        self.vacate(slot, free)
+    }
+
+    /// Frees a slot that was reserved.
+    pub(crate) fn release(self, slot: usize) -> Result<Dirty, Edit> {
+        if !self.is_reserved(slot) {
+            return Err(Broken("a slot is to be released that was not reserved").into());
+        }
+        self.vacate(slot, true)
+    }
+
+    fn vacate(mut self, slot: usize, free: bool) -> Result<Dirty, Edit> {
+        let mut dirty = Dirty::default();
+        let word = if free { Slot::FREE } else { Slot::RESERVED };
+        word.store(self.words, slot);
+        dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
+        self.header.free_slots += u16::from(free);
+        self.store_header(&mut dirty);
+        Ok(dirty)
+    }
+
+    // On a page that is none, what it counts may be anything.
+    fn add_garbage(&mut self, bytes: usize) {
+        self.header.garbage = self.header.garbage.saturating_add(bytes as u16);
+    }
+
+    fn forget(&mut self, state: State) {
+        let less = u16::from(state == State::Tombstone);
+        self.header.tombstones = self.header.tombstones.saturating_sub(less);
+    }
+
+    fn store_header(&self, dirty: &mut Dirty) {
+        self.header.store(self.words);
+        dirty.add(0..HEADER);
+    }
+
+    /// Puts a tuple at the lower end of the others, where there is room for it.
+    fn place(&mut self, slot: usize, new: New<'_>, dirty: &mut Dirty) {
+        self.header.heap -= new.size() as u16;
+        let place = Slot { offset: self.header.heap.into(), size: new.size() };
+        place.store(self.words, slot);
+        dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
+        self.write(place, new, dirty);
+    }
+
+    fn write(&self, place: Slot, new: New<'_>, dirty: &mut Dirty) {
+        let New { state, cts, key, value } = new;
+        let at = place.offset;
+        self.words.set_u64(at, cts.0);
+        self.words.set_u32(at + 8, value.len() as u32 | (key.len() as u32) << 16);
+        self.words.set_u8(at + 12, state as u8);
+        self.words.write_bytes(at + TUPLE, key);
+        self.words.write_bytes(at + TUPLE + key.len(), value);
+        dirty.add(at..at + TUPLE + key.len() + value.len());
+    }
+
+    /// Moves the tuples together, so that there is no garbage.
+    fn compact(&mut self, dirty: &mut Dirty) -> Result<(), Broken> {
+        let len = self.words.len();
+        let mut places = Vec::with_capacity(self.header.slots.into());
+        for number in 0..usize::from(self.header.slots) {
+            let slot = Slot::load(self.words, number);
+            if slot.size > 0 {
+                places.push((slot, number));
+            }
+        }
+        places.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(slot.offset));
+        // Before anything moves: whether they are apart from each other.
+        let mut above = len;
+        for (slot, _) in &places {
+            if slot.offset + slot.size > above
+                || slot.offset < usize::from(self.header.heap)
+                || slot.size < TUPLE_MIN
+            {
+                return Err(Broken("tuples overlap"));
+            }
+            above = slot.offset;
+        }
+        let mut end = len;
+        for (slot, number) in places {
+            end -= slot.size;
+            if end != slot.offset {
+                self.words.move_words(slot.offset..slot.offset + slot.size, end);
+                Slot { offset: end, size: slot.size }.store(self.words, number);
+            }
+        }
+        self.header.heap = end as u16;
+        self.header.garbage = 0;
+        dirty.add(HEADER..len);
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! The header, and the word of a slot.
+
+use latchwork_verbs::Words;
+
+use super::{Broken, HEADER, SLOT, slots_max};
+
+const MAGIC: u64 = 0x7ea9;
+
+/// The first two words of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    /// Slots, those without a tuple counted.
+    pub(crate) slots: u16,
+    /// Where the lowest tuple starts.
+    pub(crate) heap: u16,
+    /// Bytes behind `heap` that belong to no tuple.
+    pub(crate) garbage: u16,
+    pub(crate) table: u32,
+    /// Slots that the next tuple can have.
+    pub(crate) free_slots: u16,
+    pub(crate) tombstones: u16,
+}
+
+impl Header {
+    /// Of an empty page of `len` bytes.
+    pub(crate) fn empty(len: usize, table: u32) -> Header {
+        Header { slots: 0, heap: len as u16, garbage: 0, table, free_slots: 0, tombstones: 0 }
+    }
+
+    /// Reads the header of a page of `table`, and makes sure that it is one.
+    #[inline]
+    pub(crate) fn load(words: Words<'_>, table: u32) -> Result<Header, Broken> {
+        let (first, second) = (words.word(0), words.word(1));
+        let header = Header {
+            slots: (first >> 16) as u16,
+            heap: (first >> 32) as u16,
+            garbage: (first >> 48) as u16,
+            table: second as u32,
+            free_slots: (second >> 32) as u16,
+            tombstones: (second >> 48) as u16,
+        };
+        if first & 0xffff != MAGIC {
+            return Err(Broken("it is no heap page"));
+        }
+        if header.table != table {
+            return Err(Broken("it belongs to another table"));
+        }
+        let heap = usize::from(header.heap);
+        if heap > words.len() || !heap.is_multiple_of(8) || header.slots_end() > heap {
+            return Err(Broken("slots and tuples overlap"));
+        }
+        if usize::from(header.slots) > slots_max(words.len())
+            || header.free_slots > header.slots
+            || header.tombstones > header.slots
+            || usize::from(header.garbage) > words.len() - heap
+        {
+            return Err(Broken("its counts are impossible"));
+        }
+        Ok(header)
+    }
+
+    pub(crate) fn store(&self, words: Words<'_>) {
+        let Header { slots, heap, garbage, table, free_slots, tombstones } = *self;
+        let first =
+            MAGIC | u64::from(slots) << 16 | u64::from(heap) << 32 | u64::from(garbage) << 48;
+        let second =
+            u64::from(table) | u64::from(free_slots) << 32 | u64::from(tombstones) << 48;
+        words.set_word(0, first);
+        words.set_word(1, second);
+    }
+
+    #[inline]
+    pub(crate) fn slots_end(&self) -> usize {
+        HEADER + SLOT * usize::from(self.slots)
+    }
+
+    /// Bytes between the slots and the tuples.
+    pub(crate) fn gap(&self) -> usize {
+        usize::from(self.heap).saturating_sub(self.slots_end())
+    }
+
+    /// Bytes of a tuple for which there is room, after compaction if need be.
+    pub(crate) fn room(&self, len: usize) -> usize {
+        if self.free_slots > 0 {
+            return (self.gap() + usize::from(self.garbage)) / 8 * 8;
+        }
+        if usize::from(self.slots) >= slots_max(len) {
+            return 0;
+        }
+        (self.gap() + usize::from(self.garbage)).saturating_sub(SLOT) / 8 * 8
+    }
+}
+
+/// Where a slot's tuple is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub(crate) offset: usize,
+    /// Bytes allotted.
+    pub(crate) size: usize,
+}
+
+impl Slot {
+    pub(crate) const FREE: Slot = Slot { offset: 0, size: 0 };
+    /// Its tuple is gone, but something may lead here still.
+    pub(crate) const RESERVED: Slot = Slot { offset: 8, size: 0 };
+
+    #[inline]
+    pub(crate) fn at(number: usize) -> usize {
+        HEADER + SLOT * number
+    }
+
+    #[inline]
+    pub(crate) fn load(words: Words<'_>, number: usize) -> Slot {
+        let bits = words.u32(Slot::at(number));
+        Slot { offset: (bits & 0xffff) as usize * 8, size: (bits >> 16) as usize * 8 }
+    }
+
+    pub(crate) fn store(self, words: Words<'_>, number: usize) {
+        words.set_u32(Slot::at(number), (self.offset / 8) as u32 | ((self.size / 8) as u32) << 16);
+    }
+}

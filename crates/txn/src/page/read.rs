@@ -1,0 +1,99 @@
+//! Reading a page, whose bytes may be any.
+
+use latchwork_verbs::Words;
+use latchwork_wal::Timestamp;
+
+use super::header::{Header, Slot};
+use super::{Broken, State, TUPLE};
+
+/// A page whose header was in order when it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    pub(crate) words: Words<'a>,
+    pub(crate) header: Header,
+}
+
+/// A tuple inside the page, perhaps torn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TupleRef<'a> {
+    pub(super) words: Words<'a>,
+    pub(super) slot: Slot,
+    pub(crate) cts: Timestamp,
+    pub(crate) state: State,
+    pub(super) key: usize,
+    pub(super) value: usize,
+}
+
+impl<'a> Page<'a> {
+    #[inline]
+    pub(crate) fn open(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
+        Ok(Page { words, header: Header::load(words, table)? })
+    }
+
+    /// The tuple of a slot; `None` when it has none, or there is no such slot.
+    #[inline]
+    pub(crate) fn tuple(&self, slot: usize) -> Result<Option<TupleRef<'a>>, Broken> {
+        if slot >= usize::from(self.header.slots) {
+            return Ok(None);
+        }
+        let slot = Slot::load(self.words, slot);
+        if slot.size == 0 {
+            return Ok(None);
+        }
+        if slot.offset < usize::from(self.header.heap)
+            || slot.offset + slot.size > self.words.len()
+            || slot.size < super::TUPLE_MIN
+        {
+            return Err(Broken("a slot leads outside of the tuples"));
+        }
+        let lengths = self.words.u64(slot.offset + 8);
+        let (value, key) = (lengths as u16 as usize, (lengths >> 16) as u16 as usize);
+        let state = State::from_bits((lengths >> 32) as u8);
+        let state = state.ok_or(Broken("a tuple is in no state that there is"))?;
+        if TUPLE + key + value > slot.size {
+            return Err(Broken("a tuple is longer than its place"));
+        }
+        let cts = Timestamp(self.words.u64(slot.offset));
+        Ok(Some(TupleRef { words: self.words, slot, cts, state, key, value }))
+    }
+
+    /// Whether a slot is kept from being used again.
+    pub(crate) fn is_reserved(&self, slot: usize) -> bool {
+        slot < usize::from(self.header.slots) && Slot::load(self.words, slot) == Slot::RESERVED
+    }
+}
+
+impl TupleRef<'_> {
+    /// Bytes of the value.
+    pub(crate) fn value_len(&self) -> usize {
+        self.value
+    }
+
+    pub(super) fn value_at(&self) -> usize {
+        self.slot.offset + TUPLE + self.key
+    }
+
+    #[inline]
+    pub(crate) fn key_is(&self, key: &[u8]) -> bool {
+        self.words.compare(self.slot.offset + TUPLE, self.key, key).is_eq()
+    }
+
+    pub(crate) fn append_key(&self, to: &mut Vec<u8>) {
+        self.words.append_to(self.slot.offset + TUPLE, self.key, to);
+    }
+
+    #[inline]
+    pub(crate) fn append_value(&self, to: &mut Vec<u8>) {
+        self.words.append_to(self.value_at(), self.value, to);
+    }
+
+    /// Where a stub leads.
+    pub(crate) fn target(&self) -> Result<u64, Broken> {
+        if self.state != State::Stub || self.value != 8 {
+            return Err(Broken("a stub without an address"));
+        }
+        let mut bytes = [0; 8];
+        self.words.read_bytes(self.value_at(), &mut bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
+}

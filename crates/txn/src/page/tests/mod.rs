@@ -1,0 +1,256 @@
+//! Pages against a model, and bytes that are no page.
+
+mod garbage;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use latchwork_verbs::Words;
+use latchwork_wal::Timestamp;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+const PAYLOAD: usize = 480;
+const TABLE: u32 = 7;
+
+#[derive(Debug)]
+struct Image(Vec<AtomicU64>);
+
+impl Image {
+    fn new() -> Image {
+        // What a line holds before it is a page is unspecified.
+        Image((0..PAYLOAD / 8).map(|_| AtomicU64::new(0xdead_beef_dead_beef)).collect())
+    }
+
+    fn page() -> Image {
+        let image = Image::new();
+        format(image.words(), TABLE);
+        image
+    }
+
+    fn words(&self) -> Words<'_> {
+        Words::new(&self.0)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.words().append_to(0, PAYLOAD, &mut bytes);
+        bytes
+    }
+}
+
+fn open(image: &Image) -> Page<'_> {
+    Page::open(image.words(), TABLE).expect("a page")
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Vec<u8>, Vec<u8>),
+    Update(usize, Vec<u8>),
+    Part(usize, usize, Vec<u8>),
+    Bury(usize),
+    Forward(usize, u64),
+    Erase(usize, bool),
+    Release(usize),
+}
+
+fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..most)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (bytes(14), bytes(90)).prop_map(|(key, value)| Op::Insert(key, value)),
+        4 => (0..30usize, bytes(120)).prop_map(|(slot, value)| Op::Update(slot, value)),
+        2 => (0..30usize, 0..20usize, bytes(20)).prop_map(|(slot, at, to)| Op::Part(slot, at, to)),
+        1 => (0..30usize).prop_map(Op::Bury),
+        1 => (0..30usize, any::<u64>()).prop_map(|(slot, to)| Op::Forward(slot, to)),
+        2 => (0..30usize, any::<bool>()).prop_map(|(slot, free)| Op::Erase(slot, free)),
+        1 => (0..30usize).prop_map(Op::Release),
+    ]
+}
+
+/// What a slot should hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Row {
+    state: State,
+    cts: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+fn rows(page: &Page<'_>) -> BTreeMap<usize, Row> {
+    let mut rows = BTreeMap::new();
+    for slot in 0..page.header.slots.into() {
+        if let Some(tuple) = page.tuple(slot).expect("in order") {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            tuple.append_key(&mut key);
+            tuple.append_value(&mut value);
+            assert!(tuple.key_is(&key) && tuple.value_len() == value.len());
+            rows.insert(slot, Row { state: tuple.state, cts: tuple.cts.0, key, value });
+        }
+    }
+    rows
+}
+
+fn new(row: &Row) -> New<'_> {
+    New { state: row.state, cts: Timestamp(row.cts), key: &row.key, value: &row.value }
+}
+
+/// The bytes of a page on which `rows` and `reserved` are all there is, at the least.
+fn least(rows: &BTreeMap<usize, Row>, slots: usize) -> usize {
+    let sizes = rows.values().map(|row| tuple_size(row.key.len(), row.value.len()));
+    HEADER + SLOT * slots + sizes.sum::<usize>()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn a_page_is_a_map_from_slots_and_says_what_it_wrote(ops in vec(op(), 1..60)) {
+        let image = Image::page();
+        // Has of every change only the bytes that the change says it wrote: what other nodes get.
+        let shadow = Image::new();
+        let copy = |range: std::ops::Range<usize>| {
+            shadow.words().write_bytes(range.start, &image.bytes()[range]);
+        };
+        copy(0..PAYLOAD);
+        let mut model = BTreeMap::new();
+        let mut reserved = std::collections::BTreeSet::new();
+        for (turn, op) in ops.into_iter().enumerate() {
+            let (page, before, cts) = (open(&image), image.bytes(), turn as u64 + 1);
+            let slots = usize::from(page.header.slots);
+            let changed = match op {
+                Op::Insert(key, value) => {
+                    let row = Row { state: State::Live, cts, key, value };
+                    let room = page.header.room(PAYLOAD);
+                    let size = tuple_size(row.key.len(), row.value.len());
+                    let done = page.insert(new(&row));
+                    prop_assert_eq!(done.is_ok(), size <= room);
+                    done.map(|(slot, dirty)| {
+                        assert!(!reserved.contains(&slot));
+                        assert_eq!(model.insert(slot, row), None);
+                        dirty
+                    })
+                }
+                Op::Update(slot, value) => {
+                    let Some(row) = model.get_mut(&slot) else { continue };
+                    let next = Row { state: State::Live, cts, value, ..row.clone() };
+                    page.set(slot, new(&next)).inspect(|_| *row = next)
+                }
+                Op::Bury(slot) => {
+                    let Some(row) = model.get_mut(&slot) else { continue };
+                    *row = Row { state: State::Tombstone, cts, key: row.key.clone(), value: vec![] };
+                    let done = page.set(slot, new(row));
+                    prop_assert!(done.is_ok());
+                    done
+                }
+                Op::Forward(slot, to) => {
+                    let Some(row) = model.get_mut(&slot) else { continue };
+                    let value = to.to_le_bytes().to_vec();
+                    *row = Row { state: State::Stub, cts, key: vec![], value };
+                    let done = page.set(slot, new(row));
+                    prop_assert!(done.is_ok(), "a stub always fits");
+                    done
+                }
+                Op::Part(slot, at, bytes) => {
+                    let Some(row) = model.get_mut(&slot) else { continue };
+                    let done = page.set_part(slot, Timestamp(cts), at, &bytes);
+                    prop_assert_eq!(done.is_ok(), at + bytes.len() <= row.value.len());
+                    done.inspect(|_| {
+                        row.cts = cts;
+                        row.value[at..at + bytes.len()].copy_from_slice(&bytes);
+                    })
+                }
+                Op::Erase(slot, free) => {
+                    let done = page.erase(slot, free);
+                    prop_assert_eq!(done.is_ok(), model.remove(&slot).is_some());
+                    done.inspect(|_| drop((!free).then(|| reserved.insert(slot))))
+                }
+                Op::Release(slot) => {
+                    let done = page.release(slot);
+                    prop_assert_eq!(done.is_ok(), reserved.remove(&slot));
+                    done
+                }
+            };
+            match changed {
+                Ok(dirty) => copy(dirty.range()),
+                Err(_) => prop_assert_eq!(&before, &image.bytes(), "a failed change changed bytes"),
+            }
+            prop_assert_eq!(image.bytes(), shadow.bytes(), "a change wrote more than it says");
+            let page = open(&image);
+            prop_assert_eq!(&rows(&page), &model);
+            let found = check(&page).map_err(TestCaseError::fail)?;
+            prop_assert_eq!(found.reserved, reserved.len());
+            prop_assert!(least(&model, slots.max(page.header.slots.into())) <= PAYLOAD);
+        }
+    }
+}
+
+#[test]
+fn the_longest_row_fits_an_empty_page_and_one_byte_more_does_not() {
+    let fits = |len: usize| {
+        let (image, value) = (Image::page(), vec![1; len - 1]);
+        let row = Row { state: State::Live, cts: 1, key: vec![9], value };
+        open(&image).insert(new(&row)).map(drop)
+    };
+    assert_eq!(fits(row_max(PAYLOAD)), Ok(()));
+    assert_eq!(fits(row_max(PAYLOAD) + 1), Err(Edit::Full));
+}
+
+#[test]
+fn an_update_in_place_writes_the_tuple_alone_and_one_of_a_part_less() {
+    let image = Image::page();
+    let row = Row { state: State::Live, cts: 1, key: vec![1; 4], value: vec![2; 100] };
+    let (slot, _) = open(&image).insert(new(&row)).expect("room");
+    let at = usize::from(open(&image).header.heap);
+    let next = Row { value: vec![3; 100], ..row };
+    let all = open(&image).set(slot, new(&next)).expect("in place");
+    assert_eq!(all.range(), at..at + TUPLE + 104);
+    let part = open(&image).set_part(slot, Timestamp(2), 3, &[5; 8]).expect("inside");
+    assert_eq!(part.range(), at..at + TUPLE + 4 + 3 + 8);
+}
+
+#[test]
+fn space_of_rows_that_are_gone_is_used_again() {
+    let image = Image::page();
+    let row = Row { state: State::Live, cts: 1, key: vec![1; 4], value: vec![2; 60] };
+    let mut slots = Vec::new();
+    while let Ok((slot, _)) = open(&image).insert(new(&row)) {
+        slots.push(slot);
+    }
+    assert_eq!(slots.len(), (PAYLOAD - HEADER) / (tuple_size(4, 60) + SLOT));
+    // Every other one goes: the longest hole is one row long, and two rows together need compaction.
+    for &slot in slots.iter().step_by(2) {
+        open(&image).erase(slot, true).expect("there");
+    }
+    let long = Row { value: vec![3; 130], ..row };
+    let (slot, dirty) = open(&image).insert(new(&long)).expect("room after compaction");
+    assert_eq!((slot, dirty.range()), (0, 0..PAYLOAD));
+    check(&open(&image)).expect("in order");
+}
+
+#[test]
+fn the_check_finds_each_kind_of_damage() {
+    let image = Image::page();
+    let row = Row { state: State::Live, cts: 1, key: vec![1; 4], value: vec![2; 30] };
+    for _ in 0..3 {
+        open(&image).insert(new(&row)).expect("room");
+    }
+    check(&open(&image)).expect("in order");
+    let sound = image.bytes();
+    let damaged = |at: usize, bit: u8| {
+        image.words().write_bytes(0, &sound);
+        image.words().set_u8(at, image.words().u8(at) ^ bit);
+        Page::open(image.words(), TABLE).map_err(|broken| broken.0.into()).and_then(|page| check(&page))
+    };
+    // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's state.
+    let state = usize::from(open(&image).header.heap) + 12;
+    for at in [0, 4, 6, 8, 12, 14, 16, 18, state] {
+        assert!(damaged(at, 8).is_err(), "byte {at}");
+    }
+    image.words().write_bytes(0, &sound);
+    check(&open(&image)).expect("in order again");
+}
