@@ -227,6 +227,19 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
+    /// Removes a key if its value is `value`, atomically. Returns whether it did: for whoever cleans up
+    /// behind others, who may have given the key another value meanwhile.
+    ///
+    /// # Errors
+    /// As [`get_with`](Tree::get_with).
+    pub async fn remove_if(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
+        self.write(key, |page, found| match found {
+            Ok(slot) if page.value(slot).to_vec() == value => Ok((true, page.remove(slot)?)),
+            _ => Ok((false, Dirty::default())),
+        })
+        .await
+    }
+
     fn insert_entry(
         &self,
         page: &Page<'_>,

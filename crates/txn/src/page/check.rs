@@ -27,7 +27,9 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
             match Slot::load(page.words, number) {
                 Slot::FREE => free += 1,
                 Slot::RESERVED => found.reserved += 1,
-                other => return Err(format!("slot {number}: {other:?} is neither free nor reserved")),
+                other => {
+                    return Err(format!("slot {number}: {other:?} is neither free nor reserved"));
+                }
             }
             continue;
         };
@@ -58,7 +60,9 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
     let heap = page.words.len() - usize::from(page.header.heap);
     let garbage = usize::from(page.header.garbage);
     if used + garbage != heap {
-        return Err(format!("of {heap} bytes {used} are in tuples and {garbage} counted as garbage"));
+        return Err(format!(
+            "of {heap} bytes {used} are in tuples and {garbage} counted as garbage"
+        ));
     }
     if free != usize::from(page.header.free_slots) {
         return Err(format!("{free} free slots, counted {}", page.header.free_slots));

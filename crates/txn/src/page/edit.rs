@@ -31,9 +31,10 @@ pub(crate) struct Dirty(Option<Range<usize>>);
 
 impl Dirty {
     fn add(&mut self, range: Range<usize>) {
-        let all = self.0.take().map_or(range.clone(), |old| {
-            old.start.min(range.start)..old.end.max(range.end)
-        });
+        let all = self
+            .0
+            .take()
+            .map_or(range.clone(), |old| old.start.min(range.start)..old.end.max(range.end));
         self.0 = Some(all);
     }
 
@@ -76,7 +77,8 @@ impl Page<'_> {
         };
         let fresh = slot == slots;
         let more = if fresh { SLOT } else { 0 };
-        if fresh && slots >= slots_max(self.words.len()) || size > self.header.room(self.words.len())
+        if fresh && slots >= slots_max(self.words.len())
+            || size > self.header.room(self.words.len())
         {
             return Err(Edit::Full);
         }

@@ -63,8 +63,7 @@ impl Header {
         let Header { slots, heap, garbage, table, free_slots, tombstones } = *self;
         let first =
             MAGIC | u64::from(slots) << 16 | u64::from(heap) << 32 | u64::from(garbage) << 48;
-        let second =
-            u64::from(table) | u64::from(free_slots) << 32 | u64::from(tombstones) << 48;
+        let second = u64::from(table) | u64::from(free_slots) << 32 | u64::from(tombstones) << 48;
         words.set_word(0, first);
         words.set_word(1, second);
     }

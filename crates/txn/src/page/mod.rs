@@ -25,6 +25,7 @@
 //! at a line that is no page at all. Loops are bounded by the view's length, bytes out of bounds read as
 //! zero, nothing panics; the reader's validation throws the result away.
 
+#[cfg(test)]
 mod check;
 mod edit;
 mod header;
@@ -32,9 +33,10 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::{PageCheck, check};
+#[cfg(test)]
+pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
-pub(crate) use read::{Page, TupleRef};
+pub(crate) use read::Page;
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 16;
@@ -57,7 +59,7 @@ pub(crate) enum State {
     Live = 1,
     /// A row that was deleted. It has no value.
     Tombstone = 2,
-    /// A row that grew and lies elsewhere. It has no key, and its value is the name of the tuple there.
+    /// A row that grew and lies elsewhere. Its value is the name of the tuple there.
     Stub = 3,
     /// The tuple that a stub leads to, and nothing else does.
     Away = 4,
@@ -71,10 +73,10 @@ impl State {
     }
 }
 
-/// Bytes that a tuple is allotted.
+/// Bytes that a tuple is allotted: with room for an address instead of its value.
 pub(crate) const fn tuple_size(key: usize, value: usize) -> usize {
-    let size = (TUPLE + key + value).next_multiple_of(8);
-    if size < TUPLE_MIN { TUPLE_MIN } else { size }
+    let value = if value < 8 { 8 } else { value };
+    (TUPLE + key + value).next_multiple_of(8)
 }
 
 /// The most slots of a page: a slot's number fits the bits of an address that are zero for a line.

@@ -78,6 +78,7 @@ impl TupleRef<'_> {
         self.words.compare(self.slot.offset + TUPLE, self.key, key).is_eq()
     }
 
+    #[cfg(test)]
     pub(crate) fn append_key(&self, to: &mut Vec<u8>) {
         self.words.append_to(self.slot.offset + TUPLE, self.key, to);
     }

@@ -23,7 +23,8 @@ fn garbage() -> impl Strategy<Value = Image> {
         (1..30u8, vec((0..PAYLOAD, 0..8u32), 1..6)).prop_map(|(rows, turned)| {
             let image = Image::page();
             for n in 0..rows {
-                let row = Row { state: State::Live, cts: 1, key: vec![n; 4], value: vec![n; n.into()] };
+                let row =
+                    Row { state: State::Live, cts: 1, key: vec![n; 4], value: vec![n; n.into()] };
                 if open(&image).insert(new(&row)).is_err() {
                     break;
                 }

@@ -150,7 +150,7 @@ proptest! {
                 Op::Forward(slot, to) => {
                     let Some(row) = model.get_mut(&slot) else { continue };
                     let value = to.to_le_bytes().to_vec();
-                    *row = Row { state: State::Stub, cts, key: vec![], value };
+                    *row = Row { state: State::Stub, cts, key: row.key.clone(), value };
                     let done = page.set(slot, new(row));
                     prop_assert!(done.is_ok(), "a stub always fits");
                     done
@@ -167,7 +167,7 @@ proptest! {
                 Op::Erase(slot, free) => {
                     let done = page.erase(slot, free);
                     prop_assert_eq!(done.is_ok(), model.remove(&slot).is_some());
-                    done.inspect(|_| drop((!free).then(|| reserved.insert(slot))))
+                    done.inspect(|_| reserved.extend((!free).then_some(slot)))
                 }
                 Op::Release(slot) => {
                     let done = page.release(slot);
@@ -244,7 +244,9 @@ fn the_check_finds_each_kind_of_damage() {
     let damaged = |at: usize, bit: u8| {
         image.words().write_bytes(0, &sound);
         image.words().set_u8(at, image.words().u8(at) ^ bit);
-        Page::open(image.words(), TABLE).map_err(|broken| broken.0.into()).and_then(|page| check(&page))
+        Page::open(image.words(), TABLE)
+            .map_err(|broken| broken.0.into())
+            .and_then(|page| check(&page))
     };
     // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's state.
     let state = usize::from(open(&image).header.heap) + 12;
