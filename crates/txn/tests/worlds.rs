@@ -11,7 +11,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_txn::{NodeClock, NodeId, Seen, Table, TableId, Timestamp, TxnError};
+use latchwork_txn::{NodeClock, NodeId, Reading, Seen, Table, TableId, Timestamp, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
@@ -37,10 +37,13 @@ fn start(seed: u64, protocol: Protocol, nodes: usize, memory_bytes: u64) -> Simu
     Simulated::start(config, network).expect("a good configuration")
 }
 
+/// Of each row that is there, when it was written and what.
+type Rows = BTreeMap<Vec<u8>, (Timestamp, Vec<u8>)>;
+
 /// What the tasks of a world share, outside of the memory under test.
 struct World {
     root: RefCell<Option<GlobalAddr>>,
-    rows: RefCell<BTreeMap<Vec<u8>, (Timestamp, Vec<u8>)>>,
+    rows: RefCell<Rows>,
     taken: RefCell<BTreeSet<Vec<u8>>>,
     /// One clock for all, so that every write is later than the one before.
     clock: Arc<NodeClock>,
@@ -279,6 +282,105 @@ fn a_row_that_grew_and_came_back_has_one_name_and_is_never_older_than_it_was() {
             let wrong = latchwork_txn::TupleId::from_bits(table.root().bits());
             let wrong = table.heap().get(wrong, &key, &mut out).await;
             assert!(matches!(wrong, Err(TxnError::Corrupt { .. })), "{wrong:?}");
+        }
+    });
+    run.expect("it ends");
+}
+
+#[test]
+fn a_reader_of_a_row_that_moves_sees_value_and_time_of_one_write() {
+    let (mut seen, mut late) = (0, 0);
+    for seed in 0..16 {
+        let cluster = start(seed, Protocol::ALL[(seed / 2 % 2) as usize], 3, 1 << 20);
+        let world = World::new();
+        let run = cluster.run(LIMIT, move |member| {
+            let world = world.clone();
+            async move {
+                let _operation = member.memory.enter().await.expect("memory is in order");
+                let table = world.table(&member.memory, member.index == 0).await;
+                let (key, fill) = ([1; 4], |cts: Timestamp| cts.counter() as u8);
+                let (mut value, mut last, mut seen) = (Vec::new(), Timestamp::ZERO, 0);
+                if member.index == 0 {
+                    for key in 0..8 {
+                        let cts = world.draw();
+                        table.insert(&[key; 4], &[fill(cts); 30], cts).await.expect("room");
+                    }
+                }
+                for round in 0..400_u64 {
+                    if member.index == 0 {
+                        let (cts, long) = (world.draw(), 300 + (round % 100) as usize);
+                        let len = if round % 8 == 7 { 30 } else { long };
+                        table.update(&key, &vec![fill(cts); len], cts).await.expect("room");
+                    } else if let Seen::Live(cts) =
+                        table.get(&key, &mut value).await.expect("memory is in order")
+                    {
+                        assert!(value.iter().all(|byte| *byte == fill(cts)), "{cts}: {value:?}");
+                        assert!(cts >= last, "{cts} after {last}");
+                        seen += u64::from(cts > last);
+                        last = cts;
+                    }
+                }
+                seen
+            }
+        });
+        let ends = run.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        seen += ends.iter().sum::<u64>();
+        late += u64::from(ends.iter().sum::<u64>() > 20);
+    }
+    assert!(seen > 400 && late > 4, "{seen} versions seen: readers and the writer hardly met");
+}
+
+#[test]
+fn a_read_that_stopped_on_its_way_notices_that_the_row_moved_meanwhile() {
+    // Without a cache a read stops between the stub and what it leads to.
+    let cluster = start(4, Protocol::Sel, 1, 1 << 20);
+    let world = World::new();
+    let run = cluster.run(LIMIT, move |member| {
+        let world = world.clone();
+        async move {
+            let _operation = member.memory.enter().await.expect("memory is in order");
+            let table = world.table(&member.memory, true).await;
+            for key in 0..8 {
+                table.insert(&[key; 4], &[0; 30], world.draw()).await.expect("room");
+            }
+            let (key, mut value) = ([3; 4], Vec::new());
+            let update = async |fill| {
+                let cts = world.draw();
+                table.update(&key, &[fill; 400], cts).await.expect("room");
+                cts
+            };
+            let mut last = (update(9).await, 9);
+            for moves in 1..6 {
+                let id = table.find(&key).await.expect("in order").expect("it is there");
+                let mut at = Reading::default();
+                let (mut stops, mut written) = (0, vec![last]);
+                let seen = loop {
+                    match table.heap().try_get(&mut at, id, &key, &mut value) {
+                        Ok(Some(seen)) => break seen,
+                        Ok(None) => {}
+                        Err(need) => {
+                            stops += 1;
+                            if stops == 2 {
+                                for fill in 0..moves {
+                                    written.push((update(fill).await, fill));
+                                }
+                            }
+                            let _ticket = member.memory.ensure(need).await.expect("in order");
+                            match table.heap().try_get(&mut at, id, &key, &mut value) {
+                                Ok(Some(seen)) => break seen,
+                                Ok(None) | Err(_) => {}
+                            }
+                        }
+                    }
+                };
+                assert!(stops >= 2, "{stops}: it never stopped on its way");
+                // What it was when the read began, or later: never the time of one and the value of another.
+                let is = |(cts, fill): &(Timestamp, u8)| {
+                    seen == Seen::Live(*cts) && value == [*fill; 400]
+                };
+                assert!(written.iter().any(is), "{seen:?} {} of {written:?}", value[0]);
+                last = written.pop().expect("the first one");
+            }
         }
     });
     run.expect("it ends");

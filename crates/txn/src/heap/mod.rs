@@ -13,6 +13,8 @@
 //!   row never changes, what locks the row locks its home line, and no reader goes further than one step.
 //! - A row that moved is written to a new place each time, and then the stub is switched: whoever read the
 //!   stub finds either a tuple with the stub's timestamp or a stub that has changed.
+//! - So a read has what the row was at some time while it was under way, whole. Whoever needs to know that
+//!   it is so still looks at the home line again: every change of the row changes that.
 //! - Lines are never given back to the pool, so a name that is out of date leads to some page of this table.
 //!   That its tuple is the row that was looked for is told by the key in it.
 //! - A dropped operation leaves the table as it was, or changed as a whole. A tuple that it had placed and

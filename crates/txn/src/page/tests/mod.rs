@@ -256,3 +256,47 @@ fn the_check_finds_each_kind_of_damage() {
     image.words().write_bytes(0, &sound);
     check(&open(&image)).expect("in order again");
 }
+
+/// Mean lengths of keys and values of the nine tables of TPC-C, as the book's chapter on it has them.
+const TPCC: [(&str, usize, usize); 9] = [
+    ("WAREHOUSE", 4, 70),
+    ("DISTRICT", 5, 80),
+    ("CUSTOMER", 9, 546),
+    ("HISTORY", 13, 39),
+    ("NEW-ORDER", 9, 0),
+    ("ORDER", 9, 15),
+    ("ORDER-LINE", 10, 45),
+    ("ITEM", 4, 66),
+    ("STOCK", 8, 292),
+];
+
+/// The figures of the book, measured on pages: tuples of the mean length in a line of 2 KiB and of 8 KiB.
+#[test]
+fn rows_of_tpcc_in_a_line() {
+    let in_a_line = |payload: usize, key: usize, value: usize| {
+        let words: Vec<_> = (0..payload / 8).map(|_| AtomicU64::new(0)).collect();
+        let words = Words::new(&words);
+        format(words, TABLE);
+        let row = Row { state: State::Live, cts: 1, key: vec![1; key], value: vec![2; value] };
+        let insert = || Page::open(words, TABLE).expect("a page").insert(new(&row));
+        std::iter::repeat_with(insert).take_while(Result::is_ok).count()
+    };
+    let found = TPCC.map(|(table, key, value)| {
+        let [small, large] = [2048, 8192].map(|line| in_a_line(line - 32, key, value));
+        let bytes = tuple_size(key, value) + SLOT;
+        println!("| {table} | {} | {bytes} | {small} | {large} |", key + value);
+        (bytes, small, large)
+    });
+    let expected = [
+        (92, 21, 88),
+        (108, 18, 75),
+        (572, 3, 14),
+        (76, 26, 107),
+        (36, 55, 226),
+        (44, 45, 185),
+        (76, 26, 107),
+        (92, 21, 88),
+        (324, 6, 25),
+    ];
+    assert_eq!(found, expected);
+}
