@@ -6,6 +6,7 @@
 //!
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
 //! - [`Table`]: rows by key, each change of one row alone.
+//! - [`Key`]: columns as bytes that order like they do.
 //! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
 //!
 //! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes hold one
@@ -35,6 +36,7 @@
 mod clock;
 mod error;
 mod heap;
+mod key;
 mod page;
 mod table;
 mod tuple_id;
@@ -42,6 +44,7 @@ mod tuple_id;
 pub use clock::NodeClock;
 pub use error::TxnError;
 pub use heap::{Heap, Reading, Seen};
+pub use key::Key;
 pub use latchwork_wal::{NodeId, TableId, Timestamp};
 pub use table::Table;
 pub use tuple_id::TupleId;

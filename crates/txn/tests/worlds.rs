@@ -366,9 +366,10 @@ fn a_read_that_stopped_on_its_way_notices_that_the_row_moved_meanwhile() {
                                 }
                             }
                             let _ticket = member.memory.ensure(need).await.expect("in order");
-                            match table.heap().try_get(&mut at, id, &key, &mut value) {
-                                Ok(Some(seen)) => break seen,
-                                Ok(None) | Err(_) => {}
+                            if let Ok(Some(seen)) =
+                                table.heap().try_get(&mut at, id, &key, &mut value)
+                            {
+                                break seen;
                             }
                         }
                     }
