@@ -7,6 +7,7 @@
 //!   workload       key distributions, YCSB, histograms, history checkers: knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process: threads on shared memory, or one simulated world
+//!   txn            rows in heap lines, tables by key
 //!   blink          B-link tree
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
@@ -77,6 +78,7 @@ pub use latchwork_runtime as runtime;
 pub use latchwork_sel as sel;
 pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;
+pub use latchwork_txn as txn;
 pub use latchwork_verbs as verbs;
 pub use latchwork_verbs_shm as verbs_shm;
 pub use latchwork_verbs_sim as verbs_sim;
