@@ -2,8 +2,8 @@
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
+use crate::frame::Bytes;
 use crate::script::{Script, node};
-use crate::world::Bytes;
 
 #[test]
 fn a_writer_takes_a_modified_line_over_without_a_write_back() {

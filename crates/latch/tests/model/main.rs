@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   setting.rs   who reads, writes and evicts, under which rules; steps and properties
-//!   world.rs     word, memory, frames, operations and messages in flight
+//!   world.rs     word, memory, operations and messages in flight; frame.rs: a node's frame
 //!   graph.rs     whether everybody gets the line
 //!   symmetry.rs  which worlds differ by names alone
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
@@ -21,6 +21,7 @@
 
 mod conflicts;
 mod discipline;
+mod frame;
 mod graph;
 mod larger;
 mod locks;

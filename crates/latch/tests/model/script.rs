@@ -4,8 +4,9 @@ use latchwork_latch::{Answer, Hold, LatchWord, Message, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
 use stateright::Model;
 
+use crate::frame::Bytes;
 use crate::setting::{Client, Setting, Step};
-use crate::world::{Bytes, Flight, Node, Stage, World};
+use crate::world::{Flight, Node, Stage, World};
 
 /// A world whose steps are chosen one by one. After each step all properties are checked.
 pub(crate) struct Script {

@@ -7,8 +7,9 @@ use latchwork_latch::{
 use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
+use crate::frame::{Bytes, Frame};
 use crate::symmetry;
-use crate::world::{Breach, Bytes, Fault, Frame, Node, Packet, Stage, World};
+use crate::world::{Breach, Fault, Node, Packet, Stage, World};
 
 /// What the local code of one node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

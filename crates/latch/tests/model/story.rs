@@ -5,8 +5,9 @@ use std::fmt::Write;
 use latchwork_latch::{GrantMode, Hold, LatchWord, Message, RequestKind, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
 
+use crate::frame::Bytes;
 use crate::setting::{Setting, Step};
-use crate::world::{Bytes, Flight, Node, Packet, Stage, World};
+use crate::world::{Flight, Node, Packet, Stage, World};
 
 /// The steps, one line each: what happens, and what it changes.
 pub(crate) fn tell(setting: &Setting, steps: &[Step]) -> String {

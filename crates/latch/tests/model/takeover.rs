@@ -4,10 +4,11 @@
 use latchwork_latch::{Answer, Hold, NodeSet, Want, WordOp};
 
 use crate::discipline::{holds, is_live};
+use crate::frame::Bytes;
 use crate::refuted::{is_refuted, refute};
 use crate::script::{Script, node};
 use crate::setting::{Client, Demand, Setting};
-use crate::world::{Breach, Bytes};
+use crate::world::Breach;
 
 fn nodes(ids: &[u8]) -> NodeSet {
     ids.iter().fold(NodeSet::EMPTY, |set, &id| set.with(node(id)))

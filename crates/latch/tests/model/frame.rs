@@ -1,0 +1,121 @@
+//! A node's frame, and the machine's hand on it.
+
+use latchwork_latch::{Hold, LocalCopy, Want};
+
+/// What a copy of the line holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Bytes {
+    /// The last write is missing.
+    Stale,
+    /// All writes are in them.
+    Latest,
+}
+
+/// The frame of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Frame {
+    /// What local code may do with it.
+    pub(crate) hold: Hold,
+    /// Stale when nothing may be done with it.
+    pub(crate) bytes: Bytes,
+    /// Local code is about to use it.
+    pub(crate) reserved: bool,
+    /// What a starved writer won it with.
+    pub(crate) starved: u8,
+    /// How a transaction has locked it.
+    pub(crate) locked: Option<Want>,
+}
+
+/// A frame, for the time of one step of its machine.
+pub(crate) struct Copy<'a> {
+    pub(crate) frame: &'a mut Frame,
+    pub(crate) wanted: &'a mut Option<Want>,
+    pub(crate) no_wait: bool,
+    /// Locks count.
+    pub(crate) locks: bool,
+    pub(crate) incoming: Bytes,
+    pub(crate) stale: bool,
+}
+
+impl Copy<'_> {
+    /// Reserved in the same step, so that whoever has waited gets to use the copy once.
+    fn give_to_local_code(&mut self) {
+        let met = match *self.wanted {
+            None => false,
+            Some(Want::Shared) => self.frame.hold >= Hold::Shared,
+            Some(Want::Exclusive) => self.frame.hold == Hold::Exclusive,
+        };
+        if met {
+            *self.wanted = None;
+            self.frame.reserved = true;
+        }
+    }
+
+    fn restrict(&mut self, hold: Hold) -> bool {
+        let permits = match self.locked() {
+            None => true,
+            Some(Want::Shared) => hold == Hold::Shared,
+            Some(Want::Exclusive) => false,
+        };
+        let free = permits && !self.frame.reserved;
+        if free {
+            self.frame.hold = hold;
+        }
+        free
+    }
+}
+
+impl LocalCopy for Copy<'_> {
+    fn starved(&self) -> u8 {
+        self.frame.starved
+    }
+
+    fn set_starved(&mut self, priority: u8) {
+        self.frame.starved = priority;
+    }
+
+    fn publish(&mut self, hold: Hold) {
+        self.frame.starved = 0;
+        self.frame.hold = hold;
+        self.frame.bytes = self.incoming;
+        self.stale |= self.incoming == Bytes::Stale;
+        self.give_to_local_code();
+    }
+
+    fn promote(&mut self) {
+        self.frame.hold = Hold::Exclusive;
+        self.stale |= self.frame.bytes == Bytes::Stale;
+        self.give_to_local_code();
+    }
+
+    fn try_suspend(&mut self) -> bool {
+        self.restrict(Hold::Nothing)
+    }
+
+    fn lose(&mut self) {}
+
+    fn restore(&mut self) {
+        self.frame.hold = Hold::Shared;
+        self.stale |= self.frame.bytes == Bytes::Stale;
+        self.give_to_local_code();
+    }
+
+    fn try_invalidate(&mut self) -> bool {
+        self.restrict(Hold::Nothing)
+    }
+
+    fn try_demote(&mut self) -> bool {
+        self.restrict(Hold::Shared)
+    }
+
+    fn locked(&self) -> Option<Want> {
+        self.frame.locked.filter(|_| self.locks)
+    }
+
+    fn locked_out(&mut self, want: Want) -> Option<Want> {
+        if self.no_wait {
+            *self.wanted = None;
+        }
+        (!self.no_wait).then_some(want)
+    }
+}
