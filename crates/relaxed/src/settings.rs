@@ -72,10 +72,9 @@ pub struct Settings {
     /// Bytes in the buffer at most, at least a line's payload; 64 KiB by default.
     pub bytes: usize,
     /// [`Consistency::Tso`] over memory that keeps no lines (SEL) only: a line that came before its turn is kept
-    /// from others until nothing
-    /// became visible for as long as lines took to come lately, but at least this long and at most 8
-    /// times. 10 µs by default. Longer, and fewer lines have to be obtained twice; but two nodes that keep
-    /// what the other one waits for stand still for as long.
+    /// from others until nothing became visible for as long as lines took to come lately, but at least this
+    /// long and at most 8 times. 10 µs by default. Longer, and fewer lines have to be obtained twice; but two
+    /// nodes that keep what the other one waits for stand still for as long.
     pub hold: Duration,
     /// What putting a write into the buffer, or finding one there, is charged in a simulated world.
     /// Nothing by default; time passes by itself on a real machine.
