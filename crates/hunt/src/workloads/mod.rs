@@ -3,6 +3,7 @@
 pub(crate) mod buffered;
 pub(crate) mod lines;
 pub(crate) mod memory;
+mod named;
 pub(crate) mod tree;
 pub(crate) mod ycsb;
 

@@ -17,7 +17,6 @@ use std::rc::{Rc, Weak};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
-use latchwork_memnode::ObjectKind;
 use latchwork_relaxed::{Consistency, LossCause, LostWrites, RelaxedError, Settings, WriteBuffer};
 use latchwork_selcc::Worker;
 use latchwork_verbs::{GlobalAddr, Words};
@@ -26,14 +25,12 @@ use latchwork_workload::random::Random;
 
 use client::Client;
 
-use super::{FIND_LIMIT, Load, Record, Work, pass_time};
+use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
 use crate::Check;
 use crate::checks::Verdict;
 use crate::checks::buffers::{self, Deed, Event, Stamp, Who};
 use crate::scenario::{BufferedLoad, Plant, Scenario, StoreOrder};
 use crate::world::{Failing, Observer, Process};
-
-const LINE: ObjectKind = ObjectKind(7);
 
 /// Bytes of a slot.
 const SLOT: usize = 8;
@@ -180,28 +177,15 @@ impl Load for Buffered {
 
     fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
         Box::pin(async move {
-            let port = member.memory.port();
             let lines = self.lines.borrow().clone();
-            for (at, line) in lines.iter().enumerate() {
-                let name = format!("line {at}");
-                let done = member.catalogue.register(port, &name, LINE, line.bits()).await;
-                done.map_err(|error| error.to_string())?;
-            }
-            Ok(())
+            named::publish_all(&member, &lines).await
         })
     }
 
     fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
         Box::pin(async move {
             let deadline = member.handle.now() + FIND_LIMIT;
-            let port = member.memory.port();
-            let mut lines = Vec::new();
-            for at in 0..self.load.lines {
-                let name = format!("line {at}");
-                let found = member.catalogue.wait_for(port, &member.handle, &name, deadline).await;
-                let found = found.map_err(|error| error.to_string())?;
-                lines.push(GlobalAddr::from_bits(found.value));
-            }
+            let lines = named::find_all(&member, self.load.lines, deadline).await?;
             *self.lines.borrow_mut() = lines;
             Ok(())
         })

@@ -18,14 +18,13 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
-use latchwork_memnode::ObjectKind;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
 use latchwork_workload::history::{Access, Call, RegisterOperation};
 use latchwork_workload::random::Random;
 
-use super::{FIND_LIMIT, Load, Record, Work, pass_time};
+use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
 use crate::checks::Verdict;
 use crate::checks::counter::{self, Addition};
 use crate::checks::history::{self, Versioned};
@@ -33,7 +32,6 @@ use crate::scenario::{LinesLoad, Plant, Scenario};
 use crate::world::{Observer, Process};
 use client::Client;
 
-const LINE: ObjectKind = ObjectKind(7);
 const COUNTER: &str = "counter";
 
 /// So many waits for a line at most make an operation, as far as anybody may count on it.
@@ -168,33 +166,18 @@ impl Load for Lines {
 
     fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
         Box::pin(async move {
-            let port = member.memory.port();
             let lines = self.lines.borrow().clone();
-            for (at, line) in lines.iter().enumerate() {
-                let name = format!("line {at}");
-                let done = member.catalogue.register(port, &name, LINE, line.bits()).await;
-                done.map_err(|error| error.to_string())?;
-            }
-            let counter = self.counter.get().bits();
-            let done = member.catalogue.register(port, COUNTER, LINE, counter).await;
-            done.map(drop).map_err(|error| error.to_string())
+            named::publish_all(&member, &lines).await?;
+            named::publish(&member, COUNTER, self.counter.get()).await
         })
     }
 
     fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
         Box::pin(async move {
             let deadline = member.handle.now() + FIND_LIMIT;
-            let find = async |name: &str| {
-                let port = member.memory.port();
-                let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
-                found.map(|entry| GlobalAddr::from_bits(entry.value)).map_err(|e| e.to_string())
-            };
-            let mut lines = Vec::new();
-            for at in 0..self.load.lines {
-                lines.push(find(&format!("line {at}")).await?);
-            }
+            let lines = named::find_all(&member, self.load.lines, deadline).await?;
             *self.lines.borrow_mut() = lines;
-            self.counter.set(find(COUNTER).await?);
+            self.counter.set(named::find(&member, COUNTER, deadline).await?);
             Ok(())
         })
     }
