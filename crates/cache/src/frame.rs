@@ -294,6 +294,7 @@ impl Frame {
     /// of this node from the line; what it keeps is the node's ownership.
     ///
     /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
+    #[inline]
     pub fn locked(&self) -> Ownership {
         match self.write.lock.load(Ordering::Acquire) {
             0 => Ownership::Invalid,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use crate::frame::Frame;
-use crate::{DirtyBounds, FrameId, FrameState};
+use crate::{DirtyBounds, FrameId, FrameState, Ownership};
 
 /// Which copy a read saw, to ask later whether it is still the same.
 ///
@@ -84,6 +84,22 @@ impl<'a> OptimisticRead<'a> {
         Some(WriteGuard::new((self.id, self.frame), self.line, self.addr, held))
     }
 
+    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has. Of use only if the read
+    /// validates afterwards; then the frame held the line at that moment.
+    ///
+    /// For a transaction that locks nothing that it only reads: it locks what it writes, says
+    /// `fence(SeqCst)`, and then reads what it has read again and looks here, before it validates. Of two
+    /// that write what the other reads, the fence of one comes first in the order of all such fences. What that one did before
+    /// its fence, the other sees in everything that it loads behind its own: the lock, or what came after it
+    /// in the word. That is the unlock, and to see it is to acquire all that was written under the
+    /// lock: then the state is another than that of a read that began before, which does not validate. A read that began
+    /// later has the new bytes. The same holds for the loss of the line to another node, which comes before that
+    /// node's lock: there the line is not readable here.
+    #[inline]
+    pub fn locked(&self) -> Ownership {
+        self.frame.locked()
+    }
+
     /// Which copy this is.
     pub fn version(&self) -> ReadVersion {
         ReadVersion { addr: self.addr, frame: self.id, counter: self.state.counter() }
@@ -133,6 +149,16 @@ impl<'a> WriteGuard<'a> {
     /// The whole line, the pool's header included.
     pub fn line(&self) -> Words<'a> {
         self.line
+    }
+
+    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has.
+    ///
+    /// Who locks, and then looks at the line under its latch as well, misses nothing that was written under a guard that
+    /// saw no lock: the one of the two that latches later acquires what the other did before. Who locks and then
+    /// only reads needs `fence(SeqCst)` in between, and so does the holder of the guard before this look.
+    #[inline]
+    pub fn locked(&self) -> Ownership {
+        self.frame.locked()
     }
 
     /// Which copy the writer found, to compare with what an earlier read saw.

@@ -251,3 +251,25 @@ fn writers_give_way_but_for_those_who_have_the_line_reserved() {
     frame.give_way(false);
     assert!(cache.try_write(line(0)).is_some());
 }
+
+#[test]
+fn readers_and_writers_see_how_the_line_is_locked() {
+    let cache = full(2, Ownership::Exclusive);
+    let frame = cache.frame(cache.find(line(0)).expect("attached"));
+    let seen = || {
+        let read = cache.try_read(line(0)).expect("owned").locked();
+        assert_eq!(cache.try_write(line(0)).expect("owned").locked(), read);
+        read
+    };
+    assert_eq!(seen(), Ownership::Invalid);
+    assert_eq!(frame.try_lock(Ownership::Shared), Some(true));
+    assert_eq!(frame.try_lock(Ownership::Shared), Some(false));
+    assert_eq!(seen(), Ownership::Shared);
+    assert_eq!(cache.try_read(line(1)).expect("owned").locked(), Ownership::Invalid);
+    assert!(!frame.unlock(Ownership::Shared));
+    assert!(frame.try_upgrade_lock());
+    assert_eq!(seen(), Ownership::Exclusive);
+    assert!(frame.try_lock(Ownership::Shared).is_none());
+    assert!(frame.unlock(Ownership::Exclusive));
+    assert_eq!(seen(), Ownership::Invalid);
+}

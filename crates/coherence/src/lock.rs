@@ -39,6 +39,27 @@ pub trait LineLocks: CoherentMemory {
         need: Need,
     ) -> impl Future<Output = Result<LockOutcome<Self::Lock>, MemoryError>>;
 
+    /// Locks a line that is here in the right mode, or says that another lock of this node is in the way. Waits
+    /// for nothing and asks nobody.
+    ///
+    /// # Errors
+    /// The need, when there is more to it: [`lock`](LineLocks::lock) the line then, which also says what is wrong if
+    /// something is.
+    fn try_lock(&self, need: Need) -> Result<LockOutcome<Self::Lock>, Need>;
+
+    /// As [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of another transaction:
+    /// `Locked` as soon as another node turns out to have locked the line in a mode that is in the way. What this
+    /// node has locked is not looked at: it keeps no line from this node's accesses.
+    ///
+    /// Where the protocol asks nobody but tries the word (SEL), a line in use counts as locked.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure).
+    fn ensure_unlocked(
+        &self,
+        need: Need,
+    ) -> impl Future<Output = Result<LockOutcome<Self::Ticket>, MemoryError>>;
+
     /// Turns a lock to read into one to write, if nobody else has locked the line. The line has not changed in
     /// between. Otherwise, and after an error, the lock is what it was.
     ///

@@ -351,14 +351,19 @@ impl Worker {
         self.write(addr, write).await
     }
 
-    async fn obtain(&self, access: Access) -> Result<Ticket, MemoryError> {
+    /// `None`: another node has locked the line, and the access does not wait for that.
+    pub(crate) async fn obtain(&self, access: Access) -> Result<Option<Ticket>, MemoryError> {
         let need = access.need;
         self.inner.check(need.addr)?;
         match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
-            End::Here(frame) => Ok(self.ticket(need.addr, frame)),
+            End::Here(frame) => Ok(Some(self.ticket(need.addr, frame))),
             End::GaveWay => unreachable!("only upgrades give way"),
-            End::Locked => unreachable!("it waits for locks"),
+            End::Locked => Ok(None),
         }
+    }
+
+    async fn obtain_in_any_case(&self, access: Access) -> Result<Ticket, MemoryError> {
+        Ok(self.obtain(access).await?.expect("it waits for locks"))
     }
 
     fn atomic_addr(&self, addr: GlobalAddr, offset: usize) -> Result<GlobalAddr, MemoryError> {
@@ -419,11 +424,11 @@ impl CoherentMemory for Worker {
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
-        self.obtain(Access::patient(need)).await
+        self.obtain_in_any_case(Access::patient(need)).await
     }
 
     async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket, MemoryError> {
-        self.obtain(Access { by: Some(by), ..Access::patient(need) }).await
+        self.obtain_in_any_case(Access { by: Some(by), ..Access::patient(need) }).await
     }
 
     fn keeps_lines(&self) -> bool {

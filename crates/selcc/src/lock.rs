@@ -64,6 +64,11 @@ enum Try {
     NotHere,
 }
 
+/// An access that ends where another node has locked the line.
+fn no_wait(need: Need) -> Access {
+    Access { no_wait: true, ..Access::patient(need) }
+}
+
 fn ownership(mode: Mode) -> Ownership {
     match mode {
         Mode::Shared => Ownership::Shared,
@@ -153,8 +158,7 @@ impl Worker {
                 // Also when the reservation has lapsed.
                 Try::NotHere => drop(ticket.take()),
             }
-            let access = Access { no_wait: true, ..Access::patient(need) };
-            match inner.obtain(access).await? {
+            match inner.obtain(no_wait(need)).await? {
                 End::Here(frame) => ticket = Some(self.ticket(need.addr, frame)),
                 End::Locked => break,
                 End::GaveWay => unreachable!("only upgrades give way"),
@@ -162,6 +166,12 @@ impl Worker {
         }
         inner.counters.locks_refused.add(1);
         Ok(LockOutcome::Locked)
+    }
+
+    /// The lock that was taken. `obtained`: it ends the access for which the line came.
+    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock {
+        let ends_access = obtained || !self.inner.node.settings.policy.lazy_release;
+        Lock { worker: self.clone(), need, frame, ends_access }
     }
 
     async fn lock_in_time(
@@ -184,10 +194,29 @@ impl LineLocks for Worker {
                 // The access for which the line came ends with the lock.
                 let obtained =
                     ticket.is_some_and(|mut ticket| std::mem::take(&mut ticket.ends_access));
-                let ends_access = obtained || !self.inner.node.settings.policy.lazy_release;
-                LockOutcome::Got(Lock { worker: self.clone(), need, frame, ends_access })
+                LockOutcome::Got(self.locked(need, frame, obtained))
             }
         })
+    }
+
+    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock>, Need> {
+        let counters = &self.inner.counters;
+        match self.inner.try_lock(need, false, false) {
+            Ok(Try::Locked(frame)) => {
+                counters.locks.add(1);
+                Ok(LockOutcome::Got(self.locked(need, frame, false)))
+            }
+            Ok(Try::Refused) => {
+                counters.locks_refused.add(1);
+                Ok(LockOutcome::Locked)
+            }
+            Ok(Try::NotHere) | Err(_) => Err(need),
+        }
+    }
+
+    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket>, MemoryError> {
+        let ticket = self.obtain(no_wait(need)).await?;
+        Ok(ticket.map_or(LockOutcome::Locked, LockOutcome::Got))
     }
 
     async fn upgrade_lock(&self, lock: &mut Lock) -> Result<LockOutcome<()>, MemoryError> {

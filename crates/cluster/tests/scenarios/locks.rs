@@ -7,7 +7,7 @@ use latchwork_cluster::Protocol;
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::Lock;
+use latchwork_selcc::{Lock, Ticket};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -104,6 +104,108 @@ fn a_line_that_is_locked_to_write_is_refused_to_everybody() {
         assert_eq!(stage.read(B, line), 7);
         stage.drop_on(B, held);
         stage.finish();
+    });
+}
+
+/// Locks a line without waiting, as far as that can be done.
+fn tries(
+    stage: &Stage,
+    worker: usize,
+    line: GlobalAddr,
+    mode: Mode,
+) -> Result<LockOutcome<Lock>, Need> {
+    stage.run(worker, async move |member| member.memory.try_lock(Need { addr: line, mode }))
+}
+
+/// What is here is locked on the spot; for what is not, nobody is asked.
+#[test]
+fn a_line_that_is_here_is_locked_without_waiting() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        for mode in BOTH {
+            assert_eq!(
+                tries(&stage, A, line, mode).map(drop_outcome),
+                Err(Need { addr: line, mode })
+            );
+        }
+        stage.write(A, line, 1);
+        stage.read(B, line);
+        // Without forwarding A has lost it.
+        stage.read(A, line);
+        stage.pass(A_WHILE);
+        stage.forget();
+        let write = Need { addr: line, mode: Mode::Exclusive };
+        assert_eq!(tries(&stage, A, line, Mode::Exclusive).map(drop_outcome), Err(write));
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Shared) else {
+            panic!("seed {}: it is here", stage.seed);
+        };
+        assert_eq!((held.need().mode, stage.node(A).locked_lines()), (Mode::Shared, 1));
+        // Not even asked for: there is a lock in the way here.
+        let refused = tries(&stage, A, line, Mode::Exclusive).map(drop_outcome);
+        assert_eq!(refused, Ok(LockOutcome::Locked));
+        assert_eq!(stage.count(line, |_, _| true), 0, "seed {}: without a message", stage.seed);
+        is_refused(&stage, B, line, Mode::Exclusive);
+        stage.drop_on(A, held);
+        stage.write(A, line, 2);
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Exclusive) else {
+            panic!("seed {}: it is here", stage.seed);
+        };
+        is_refused(&stage, B, line, Mode::Shared);
+        stage.drop_on(A, held);
+        stage.finish();
+    });
+}
+
+fn drop_outcome(outcome: LockOutcome<Lock>) -> LockOutcome<()> {
+    match outcome {
+        LockOutcome::Got(_) => LockOutcome::Got(()),
+        LockOutcome::Locked => LockOutcome::Locked,
+    }
+}
+
+/// Starts an access that does not wait for locks, and keeps its ticket.
+fn looks_in(
+    stage: &Stage,
+    worker: usize,
+    line: GlobalAddr,
+    mode: Mode,
+) -> JoinHandle<Option<Ticket>> {
+    stage.start(worker, async move |member| {
+        match member.memory.ensure_unlocked(Need { addr: line, mode }).await.expect("no error") {
+            LockOutcome::Got(ticket) => Some(ticket),
+            LockOutcome::Locked => None,
+        }
+    })
+}
+
+/// An access that waits for the line, but not for the end of a lock.
+#[test]
+fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
+    in_every_way(2, |stage| {
+        for (lock_mode, mode, passes) in [
+            (Mode::Shared, Mode::Shared, true),
+            (Mode::Shared, Mode::Exclusive, false),
+            (Mode::Exclusive, Mode::Shared, false),
+            (Mode::Exclusive, Mode::Exclusive, false),
+        ] {
+            let stage = stage();
+            let line = stage.line();
+            let held = lock(&stage, A, line, lock_mode);
+            let since = stage.now();
+            let ticket = stage.end(looks_in(&stage, B, line, mode));
+            let took = stage.now() - since;
+            assert!(took < AT_ONCE, "seed {}: told after {took:?}", stage.seed);
+            assert_eq!(ticket.is_some(), passes, "seed {}: {mode:?} at {lock_mode:?}", stage.seed);
+            stage.drop_on(B, ticket);
+            stage.drop_on(A, held);
+            let ticket = stage.end(looks_in(&stage, B, line, mode));
+            assert!(ticket.is_some(), "seed {}: nobody has locked it", stage.seed);
+            // For a line that is only in use it waits, and locks nothing.
+            stage.drop_on(B, ticket);
+            assert_eq!(stage.node(B).locked_lines(), 0);
+            stage.finish();
+        }
     });
 }
 
@@ -329,6 +431,9 @@ fn under_sel_a_lock_holds_the_word() {
         assert!(granted, "seed {seed}: alone");
         is_refused(&stage, B, line, Mode::Shared);
         is_refused(&stage, B, line, Mode::Exclusive);
+        assert!(stage.end(looks_in(&stage, B, line, Mode::Shared)).is_none(), "seed {seed}");
+        let again = tries(&stage, A, line, Mode::Shared).map(drop_outcome);
+        assert_eq!(again, Ok(LockOutcome::Locked), "seed {seed}: a lock of this node");
         stage.write(A, line, 9);
         stage.drop_on(A, first);
         assert_eq!(stage.read(B, line), 9);

@@ -7,6 +7,8 @@ use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, yield
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, Words};
 use loom::thread;
 
+mod locks;
+
 /// A line with a payload of two words: enough to be torn.
 const LINE: usize = LINE_HEADER + 16;
 
@@ -432,51 +434,5 @@ fn a_local_holder_keeps_the_line_until_it_lets_go() {
             assert!(frame.try_invalidate(), "a shared copy has no writer");
         }
         writer.join().unwrap();
-    });
-}
-
-/// Transactions of three workers, one of which upgrades. What is done under a lock is seen by the next that
-/// excludes it.
-#[test]
-fn locks_of_transactions_exclude_each_other() {
-    loom::model(|| {
-        let cache = full(1, Ownership::Exclusive);
-        let frame_of = |cache: &Arc<Cache>| cache.find(line(0)).expect("attached");
-        // Written under exclusive locks only, and relaxed: the lock has to order it.
-        let value = Arc::new(AtomicU64::new(0));
-        let writers: Vec<_> = [false, true]
-            .into_iter()
-            .map(|upgrades| {
-                let (cache, value) = (cache.clone(), value.clone());
-                thread::spawn(move || {
-                    let frame = cache.frame(cache.find(line(0)).expect("attached"));
-                    if upgrades {
-                        if frame.try_lock(Ownership::Shared).is_none() {
-                            return 0;
-                        }
-                        if !frame.try_upgrade_lock() {
-                            frame.unlock(Ownership::Shared);
-                            return 0;
-                        }
-                    } else if frame.try_lock(Ownership::Exclusive).is_none() {
-                        return 0;
-                    }
-                    assert_eq!(frame.locked(), Ownership::Exclusive);
-                    let seen = value.load(Ordering::Relaxed);
-                    value.store(seen + 1, Ordering::Relaxed);
-                    assert!(frame.unlock(Ownership::Exclusive), "alone");
-                    1
-                })
-            })
-            .collect();
-        let frame = cache.frame(frame_of(&cache));
-        if frame.try_lock(Ownership::Shared).is_some() {
-            let seen = value.load(Ordering::Relaxed);
-            assert_eq!(value.load(Ordering::Relaxed), seen, "written beside a lock to read");
-            frame.unlock(Ownership::Shared);
-        }
-        let written: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
-        assert_eq!(value.load(Ordering::Relaxed), written, "a write was lost");
-        assert!(!frame.is_locked());
     });
 }
