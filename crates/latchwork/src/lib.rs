@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   workload       key distributions, YCSB, histograms, history checkers: knows no store
+//!   history        what transactions did: recorded, and checked; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process: threads on shared memory, or one simulated world
 //!   txn            rows in heap lines, tables by key
@@ -71,6 +72,7 @@ pub use latchwork_cache as cache;
 pub use latchwork_cluster as cluster;
 pub use latchwork_coherence as coherence;
 pub use latchwork_fabric as fabric;
+pub use latchwork_history as history;
 pub use latchwork_latch as latch;
 pub use latchwork_memnode as memnode;
 pub use latchwork_relaxed as relaxed;

@@ -1,0 +1,146 @@
+//! Histories in files: a line of JSON that says what the file is, and one for each transaction.
+
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{History, Transaction, Version};
+
+/// The version of the format that is written, and the only one that is read.
+pub const FORMAT: u32 = 1;
+
+/// What the first line says.
+const NAME: &str = "latchwork-history";
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+    base: Version,
+}
+
+/// Why a history could not be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// The system refused.
+    #[error("{}: {doing} failed: {cause}", file.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// It is no history.
+    #[error("{}: this is no history: its first line is to be {{\"format\":\"{NAME}\",\"version\":{FORMAT},\"base\":..}}", file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Another version of this program wrote it.
+    #[error("{}: a history of version {found}, and this program reads {FORMAT}: record it anew, or use the program that wrote it", file.display())]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A line does not hold a transaction.
+    #[error("{}, line {line}: {problem}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl HistoryError {
+    pub(crate) fn io(doing: &'static str, file: &Path, cause: io::Error) -> HistoryError {
+        HistoryError::Io { doing, file: file.to_owned(), cause }
+    }
+}
+
+pub(crate) fn header(base: Version) -> Vec<u8> {
+    let header = Header { format: NAME.to_owned(), version: FORMAT, base };
+    line(&header)
+}
+
+/// One line. Everything that is written has text for keys, so that JSON can express it.
+pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain structures have a form in JSON");
+    line.push(b'\n');
+    line
+}
+
+impl History {
+    /// Reads a file that a [`Recording`](crate::Recording) wrote.
+    ///
+    /// # Errors
+    /// [`HistoryError`], with the line where one is at fault.
+    pub fn load(path: &Path) -> Result<History, HistoryError> {
+        let open = std::fs::File::open(path);
+        let file = open.map_err(|cause| HistoryError::io("opening", path, cause))?;
+        History::read(io::BufReader::with_capacity(1 << 18, file), path)
+    }
+
+    /// Reads a history; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`load`](History::load).
+    pub fn read(mut from: impl BufRead, path: &Path) -> Result<History, HistoryError> {
+        let file = || path.to_owned();
+        let mut line = Vec::new();
+        let mut next = |line: &mut Vec<u8>| {
+            line.clear();
+            from.read_until(b'\n', line).map_err(|cause| HistoryError::io("reading", path, cause))
+        };
+        next(&mut line)?;
+        let header: Header = serde_json::from_slice(&line)
+            .ok()
+            .filter(|header: &Header| header.format == NAME)
+            .ok_or_else(|| HistoryError::Foreign { file: file() })?;
+        if header.version != FORMAT {
+            return Err(HistoryError::Version { file: file(), found: header.version });
+        }
+        let mut history = History { base: header.base, transactions: Vec::new() };
+        for number in 2.. {
+            if next(&mut line)? == 0 {
+                break;
+            }
+            let wrong =
+                |problem: String| HistoryError::Line { file: file(), line: number, problem };
+            let transaction = serde_json::from_slice(&line).map_err(|error| {
+                let whole = line.ends_with(b"\n");
+                let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
+                wrong(if whole { error.to_string() } else { cut.to_owned() })
+            })?;
+            sound(&transaction).map_err(wrong)?;
+            history.transactions.push(transaction);
+        }
+        Ok(history)
+    }
+
+    /// Writes it as [`load`](History::load) reads it.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&header(self.base))?;
+        self.transactions.iter().try_for_each(|transaction| out.write_all(&line(transaction)))
+    }
+}
+
+/// What no transaction can have done, so that the checker need not think of it.
+fn sound(transaction: &Transaction) -> Result<(), String> {
+    if transaction.end < transaction.begin {
+        return Err(format!("{} ends before it begins", transaction.id));
+    }
+    Ok(())
+}
