@@ -6,6 +6,8 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 use thiserror::Error;
 
+use crate::schema::SchemaError;
+
 /// Why an operation on a table failed.
 #[derive(Debug, Error)]
 pub enum TxnError {
@@ -77,6 +79,9 @@ pub enum TxnError {
         /// Its id.
         node: u8,
     },
+    /// A schema was refused, or what is not of its shape.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
     /// An index failed.
     #[error(transparent)]
     Tree(#[from] TreeError),

@@ -7,6 +7,7 @@
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
 //! - [`Table`]: rows by key, each change of one row alone.
 //! - [`Key`]: columns as bytes that order like they do.
+//! - [`schema::Schema`]: columns, keys and indexes of a table, decided at run time.
 //! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
 //!
 //! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes hold one
@@ -38,6 +39,7 @@ mod error;
 mod heap;
 mod key;
 mod page;
+pub mod schema;
 mod table;
 mod tuple_id;
 

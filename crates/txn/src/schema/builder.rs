@@ -1,0 +1,288 @@
+//! Schemas being put together, and what is refused.
+
+use super::column::{Column, ColumnId, ColumnType};
+use super::index::Index;
+use super::layout::Place;
+use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, Order, Part};
+use super::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX, ROW_MAX, Schema, SchemaError};
+
+/// Puts a schema together; made by [`Schema::builder`]. Nothing is refused before
+/// [`build`](SchemaBuilder::build), which names the first thing that is wrong.
+#[derive(Clone, Debug)]
+pub struct SchemaBuilder {
+    table: String,
+    columns: Vec<Column>,
+    key: Vec<String>,
+    indexes: Vec<IndexDefinition<String>>,
+    rows_per_line: Option<u16>,
+}
+
+impl SchemaBuilder {
+    pub(super) fn new(table: String) -> SchemaBuilder {
+        let (columns, key, indexes) = Default::default();
+        SchemaBuilder { table, columns, key, indexes, rows_per_line: None }
+    }
+
+    /// Adds a column. In a row, columns stand in the order in which they are added, but texts behind those of
+    /// fixed length: what is changed together is best added together, so that it can be written at once.
+    pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> SchemaBuilder {
+        self.columns.push(Column { name: name.into(), kind });
+        self
+    }
+
+    /// Says which columns are the primary key, in its order.
+    pub fn primary_key<'n>(mut self, columns: impl IntoIterator<Item = &'n str>) -> SchemaBuilder {
+        self.key = columns.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Adds a secondary index, in which several rows may have the same columns.
+    pub fn index<'n>(
+        mut self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = (&'n str, Order)>,
+    ) -> SchemaBuilder {
+        self.indexes.push(IndexDefinition::named(name, false, columns));
+        self
+    }
+
+    /// Adds a secondary index of columns in which no two rows may agree.
+    pub fn unique_index<'n>(
+        mut self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = (&'n str, Order)>,
+    ) -> SchemaBuilder {
+        self.indexes.push(IndexDefinition::named(name, true, columns));
+        self
+    }
+
+    /// At most so many rows in a line, however small they are: rows of one line are locked together, so
+    /// those that everybody changes had better be few. 1 gives each row a line.
+    pub fn rows_per_line(mut self, rows: u16) -> SchemaBuilder {
+        self.rows_per_line = Some(rows);
+        self
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// Says what cannot work: see [`SchemaError`].
+    pub fn build(self) -> Result<Schema, SchemaError> {
+        let SchemaBuilder { table, columns, key, indexes, rows_per_line } = self;
+        let mut definition = Definition::of_columns(table, columns)?;
+        let (table, columns) = (&definition.table, &definition.columns);
+        let number = |name: &str, by: &dyn Fn() -> String| {
+            let mut numbered = (0..).map(ColumnId).zip(columns);
+            let found = numbered.find(|(_, column)| column.name == name);
+            found.map(|(id, _)| id).ok_or_else(|| SchemaError::UnknownColumn {
+                table: table.clone(),
+                column: name.to_owned(),
+                by: by(),
+            })
+        };
+        let key = key.iter().map(|name| number(name, &|| primary_key(table)));
+        let key = key.collect::<Result<_, SchemaError>>()?;
+        let numbered = |IndexDefinition { name, unique, columns }: IndexDefinition<String>| {
+            let part = |(column, order): &(String, Order)| {
+                Ok((number(column, &|| format!("index {name}"))?, *order))
+            };
+            let columns = columns.iter().map(part).collect::<Result<_, SchemaError>>()?;
+            Ok(IndexDefinition { name, unique, columns })
+        };
+        let indexes = indexes.into_iter().map(numbered).collect::<Result<_, SchemaError>>()?;
+        (definition.key, definition.indexes) = (key, indexes);
+        definition.rows_per_line = rows_per_line;
+        definition.check()
+    }
+}
+
+fn primary_key(table: &str) -> String {
+    format!("the primary key of table {table}")
+}
+
+/// What a schema is made from, with columns by number. Only these have been checked yet.
+pub(super) struct Definition {
+    table: String,
+    columns: Vec<Column>,
+    pub(super) key: Vec<ColumnId>,
+    pub(super) indexes: Vec<IndexDefinition<ColumnId>>,
+    pub(super) rows_per_line: Option<u16>,
+}
+
+/// An index of columns by name or by number.
+#[derive(Clone, Debug)]
+pub(super) struct IndexDefinition<C> {
+    pub(super) name: String,
+    pub(super) unique: bool,
+    pub(super) columns: Vec<(C, Order)>,
+}
+
+impl IndexDefinition<String> {
+    fn named<'n>(
+        name: impl Into<String>,
+        unique: bool,
+        columns: impl IntoIterator<Item = (&'n str, Order)>,
+    ) -> IndexDefinition<String> {
+        let columns = columns.into_iter().map(|(column, order)| (column.to_owned(), order));
+        IndexDefinition { name: name.into(), unique, columns: columns.collect() }
+    }
+}
+
+impl Definition {
+    /// A table of these columns, without any keys yet.
+    pub(super) fn of_columns(
+        table: String,
+        columns: Vec<Column>,
+    ) -> Result<Definition, SchemaError> {
+        check_columns(&table, &columns)?;
+        Ok(Definition { table, columns, key: vec![], indexes: vec![], rows_per_line: None })
+    }
+
+    /// The schema, unless something cannot work.
+    pub(super) fn check(self) -> Result<Schema, SchemaError> {
+        let table = self.table.clone();
+        let whose = primary_key(&table);
+        self.check_key(&whose, self.key.iter().copied())?;
+        if self.indexes.len() > INDEXES_MAX {
+            let (whose, count) = (format!("table {table}"), self.indexes.len());
+            let what = "secondary indexes";
+            return Err(SchemaError::TooMany { whose, what, count, max: INDEXES_MAX });
+        }
+        for (at, index) in self.indexes.iter().enumerate() {
+            check_name("an index", &index.name)?;
+            if self.indexes[..at].iter().any(|before| before.name == index.name) {
+                let name = index.name.clone();
+                return Err(SchemaError::Duplicate { table, what: "indexes", name });
+            }
+            let whose = format!("index {} of table {table}", index.name);
+            self.check_key(&whose, index.columns.iter().map(|&(column, _)| column))?;
+        }
+        if self.rows_per_line == Some(0) {
+            return Err(SchemaError::NoRowsPerLine { table });
+        }
+        self.lay_out(whose)
+    }
+
+    fn check_key(
+        &self,
+        whose: &str,
+        key: impl Iterator<Item = ColumnId>,
+    ) -> Result<(), SchemaError> {
+        let whose = || whose.to_owned();
+        let key: Vec<ColumnId> = key.collect();
+        if key.is_empty() {
+            return Err(SchemaError::NoColumns { whose: whose() });
+        }
+        if key.len() > KEY_COLUMNS_MAX {
+            let (what, count, max) = ("columns", key.len(), KEY_COLUMNS_MAX);
+            return Err(SchemaError::TooMany { whose: whose(), what, count, max });
+        }
+        for (at, id) in key.iter().enumerate() {
+            let Some(Column { name, kind }) = self.columns.get(id.index()) else {
+                let (table, column) = (self.table.clone(), format!("number {}", id.index()));
+                return Err(SchemaError::UnknownColumn { table, column, by: whose() });
+            };
+            let column = || name.clone();
+            if key[..at].contains(id) {
+                return Err(SchemaError::KeyRepeats { whose: whose(), column: column() });
+            }
+            if *kind == ColumnType::Blob {
+                return Err(SchemaError::BlobInKey { whose: whose(), column: column() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says where everything stands.
+    fn lay_out(self, whose: String) -> Result<Schema, SchemaError> {
+        let Definition { table, columns, key, indexes, rows_per_line } = self;
+        let (mut places, mut in_row, mut texts, mut fixed_len) = (vec![], vec![], vec![], 0);
+        for (id, column) in (0..).map(ColumnId).zip(&columns) {
+            if let Some(at) = key.iter().position(|&part| part == id) {
+                places.push(Place::Key(at));
+                continue;
+            }
+            in_row.push(id);
+            places.push(match (column.kind, column.kind.fixed_len()) {
+                (_, Some(len)) => {
+                    fixed_len += len;
+                    Place::Fixed(fixed_len - len)
+                }
+                (ColumnType::Blob, None) => Place::Blob,
+                (_, None) => {
+                    texts.push(id);
+                    Place::Text(texts.len() - 1)
+                }
+            });
+        }
+        let head = fixed_len..fixed_len + texts.len();
+        if head.end > ROW_MAX {
+            return Err(SchemaError::RowTooLong { table, len: head.end, max: ROW_MAX });
+        }
+        let part = |&column: &ColumnId| {
+            let kind = columns[column.index()].kind;
+            Part { column, kind, order: Order::Ascending }
+        };
+        let key = KeyLayout { whose, parts: key.iter().map(part).collect() };
+        let index = |IndexDefinition { name, unique, columns: parts }| {
+            Index::new(&table, name, unique, parts, (&columns, &places, &key), head.clone())
+        };
+        let indexes = indexes.into_iter().map(index).collect::<Result<_, SchemaError>>()?;
+        let schema = Schema {
+            name: table,
+            columns,
+            places,
+            in_row,
+            texts,
+            fixed_len,
+            key,
+            indexes,
+            rows_per_line,
+        };
+        schema.check_keys(latchwork_blink::KEY_MAX)?;
+        Ok(schema)
+    }
+}
+
+fn check_columns(table: &str, columns: &[Column]) -> Result<(), SchemaError> {
+    check_name("a table", table)?;
+    let whose = || format!("table {}", table);
+    if columns.is_empty() {
+        return Err(SchemaError::NoColumns { whose: whose() });
+    }
+    if columns.len() > COLUMNS_MAX {
+        let (count, max) = (columns.len(), COLUMNS_MAX);
+        return Err(SchemaError::TooMany { whose: whose(), what: "columns", count, max });
+    }
+    for (at, column) in columns.iter().enumerate() {
+        check_name("a column", &column.name)?;
+        let name = column.name.clone();
+        if columns[..at].iter().any(|before| before.name == name) {
+            let table = table.to_owned();
+            return Err(SchemaError::Duplicate { table, what: "columns", name });
+        }
+        match column.kind {
+            ColumnType::Bytes(0) | ColumnType::Text(0) => {
+                return Err(SchemaError::LengthZero { column: name });
+            }
+            ColumnType::Blob if at + 1 < columns.len() => {
+                return Err(SchemaError::BlobNotLast { column: name });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), SchemaError> {
+    if name.is_empty() {
+        return Err(SchemaError::NameEmpty { what });
+    }
+    if name.len() > NAME_MAX {
+        return Err(SchemaError::NameTooLong { what, name: name.to_owned() });
+    }
+    if name.chars().any(char::is_control) {
+        return Err(SchemaError::NameControl { what, name: name.to_owned() });
+    }
+    Ok(())
+}

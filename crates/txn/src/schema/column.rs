@@ -1,0 +1,212 @@
+//! Columns, their types, and values of them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::SchemaError;
+
+/// The type of a column. There are no nulls: a table says which value stands for none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ColumnType {
+    /// A number of 1 byte.
+    U8,
+    /// A number of 2 bytes.
+    U16,
+    /// A number of 4 bytes.
+    U32,
+    /// A number of 8 bytes.
+    U64,
+    /// A signed number of 2 bytes.
+    I16,
+    /// A signed number of 4 bytes.
+    I32,
+    /// A signed number of 8 bytes.
+    I64,
+    /// Always so many bytes.
+    Bytes(u16),
+    /// Any bytes, up to so many. It is the caller's matter whether they are UTF-8.
+    Text(u8),
+    /// Any bytes, as many as the line has room for. Only the last column can be one.
+    Blob,
+}
+
+impl ColumnType {
+    /// Bytes of a value in a row, where all values have the same.
+    pub fn fixed_len(self) -> Option<usize> {
+        match self {
+            ColumnType::U8 => Some(1),
+            ColumnType::U16 | ColumnType::I16 => Some(2),
+            ColumnType::U32 | ColumnType::I32 => Some(4),
+            ColumnType::U64 | ColumnType::I64 => Some(8),
+            ColumnType::Bytes(len) => Some(usize::from(len)),
+            ColumnType::Text(_) | ColumnType::Blob => None,
+        }
+    }
+
+    pub(super) fn is_signed(self) -> bool {
+        matches!(self, ColumnType::I16 | ColumnType::I32 | ColumnType::I64)
+    }
+
+    pub(super) fn is_number(self) -> bool {
+        self.fixed_len().is_some() && !matches!(self, ColumnType::Bytes(_))
+    }
+
+    /// Whether the number is one of the type.
+    fn holds(self, number: i128) -> bool {
+        match self {
+            ColumnType::U8 => u8::try_from(number).is_ok(),
+            ColumnType::U16 => u16::try_from(number).is_ok(),
+            ColumnType::U32 => u32::try_from(number).is_ok(),
+            ColumnType::U64 => u64::try_from(number).is_ok(),
+            ColumnType::I16 => i16::try_from(number).is_ok(),
+            ColumnType::I32 => i32::try_from(number).is_ok(),
+            ColumnType::I64 => i64::try_from(number).is_ok(),
+            ColumnType::Bytes(_) | ColumnType::Text(_) | ColumnType::Blob => false,
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnType::U8 => f.write_str("u8"),
+            ColumnType::U16 => f.write_str("u16"),
+            ColumnType::U32 => f.write_str("u32"),
+            ColumnType::U64 => f.write_str("u64"),
+            ColumnType::I16 => f.write_str("i16"),
+            ColumnType::I32 => f.write_str("i32"),
+            ColumnType::I64 => f.write_str("i64"),
+            ColumnType::Bytes(len) => write!(f, "bytes({len})"),
+            ColumnType::Text(max) => write!(f, "text({max})"),
+            ColumnType::Blob => f.write_str("blob"),
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    pub(super) name: String,
+    pub(super) kind: ColumnType,
+}
+
+impl Column {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its type.
+    pub fn column_type(&self) -> ColumnType {
+        self.kind
+    }
+
+    pub(super) fn refuses(&self, given: impl Into<String>) -> SchemaError {
+        let (column, given) = (self.name.clone(), given.into());
+        SchemaError::WrongValue { column, wanted: self.kind, given }
+    }
+
+    /// The number's bytes, little-endian, in the first of eight; for a column of numbers.
+    pub(super) fn number(&self, value: &Value<'_>) -> Result<[u8; 8], SchemaError> {
+        let number = match *value {
+            Value::Unsigned(number) => i128::from(number),
+            Value::Signed(number) => i128::from(number),
+            Value::Bytes(_) => return Err(self.refuses("bytes")),
+        };
+        if !self.kind.holds(number) {
+            return Err(self.refuses(number.to_string()));
+        }
+        Ok((number as u64).to_le_bytes())
+    }
+
+    /// The bytes of a value of `Bytes`, `Text` or `Blob`.
+    pub(super) fn bytes<'v>(&self, value: &'v Value<'_>) -> Result<&'v [u8], SchemaError> {
+        let bytes = match value {
+            Value::Bytes(bytes) => &bytes[..],
+            Value::Unsigned(number) => return Err(self.refuses(format!("the number {number}"))),
+            Value::Signed(number) => return Err(self.refuses(format!("the number {number}"))),
+        };
+        let fits = match self.kind {
+            ColumnType::Bytes(len) => bytes.len() == usize::from(len),
+            ColumnType::Text(max) => bytes.len() <= usize::from(max),
+            _ => true,
+        };
+        if fits { Ok(bytes) } else { Err(self.refuses(format!("{} bytes", bytes.len()))) }
+    }
+}
+
+/// A column by its place in the order of declaration, from 0: a name that was looked up once
+/// ([`Schema::column`](super::Schema::column)).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ColumnId(pub(super) u16);
+
+impl ColumnId {
+    /// The column in place `index` of the declaration, from 0.
+    pub const fn new(index: u16) -> ColumnId {
+        ColumnId(index)
+    }
+
+    /// Its place.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a column holds. Any number that fits may be given for a column of numbers; what is read is
+/// `Unsigned` and `Signed` as the column's type is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// A number.
+    Unsigned(u64),
+    /// A signed number.
+    Signed(i64),
+    /// Bytes, a text or a blob. Owned only where they were read from a key that had to mark some of
+    /// them.
+    Bytes(Cow<'a, [u8]>),
+}
+
+macro_rules! from_numbers {
+    ($($Int:ty => $Variant:ident),*) => {$(
+        impl From<$Int> for Value<'_> {
+            fn from(number: $Int) -> Self {
+                Value::$Variant(number.into())
+            }
+        }
+    )*};
+}
+
+from_numbers!(
+    u8 => Unsigned, u16 => Unsigned, u32 => Unsigned, u64 => Unsigned,
+    i16 => Signed, i32 => Signed, i64 => Signed
+);
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Value::Bytes(Cow::Borrowed(bytes))
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Value::Bytes(Cow::Borrowed(bytes))
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Value::from(text.as_bytes())
+    }
+}
+
+/// A number from its bytes, little-endian: at most eight.
+pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> Value<'static> {
+    let negative = kind.is_signed() && bytes.last().is_some_and(|&top| top >= 0x80);
+    let mut wide = [if negative { 0xff } else { 0 }; 8];
+    for (to, from) in wide.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    match kind.is_signed() {
+        true => Value::Signed(i64::from_le_bytes(wide)),
+        false => Value::Unsigned(u64::from_le_bytes(wide)),
+    }
+}

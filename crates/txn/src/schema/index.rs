@@ -1,0 +1,165 @@
+//! Secondary indexes: their keys from the rows they lead to.
+//!
+//! ```text
+//!   | columns of the index | columns of the primary key that are not among them |
+//!                            not if the index is unique
+//! ```
+//!
+//! So two rows have the same key in an index only if it is unique and they may not both exist.
+
+use std::ops::Range;
+
+use super::column::{Column, ColumnId, Value};
+use super::layout::Place;
+use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, KeyRef, Order, Part, put_fixed, put_text};
+use super::{Schema, SchemaError};
+
+/// A secondary index of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Index {
+    pub(super) name: String,
+    pub(super) unique: bool,
+    pub(super) columns: Vec<(ColumnId, Order)>,
+    pub(super) layout: KeyLayout,
+    /// The bytes of rows that its keys depend on.
+    pub(super) reads: Vec<Range<usize>>,
+}
+
+impl Index {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether no two rows may agree in all its columns.
+    pub fn is_unique(&self) -> bool {
+        self.unique
+    }
+
+    /// The columns that it was declared with.
+    pub fn columns(&self) -> &[(ColumnId, Order)] {
+        &self.columns
+    }
+
+    /// The columns of its keys: those it was declared with, and then those of the primary key that make its
+    /// keys differ.
+    pub fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
+        self.layout.parts.iter().map(|part| (part.column, part.order))
+    }
+
+    /// The most bytes of a key.
+    pub fn key_len_max(&self) -> usize {
+        self.layout.len_max()
+    }
+
+    /// Whether changing `len` bytes of a row from `offset`, its length staying the same, may change its key
+    /// here. Where this is `false` the key need not be computed again.
+    pub fn may_change(&self, offset: usize, len: usize) -> bool {
+        let end = offset.saturating_add(len);
+        self.reads.iter().any(|reads| offset < reads.end && reads.start < end)
+    }
+
+    /// An index of columns that are in the table and in no blob.
+    pub(super) fn new(
+        table: &str,
+        name: String,
+        unique: bool,
+        columns: Vec<(ColumnId, Order)>,
+        (all, places, primary): (&[Column], &[Place], &KeyLayout),
+        head: Range<usize>,
+    ) -> Result<Index, SchemaError> {
+        let whose = format!("index {name} of table {table}");
+        let part = |&(column, order): &(ColumnId, Order)| {
+            let kind = all[column.index()].kind;
+            Part { column, kind, order }
+        };
+        let mut parts: Vec<Part> = columns.iter().map(part).collect();
+        if !unique {
+            let declared = |part: &&Part| columns.iter().all(|&(column, _)| column != part.column);
+            parts.extend(primary.parts.iter().filter(declared));
+        }
+        if parts.len() > KEY_COLUMNS_MAX {
+            let (count, max) = (parts.len(), KEY_COLUMNS_MAX);
+            let what = "columns, those of the primary key included";
+            return Err(SchemaError::TooMany { whose, what, count, max });
+        }
+        let reads = parts.iter().filter_map(|part| match places[part.column.index()] {
+            Place::Fixed(at) => Some(at..at + part.kind.fixed_len().unwrap_or(0)),
+            // Where a text stands depends on the lengths of those before it.
+            Place::Text(_) => Some(head.end..usize::MAX),
+            Place::Key(_) | Place::Blob => None,
+        });
+        let mut reads: Vec<Range<usize>> = reads.collect();
+        if reads.iter().any(|range| range.end == usize::MAX) {
+            reads.push(head);
+        }
+        Ok(Index { name, unique, columns, layout: KeyLayout { whose, parts }, reads })
+    }
+}
+
+impl Schema {
+    /// Replaces what `out` holds by a row's key in the secondary index number `index`. Allocates nothing
+    /// but the room that `out` lacks.
+    ///
+    /// # Errors
+    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] and [`SchemaError::BadRow`] for bytes that are
+    /// no key or no row of the table. `out` then holds nothing of use.
+    pub fn index_key(
+        &self,
+        index: usize,
+        key: &[u8],
+        row: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
+        let (key, row) = (self.key(key)?, self.row(row)?);
+        out.clear();
+        for part in &self.index_at(index)?.layout.parts {
+            let start = out.len();
+            match self.places[part.column.index()] {
+                // As it stands there: columns of primary keys are ascending.
+                Place::Key(at) => out.extend_from_slice(key.encoded(at)),
+                Place::Fixed(_) => put_fixed(part.kind, row.find(part.column)?.1, out),
+                // A blob is in no key.
+                Place::Text(_) | Place::Blob => put_text(row.find(part.column)?.1, out),
+            }
+            part.turn(start, out);
+        }
+        Ok(())
+    }
+
+    /// Replaces what `out` holds by the beginning of keys in the secondary index number `index`: its first
+    /// columns ([`Index::key_columns`]), as many as there are values.
+    ///
+    /// # Errors
+    /// [`SchemaError::UnknownIndex`], [`SchemaError::WrongCount`] for more values than columns,
+    /// [`SchemaError::WrongValue`].
+    pub fn index_prefix(
+        &self,
+        index: usize,
+        values: &[Value<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
+        out.clear();
+        self.index_at(index)?.layout.put(&self.columns, values, out)
+    }
+
+    /// Reads a key of the secondary index number `index`.
+    ///
+    /// # Errors
+    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] for bytes that are no key of it.
+    pub fn index_key_ref<'a>(
+        &'a self,
+        index: usize,
+        bytes: &'a [u8],
+    ) -> Result<KeyRef<'a>, SchemaError> {
+        self.index_at(index)?.layout.read(self, bytes)
+    }
+
+    fn index_at(&self, index: usize) -> Result<&Index, SchemaError> {
+        self.indexes.get(index).ok_or_else(|| SchemaError::UnknownIndex {
+            table: self.name.clone(),
+            index,
+            count: self.indexes.len(),
+        })
+    }
+}

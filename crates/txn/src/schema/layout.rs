@@ -1,0 +1,218 @@
+//! Rows as bytes.
+//!
+//! ```text
+//!   | columns of fixed length | lengths of texts, 1 byte each | texts | blob |      numbers little-endian
+//! ```
+//!
+//! Columns stand in the order of their declaration; those of the primary key are not in the row. What has
+//! a fixed length has a fixed place too, so that a part of a row can be written where it stands.
+
+use super::column::{Column, ColumnId, ColumnType, Value, number};
+use super::{Schema, SchemaError};
+
+/// Where a column is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In the primary key: its place there.
+    Key(usize),
+    /// In the row, at this byte.
+    Fixed(usize),
+    /// The text with this number.
+    Text(usize),
+    /// Behind the texts.
+    Blob,
+}
+
+impl Schema {
+    /// Replaces what `out` holds by the row with these values: of the columns that are not in the primary
+    /// key ([`row_columns`](Schema::row_columns)), in the order of their declaration.
+    ///
+    /// # Errors
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the row.
+    pub fn encode_row(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+        out.clear();
+        if values.len() != self.in_row.len() {
+            let (given, columns) = (values.len(), self.in_row.len());
+            return Err(SchemaError::WrongCount { whose: self.whose_row(), given, columns });
+        }
+        let columns = || self.in_row.iter().map(|id| &self.columns[id.index()]).zip(values);
+        for (column, value) in columns() {
+            match column.kind {
+                ColumnType::Text(_) | ColumnType::Blob => {}
+                ColumnType::Bytes(_) => out.extend_from_slice(column.bytes(value)?),
+                kind => {
+                    let bytes = column.number(value)?;
+                    out.extend_from_slice(&bytes[..kind.fixed_len().unwrap_or(0)]);
+                }
+            }
+        }
+        let is_text = |kind| matches!(kind, ColumnType::Text(_));
+        for (column, value) in columns().filter(|(column, _)| is_text(column.kind)) {
+            // A text that fits its column has at most 255 bytes.
+            out.push(column.bytes(value)?.len() as u8);
+        }
+        for (column, value) in columns().filter(|(column, _)| column.kind.fixed_len().is_none()) {
+            out.extend_from_slice(column.bytes(value)?);
+        }
+        Ok(())
+    }
+
+    /// Reads a row. This looks at its shape, so that reading its columns finds them.
+    ///
+    /// # Errors
+    /// [`SchemaError::BadRow`] for bytes that [`encode_row`](Schema::encode_row) never writes.
+    #[inline]
+    pub fn row<'a>(&'a self, bytes: &'a [u8]) -> Result<RowRef<'a>, SchemaError> {
+        let head = self.fixed_len + self.texts.len();
+        let shape_is_right = || {
+            let mut end = head;
+            for (id, &len) in self.texts.iter().zip(bytes.get(self.fixed_len..head)?) {
+                let ColumnType::Text(max) = self.columns[id.index()].kind else { return None };
+                end += usize::from((len <= max).then_some(len)?);
+            }
+            (if self.has_blob() { end <= bytes.len() } else { end == bytes.len() }).then_some(())
+        };
+        match shape_is_right() {
+            Some(()) => Ok(RowRef { schema: self, bytes }),
+            None => Err(SchemaError::BadRow { table: self.name.clone(), len: bytes.len() }),
+        }
+    }
+
+    /// Where a column of fixed length stands in each row, in bytes from the row's beginning.
+    ///
+    /// # Errors
+    /// [`SchemaError::NotThere`] for a column of the primary key, a text or a blob, whose place is not
+    /// fixed; [`SchemaError::UnknownColumn`].
+    pub fn offset_of(&self, column: ColumnId) -> Result<usize, SchemaError> {
+        let name = &self.column_at(column, "offset_of")?.name;
+        match self.places[column.index()] {
+            Place::Fixed(offset) => Ok(offset),
+            _ => Err(SchemaError::NotThere {
+                column: name.clone(),
+                place: format!("the part of fixed length of {}", self.whose_row()),
+            }),
+        }
+    }
+
+    /// Writes a column of fixed length into a row, where it stands.
+    ///
+    /// # Errors
+    /// As [`offset_of`](Schema::offset_of), [`SchemaError::WrongValue`], and [`SchemaError::BadRow`] for
+    /// a row that is too short. The row is then as before.
+    pub fn write(
+        &self,
+        row: &mut [u8],
+        column: ColumnId,
+        value: &Value<'_>,
+    ) -> Result<(), SchemaError> {
+        let offset = self.offset_of(column)?;
+        let (bytes, len) = (&self.columns[column.index()], row.len());
+        let number;
+        let bytes = match bytes.kind {
+            ColumnType::Bytes(_) => bytes.bytes(value)?,
+            kind => {
+                number = bytes.number(value)?;
+                &number[..kind.fixed_len().unwrap_or(0)]
+            }
+        };
+        match row.get_mut(offset..offset + bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => return Err(SchemaError::BadRow { table: self.name.clone(), len }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn whose_row(&self) -> String {
+        format!("a row of table {}", self.name)
+    }
+}
+
+/// A row that is read column by column, without copying any.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'a> {
+    schema: &'a Schema,
+    bytes: &'a [u8],
+}
+
+macro_rules! numbers {
+    ($($read:ident: $Int:ident = $Type:ident),*) => {$(
+        #[doc = concat!("A column of type [`ColumnType::", stringify!($Type), "`].")]
+        ///
+        /// # Errors
+        /// [`SchemaError::WrongType`] for a column of another type; else as [`get`](RowRef::get).
+        #[inline]
+        pub fn $read(&self, column: ColumnId) -> Result<$Int, SchemaError> {
+            let (kind, bytes) = self.find(column)?;
+            match (kind, bytes.try_into()) {
+                (ColumnType::$Type, Ok(bytes)) => Ok($Int::from_le_bytes(bytes)),
+                _ => Err(self.wrong_type(column, stringify!($Int))),
+            }
+        }
+    )*};
+}
+
+impl<'a> RowRef<'a> {
+    numbers!(u8: u8 = U8, u16: u16 = U16, u32: u32 = U32, u64: u64 = U64);
+    numbers!(i16: i16 = I16, i32: i32 = I32, i64: i64 = I64);
+
+    /// A column of bytes, a text or a blob.
+    ///
+    /// # Errors
+    /// [`SchemaError::WrongType`] for a column of numbers; else as [`get`](RowRef::get).
+    #[inline]
+    pub fn bytes(&self, column: ColumnId) -> Result<&'a [u8], SchemaError> {
+        match self.find(column)? {
+            (kind, _) if kind.is_number() => Err(self.wrong_type(column, "bytes")),
+            (_, bytes) => Ok(bytes),
+        }
+    }
+
+    /// What a column holds.
+    ///
+    /// # Errors
+    /// [`SchemaError::NotThere`] for a column of the primary key, [`SchemaError::UnknownColumn`] for one
+    /// that is not in the table.
+    pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
+        let (kind, bytes) = self.find(column)?;
+        Ok(if kind.is_number() { number(kind, bytes) } else { Value::from(bytes) })
+    }
+
+    /// What all columns hold, in the order of their declaration; those of the primary key are not in the row.
+    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+        // All these columns are there.
+        self.schema.in_row.iter().filter_map(|&column| self.get(column).ok())
+    }
+
+    /// A column's type and its bytes.
+    #[inline]
+    pub(super) fn find(&self, column: ColumnId) -> Result<(ColumnType, &'a [u8]), SchemaError> {
+        let schema = self.schema;
+        let kind = schema.column_at(column, "a reader of rows")?.kind;
+        let head = schema.fixed_len + schema.texts.len();
+        let lens = self.bytes.get(schema.fixed_len..head).unwrap_or_default();
+        let text_at =
+            |nth: usize| lens.iter().take(nth).fold(head, |at, &len| at + usize::from(len));
+        let range = match schema.places[column.index()] {
+            Place::Key(_) => {
+                let column = schema.columns[column.index()].name.clone();
+                return Err(SchemaError::NotThere { column, place: schema.whose_row() });
+            }
+            Place::Fixed(offset) => offset..offset + kind.fixed_len().unwrap_or(0),
+            Place::Text(nth) => text_at(nth)..text_at(nth + 1),
+            Place::Blob => text_at(lens.len())..self.bytes.len(),
+        };
+        match self.bytes.get(range) {
+            Some(bytes) => Ok((kind, bytes)),
+            None => {
+                let (table, len) = (schema.name.clone(), self.bytes.len());
+                Err(SchemaError::BadRow { table, len })
+            }
+        }
+    }
+
+    #[cold]
+    fn wrong_type(&self, column: ColumnId, read_as: &'static str) -> SchemaError {
+        let Column { name, kind } = &self.schema.columns[column.index()];
+        SchemaError::WrongType { column: name.clone(), wanted: *kind, read_as }
+    }
+}

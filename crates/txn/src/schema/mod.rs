@@ -1,0 +1,238 @@
+//! Schemas: what tables have for columns, keys and indexes, decided at run time.
+//!
+//! ```text
+//!   Schema ── values ──► key bytes (order like the columns)   ── key, row ──► keys of the indexes
+//!                    ──► row bytes (fixed places, then texts) ──► RowRef: one column
+//! ```
+//!
+//! The store knows keys and rows as bytes. A schema says what these are, from key to value and back, and
+//! what the keys of secondary indexes are; it holds no data and knows no memory.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_txn::schema::{ColumnType, Order, Schema, end_of_prefix};
+//!
+//! let orders = Schema::builder("ORDER")
+//!     .column("district", ColumnType::U8)
+//!     .column("number", ColumnType::U32)
+//!     .column("carrier", ColumnType::U8)
+//!     .column("customer", ColumnType::U32)
+//!     .column("note", ColumnType::Text(20))
+//!     .primary_key(["district", "number"])
+//!     .index("by customer", [
+//!         ("district", Order::Ascending),
+//!         ("customer", Order::Ascending),
+//!         ("number", Order::Descending),
+//!     ])
+//!     .build()?;
+//!
+//! let (mut key, mut row) = (Vec::new(), Vec::new());
+//! orders.encode_key(&[7_u8.into(), 3001_u32.into()], &mut key)?;
+//! orders.encode_row(&[0_u8.into(), 42_u32.into(), "soon".into()], &mut row)?;
+//!
+//! // Names are looked up once, columns are read where they stand.
+//! let (carrier, customer) = (orders.column("carrier")?, orders.column("customer")?);
+//! assert_eq!(orders.row(&row)?.u32(customer)?, 42);
+//! // One byte of the row is changed when the order is delivered, and no index depends on it.
+//! assert_eq!(orders.offset_of(carrier)?, 0);
+//! assert!(!orders.indexes()[0].may_change(0, 1));
+//!
+//! // The newest order of a customer is the first that begins with these two columns.
+//! let (mut indexed, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+//! orders.index_key(0, &key, &row, &mut indexed)?;
+//! orders.index_prefix(0, &[7_u8.into(), 42_u32.into()], &mut from)?;
+//! assert!(end_of_prefix(&from, &mut to));
+//! assert!(from <= indexed && indexed < to);
+//!
+//! assert_eq!(Schema::decode(&orders.encode())?, orders);
+//! # Ok::<(), latchwork_txn::schema::SchemaError>(())
+//! ```
+
+mod builder;
+mod column;
+mod encode;
+mod error;
+mod index;
+mod layout;
+mod ordered;
+#[cfg(test)]
+mod tests;
+
+pub use builder::SchemaBuilder;
+pub use column::{Column, ColumnId, ColumnType, Value};
+pub use error::SchemaError;
+pub use index::Index;
+pub use layout::RowRef;
+pub use ordered::{KEY_COLUMNS_MAX, KeyRef, Order, end_of_prefix};
+
+use layout::Place;
+use ordered::KeyLayout;
+
+/// The longest name of a table, a column or an index, in bytes; as long as one of the memory's catalogue.
+pub const NAME_MAX: usize = 48;
+
+/// The most columns of a table.
+pub const COLUMNS_MAX: usize = 1024;
+
+/// The most secondary indexes of a table.
+pub const INDEXES_MAX: usize = 16;
+
+/// More bytes than this, the payload of the longest line, no row has.
+const ROW_MAX: usize = 65_504;
+
+/// What a table's rows are, and by which keys they are found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Schema {
+    name: String,
+    columns: Vec<Column>,
+    /// Where each of the columns is.
+    places: Vec<Place>,
+    /// The columns that are not in the primary key.
+    in_row: Vec<ColumnId>,
+    /// Those of them that are texts.
+    texts: Vec<ColumnId>,
+    /// Bytes at a row's beginning, of columns of fixed length.
+    fixed_len: usize,
+    key: KeyLayout,
+    indexes: Vec<Index>,
+    rows_per_line: Option<u16>,
+}
+
+impl Schema {
+    /// Begins a schema of a table with this name.
+    pub fn builder(table: impl Into<String>) -> SchemaBuilder {
+        SchemaBuilder::new(table.into())
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The columns, in the order of declaration.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The columns of the primary key, in its order.
+    pub fn key_columns(&self) -> impl Iterator<Item = ColumnId> + '_ {
+        self.key.parts.iter().map(|part| part.column)
+    }
+
+    /// The columns that stand in rows, in the order of declaration: all but those of the primary key.
+    pub fn row_columns(&self) -> &[ColumnId] {
+        &self.in_row
+    }
+
+    /// The secondary indexes. Their numbers are their places here.
+    pub fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    /// At most so many rows are to be in a line, at least 1; `None`: as many as it has room for.
+    pub fn rows_per_line(&self) -> Option<u16> {
+        self.rows_per_line
+    }
+
+    /// Looks a column up. Worth doing once, not for each row.
+    ///
+    /// # Errors
+    /// [`SchemaError::UnknownColumn`].
+    pub fn column(&self, name: &str) -> Result<ColumnId, SchemaError> {
+        let found = (0..).map(ColumnId).zip(&self.columns).find(|(_, column)| column.name == name);
+        found.map(|(id, _)| id).ok_or_else(|| SchemaError::UnknownColumn {
+            table: self.name.clone(),
+            column: name.to_owned(),
+            by: "its name".to_owned(),
+        })
+    }
+
+    /// Looks a secondary index up: its number.
+    pub fn index_named(&self, name: &str) -> Option<usize> {
+        self.indexes.iter().position(|index| index.name == name)
+    }
+
+    /// Replaces what `out` holds by the primary key with these values, in the key's order.
+    ///
+    /// # Errors
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the key.
+    pub fn encode_key(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+        if values.len() < self.key.parts.len() {
+            return Err(self.key.wrong_count(values.len()));
+        }
+        self.key_prefix(values, out)
+    }
+
+    /// Replaces what `out` holds by the beginning of primary keys: their first columns, as many as there
+    /// are values. All keys that begin so are between it and its [`end_of_prefix`].
+    ///
+    /// # Errors
+    /// [`SchemaError::WrongCount`] for more values than columns, [`SchemaError::WrongValue`].
+    pub fn key_prefix(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+        out.clear();
+        self.key.put(&self.columns, values, out)
+    }
+
+    /// Reads a primary key.
+    ///
+    /// # Errors
+    /// [`SchemaError::BadKey`] for bytes that [`encode_key`](Schema::encode_key) never writes.
+    pub fn key<'a>(&'a self, bytes: &'a [u8]) -> Result<KeyRef<'a>, SchemaError> {
+        self.key.read(self, bytes)
+    }
+
+    /// The most bytes of a primary key.
+    pub fn key_len_max(&self) -> usize {
+        self.key.len_max()
+    }
+
+    /// The fewest bytes of a row.
+    pub fn row_len_min(&self) -> usize {
+        self.fixed_len + self.texts.len()
+    }
+
+    /// The most bytes of a row; `None` with a blob, which is as long as there is room.
+    pub fn row_len_max(&self) -> Option<usize> {
+        let text = |id: &ColumnId| match self.columns[id.index()].kind {
+            ColumnType::Text(max) => usize::from(max),
+            _ => 0,
+        };
+        let texts: usize = self.texts.iter().map(text).sum();
+        (!self.has_blob()).then_some(self.row_len_min() + texts)
+    }
+
+    /// Checks that every key, of the table and of its indexes, fits an index that takes `key_max` bytes
+    /// ([`Limits`](latchwork_blink::Limits): what that is follows from the line size).
+    ///
+    /// # Errors
+    /// [`SchemaError::KeyTooLong`].
+    pub fn check_keys(&self, key_max: usize) -> Result<(), SchemaError> {
+        let keys = std::iter::once(&self.key).chain(self.indexes.iter().map(|index| &index.layout));
+        for key in keys {
+            let len = key.len_max();
+            if len > key_max {
+                return Err(SchemaError::KeyTooLong {
+                    whose: key.whose.clone(),
+                    len,
+                    max: key_max,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn has_blob(&self) -> bool {
+        self.places.last() == Some(&Place::Blob)
+    }
+
+    /// The column, which `by` has asked for.
+    #[inline]
+    fn column_at(&self, column: ColumnId, by: &str) -> Result<&Column, SchemaError> {
+        self.columns.get(column.index()).ok_or_else(|| SchemaError::UnknownColumn {
+            table: self.name.clone(),
+            column: format!("number {}", column.index()),
+            by: by.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! Columns as bytes that order like the columns do, and keys of several columns.
+//!
+//! ```text
+//!   number     big-endian; of a signed one the sign's bit is turned
+//!   Bytes(n)   as they are
+//!   Text       0 ─► 0 255, and 0 0 behind the last
+//!   descending all of it complemented
+//! ```
+//!
+//! No column's bytes are a prefix of another's of the same type. So the first column that differs decides
+//! how two keys compare, and no key is a prefix of another.
+
+use std::borrow::Cow;
+
+use super::column::{Column, ColumnId, ColumnType, Value, number};
+use super::{Schema, SchemaError};
+
+/// The most columns of a key.
+pub const KEY_COLUMNS_MAX: usize = 16;
+
+/// In which direction a column of an index orders its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// The smallest first.
+    Ascending,
+    /// The largest first.
+    Descending,
+}
+
+/// A column of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    pub(super) column: ColumnId,
+    pub(super) kind: ColumnType,
+    pub(super) order: Order,
+}
+
+impl Part {
+    /// The most bytes that it takes.
+    fn len_max(self) -> usize {
+        match self.kind {
+            ColumnType::Text(max) => 2 * usize::from(max) + 2,
+            kind => kind.fixed_len().unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of the part at the beginning of `key`, unless there is none.
+    fn len_in(self, key: &[u8]) -> Option<usize> {
+        let ColumnType::Text(max) = self.kind else {
+            return self.kind.fixed_len().filter(|&len| len <= key.len());
+        };
+        let mask = self.mask();
+        let (mut at, mut len) = (0, 0);
+        loop {
+            if key.get(at)? ^ mask != 0 {
+                at += 1;
+            } else {
+                match key.get(at + 1)? ^ mask {
+                    0 => return (len <= usize::from(max)).then_some(at + 2),
+                    0xff => at += 2,
+                    _ => return None,
+                }
+            }
+            len += 1;
+        }
+    }
+
+    /// What every byte is combined with.
+    fn mask(self) -> u8 {
+        match self.order {
+            Order::Ascending => 0,
+            Order::Descending => 0xff,
+        }
+    }
+
+    /// Complements what stands behind `start`, if the part is descending.
+    pub(super) fn turn(self, start: usize, out: &mut [u8]) {
+        if self.order == Order::Descending {
+            out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+        }
+    }
+
+    /// The value of a part from its bytes, which [`len_in`](Part::len_in) has found.
+    fn value<'a>(self, bytes: &'a [u8]) -> Value<'a> {
+        let mask = self.mask();
+        match self.kind {
+            ColumnType::Text(_) => {
+                let text = &bytes[..bytes.len().saturating_sub(2)];
+                if mask == 0 && !text.contains(&0) {
+                    return Value::from(text);
+                }
+                let mut plain = Vec::with_capacity(text.len());
+                let mut rest = text.iter().map(|byte| byte ^ mask);
+                while let Some(byte) = rest.next() {
+                    plain.push(byte);
+                    if byte == 0 {
+                        rest.next();
+                    }
+                }
+                Value::Bytes(Cow::Owned(plain))
+            }
+            ColumnType::Bytes(_) if mask == 0 => Value::from(bytes),
+            ColumnType::Bytes(_) => {
+                Value::Bytes(Cow::Owned(bytes.iter().map(|byte| byte ^ mask).collect()))
+            }
+            kind => {
+                let mut low_first = [0; 8];
+                for (to, from) in low_first.iter_mut().zip(bytes.iter().rev()) {
+                    *to = from ^ mask;
+                }
+                let used = &mut low_first[..bytes.len().min(8)];
+                if let (true, Some(top)) = (kind.is_signed(), used.last_mut()) {
+                    *top ^= 0x80;
+                }
+                number(kind, used)
+            }
+        }
+    }
+}
+
+/// Appends a column of fixed length from its bytes as they stand in a row, ascending.
+pub(super) fn put_fixed(kind: ColumnType, in_row: &[u8], out: &mut Vec<u8>) {
+    if !kind.is_number() {
+        out.extend_from_slice(in_row);
+        return;
+    }
+    let start = out.len();
+    out.extend(in_row.iter().rev());
+    if let (true, Some(top)) = (kind.is_signed(), out.get_mut(start)) {
+        *top ^= 0x80;
+    }
+}
+
+/// Appends a text, ascending.
+pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// The columns of a key, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct KeyLayout {
+    /// How errors name it.
+    pub(super) whose: String,
+    pub(super) parts: Vec<Part>,
+}
+
+impl KeyLayout {
+    /// The most bytes that a key takes.
+    pub(super) fn len_max(&self) -> usize {
+        self.parts.iter().fold(0, |len, part| len.saturating_add(part.len_max()))
+    }
+
+    /// Appends the first columns of a key, as many as there are values.
+    pub(super) fn put(
+        &self,
+        columns: &[Column],
+        values: &[Value<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
+        if values.len() > self.parts.len() {
+            return Err(self.wrong_count(values.len()));
+        }
+        for (part, value) in self.parts.iter().zip(values) {
+            let start = out.len();
+            let column = &columns[part.column.index()];
+            match part.kind {
+                ColumnType::Text(_) => put_text(column.bytes(value)?, out),
+                ColumnType::Bytes(_) | ColumnType::Blob => {
+                    out.extend_from_slice(column.bytes(value)?);
+                }
+                kind => {
+                    let bytes = column.number(value)?;
+                    put_fixed(kind, &bytes[..kind.fixed_len().unwrap_or(0)], out);
+                }
+            }
+            part.turn(start, out);
+        }
+        Ok(())
+    }
+
+    pub(super) fn wrong_count(&self, given: usize) -> SchemaError {
+        SchemaError::WrongCount { whose: self.whose.clone(), given, columns: self.parts.len() }
+    }
+
+    /// The key that `bytes` are.
+    pub(super) fn read<'a>(
+        &'a self,
+        schema: &'a Schema,
+        bytes: &'a [u8],
+    ) -> Result<KeyRef<'a>, SchemaError> {
+        let bad = || SchemaError::BadKey { whose: self.whose.clone(), len: bytes.len() };
+        let mut ends = [0; KEY_COLUMNS_MAX];
+        let mut at = 0;
+        for (part, end) in self.parts.iter().zip(&mut ends) {
+            at += part.len_in(&bytes[at..]).ok_or_else(bad)?;
+            *end = at;
+        }
+        if at != bytes.len() {
+            return Err(bad());
+        }
+        Ok(KeyRef { schema, layout: self, bytes, ends })
+    }
+}
+
+/// A key that is read column by column: a primary key ([`Schema::key`]) or one of a secondary index
+/// ([`Schema::index_key_ref`]).
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRef<'a> {
+    schema: &'a Schema,
+    layout: &'a KeyLayout,
+    bytes: &'a [u8],
+    /// Where each of its columns ends.
+    ends: [usize; KEY_COLUMNS_MAX],
+}
+
+impl<'a> KeyRef<'a> {
+    /// The bytes of the column in place `at` of the key, which has it.
+    pub(super) fn encoded(&self, at: usize) -> &'a [u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
+    }
+
+    /// What a column holds.
+    ///
+    /// # Errors
+    /// [`SchemaError::NotThere`] for a column that is not in the key, [`SchemaError::UnknownColumn`] for
+    /// one that is not in the table.
+    pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
+        let found = self.layout.parts.iter().position(|part| part.column == column);
+        let Some(at) = found else {
+            let column = self.schema.column_at(column, &self.layout.whose)?.name.clone();
+            return Err(SchemaError::NotThere { column, place: self.layout.whose.clone() });
+        };
+        Ok(self.layout.parts[at].value(self.encoded(at)))
+    }
+
+    /// What all columns hold, in the key's order.
+    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+        self.layout.parts.iter().enumerate().map(|(at, part)| part.value(self.encoded(at)))
+    }
+}
+
+/// Replaces what `out` holds by the end of the range of all keys that begin with `prefix`: the first byte
+/// string above all of them. `false` if there is no such, since the prefix is all 255: the range has no end.
+///
+/// ```
+/// use latchwork_txn::schema::end_of_prefix;
+/// let mut end = Vec::new();
+/// assert!(end_of_prefix(&[7, 255], &mut end));
+/// assert_eq!(end, [8]);
+/// assert!(!end_of_prefix(&[255, 255], &mut end));
+/// ```
+pub fn end_of_prefix(prefix: &[u8], out: &mut Vec<u8>) -> bool {
+    out.clear();
+    let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else { return false };
+    out.extend_from_slice(&prefix[..=last]);
+    out[last] += 1;
+    true
+}

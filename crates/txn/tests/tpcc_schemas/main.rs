@@ -1,0 +1,342 @@
+//! The tables of TPC-C, whose layout `latchwork_workload` has by hand: schemas read its bytes, and write
+//! the same.
+
+mod schemas;
+
+use std::collections::BTreeMap;
+
+use latchwork_blink::Limits;
+use latchwork_txn::schema::{Schema, Value, end_of_prefix};
+use latchwork_workload::tpcc::key::{
+    self, CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey,
+    WarehouseKey,
+};
+use latchwork_workload::tpcc::row::{
+    BadRow, Credit, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
+};
+use latchwork_workload::tpcc::{Index, Population, Scale, Table};
+
+fn schemas() -> BTreeMap<Table, Schema> {
+    let of = |table| (table, schemas::schema(table).expect("a good schema"));
+    Table::ALL.into_iter().map(of).collect()
+}
+
+/// Calls `each` for every row of a small database of two warehouses: its table, key and row, and the key
+/// that it has in the table's index.
+fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
+    let scale = Scale::new(50, 60).expect("a small scale");
+    let population = Population::new(scale, 2, 7, 1_234_567).expect("warehouses");
+    for part in (0..population.part_count()).filter_map(|number| population.part(number)) {
+        let mut rows = population.rows(part);
+        while let Some(loaded) = rows.next() {
+            each(loaded.table, loaded.key, loaded.row, loaded.index);
+        }
+    }
+}
+
+/// What the columns of a row hold, in the order of the schemas, as the crate of the workload reads it.
+fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>, BadRow> {
+    let key = match table {
+        Table::Warehouse => WarehouseKey::from_bytes(key).map(|key| vec![key.warehouse.into()]),
+        Table::District => {
+            DistrictKey::from_bytes(key).map(|key| vec![key.warehouse.into(), key.district.into()])
+        }
+        Table::Customer => CustomerKey::from_bytes(key)
+            .map(|key| vec![key.warehouse.into(), key.district.into(), key.customer.into()]),
+        Table::History => HistoryKey::from_bytes(key)
+            .map(|key| vec![key.warehouse.into(), key.district.into(), key.number.into()]),
+        Table::NewOrder | Table::Order => OrderKey::from_bytes(key)
+            .map(|key| vec![key.warehouse.into(), key.district.into(), key.order.into()]),
+        Table::OrderLine => OrderLineKey::from_bytes(key).map(|key| {
+            vec![key.warehouse.into(), key.district.into(), key.order.into(), key.line.into()]
+        }),
+        Table::Item => ItemKey::from_bytes(key).map(|key| vec![key.item.into()]),
+        Table::Stock => {
+            StockKey::from_bytes(key).map(|key| vec![key.warehouse.into(), key.item.into()])
+        }
+    };
+    let mut values: Vec<Value<'a>> = key.expect("a key of the table");
+    values.extend(match table {
+        Table::Warehouse => {
+            let row = Warehouse::decode(row)?;
+            let texts = [row.name, row.street_1, row.street_2, row.city].map(Value::from);
+            let fixed = [row.ytd_cents.into(), row.tax_e4.into(), row.state.into(), row.zip.into()];
+            fixed.into_iter().chain(texts).collect::<Vec<_>>()
+        }
+        Table::District => {
+            let row = District::decode(row)?;
+            let texts = [row.name, row.street_1, row.street_2, row.city].map(Value::from);
+            let fixed: [Value<'_>; 5] = [
+                row.ytd_cents.into(),
+                row.next_order.into(),
+                row.tax_e4.into(),
+                row.state.into(),
+                row.zip.into(),
+            ];
+            fixed.into_iter().chain(texts).collect()
+        }
+        Table::Customer => {
+            let row = Customer::decode(row)?;
+            vec![
+                row.balance_cents.into(),
+                row.ytd_payment_cents.into(),
+                row.payments.into(),
+                row.deliveries.into(),
+                u8::from(row.credit == Credit::Bad).into(),
+                row.discount_e4.into(),
+                row.credit_limit_cents.into(),
+                row.since_us.into(),
+                row.middle.into(),
+                row.state.into(),
+                row.zip.into(),
+                row.phone.into(),
+                row.first.into(),
+                row.last.into(),
+                row.street_1.into(),
+                row.street_2.into(),
+                row.city.into(),
+                row.data.into(),
+            ]
+        }
+        Table::History => {
+            let row = History::decode(row)?;
+            vec![
+                row.customer_warehouse.into(),
+                row.customer_district.into(),
+                row.customer.into(),
+                row.at_us.into(),
+                row.amount_cents.into(),
+                row.data.into(),
+            ]
+        }
+        Table::NewOrder => {
+            NewOrder::decode(row)?;
+            vec![]
+        }
+        Table::Order => {
+            let row = Order::decode(row)?;
+            vec![
+                row.carrier.map_or(0, |carrier| carrier.get()).into(),
+                row.customer.into(),
+                row.entered_us.into(),
+                row.lines.into(),
+                u8::from(row.all_local).into(),
+            ]
+        }
+        Table::OrderLine => {
+            let row = OrderLine::decode(row)?;
+            vec![
+                row.delivered_us.map_or(0, |at_us| at_us.get()).into(),
+                row.item.into(),
+                row.supply_warehouse.into(),
+                row.quantity.into(),
+                row.amount_cents.into(),
+                row.district_info.into(),
+            ]
+        }
+        Table::Item => {
+            let row = Item::decode(row)?;
+            vec![row.image.into(), row.price_cents.into(), row.name.into(), row.data.into()]
+        }
+        Table::Stock => {
+            let row = Stock::decode(row)?;
+            let mut values =
+                vec![row.quantity.into(), row.ytd.into(), row.orders.into(), row.remotes.into()];
+            values.extend((1..=10).filter_map(|number| row.district_info(number)).map(Value::from));
+            values.push(row.data.into());
+            values
+        }
+    });
+    Ok(values)
+}
+
+#[test]
+fn rows_and_keys_are_read_and_written_byte_for_byte() {
+    let schemas = schemas();
+    let mut count = BTreeMap::new();
+    let (mut key_again, mut row_again) = (Vec::new(), Vec::new());
+    rows(|table, key, row, _| {
+        let schema = &schemas[&table];
+        let key_values: Vec<_> = schema.key(key).expect("a key").values().collect();
+        let row_values: Vec<_> = schema.row(row).expect("a row").values().collect();
+        schema.encode_key(&key_values, &mut key_again).expect("its values");
+        schema.encode_row(&row_values, &mut row_again).expect("its values");
+        assert_eq!((&key_again[..], &row_again[..]), (key, row), "{}", schema.name());
+        let all: Vec<_> = key_values.into_iter().chain(row_values).collect();
+        assert_eq!(Ok(all), by_hand(table, key, row), "{}", schema.name());
+        *count.entry(table).or_insert(0) += 1;
+    });
+    // Of all tables.
+    assert_eq!(count.len(), 9);
+    assert_eq!((count[&Table::Warehouse], count[&Table::Customer]), (2, 1200));
+}
+
+#[test]
+fn what_transactions_change_stands_where_they_write_it() {
+    let schemas = schemas();
+    let updated = [
+        (Table::Warehouse, "W_TAX", Warehouse::UPDATED_LEN),
+        (Table::District, "D_TAX", District::UPDATED_LEN),
+        (Table::Customer, "C_CREDIT", Customer::UPDATED_LEN),
+        (Table::Order, "O_C_ID", Order::UPDATED_LEN),
+        (Table::OrderLine, "OL_I_ID", OrderLine::UPDATED_LEN),
+        (Table::Stock, "S_DIST_01", Stock::UPDATED_LEN),
+    ];
+    for (table, behind, len) in updated {
+        let schema = &schemas[&table];
+        let column = schema.column(behind).expect("there");
+        assert_eq!(schema.offset_of(column), Ok(len), "{behind}");
+        // So no secondary index has to be looked at.
+        assert!(schema.indexes().iter().all(|index| !index.may_change(0, len)), "{behind}");
+    }
+    for (table, schema) in &schemas {
+        if let Some(len) = schema.row_len_max() {
+            assert_eq!(len, table.row_len_max(), "{}", schema.name());
+        }
+        // The longest key needs lines of 1 KiB.
+        assert_eq!(
+            schema.check_keys(Limits::for_payload(1024 - 32).expect("lines").key_max),
+            Ok(())
+        );
+    }
+}
+
+/// The keys of an index, each by the workload's and by the schema's, of the rows of a table and of those
+/// that `more` makes of one.
+fn index_keys(
+    schema: &Schema,
+    wanted: Index,
+    more: impl Fn(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>),
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut pairs = BTreeMap::new();
+    rows(|table, key, row, index| {
+        if table == wanted.table() {
+            let (_, by_hand) = index.expect("the table has an index");
+            let first = (key.to_vec(), row.to_vec(), by_hand.to_vec());
+            for (key, row, by_hand) in [first, more(key, row)] {
+                let mut out = Vec::new();
+                schema.index_key(0, &key, &row, &mut out).expect("a key and a row");
+                assert!(pairs.insert(by_hand, out).is_none(), "a key twice");
+            }
+        }
+    });
+    assert_eq!(pairs.len(), 2400);
+    pairs
+}
+
+/// Another customer with the same last name, and the same first name or one that begins it.
+fn namesake(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let mut id = CustomerKey::from_bytes(key).expect("a key");
+    let mut customer = Customer::decode(row).expect("a row");
+    if id.customer.is_multiple_of(2) {
+        customer.first = &customer.first[..4];
+    }
+    id.customer += 1000;
+    let (mut row, mut by_hand) = (Vec::new(), Vec::new());
+    customer.encode(&mut row);
+    key::customer_name_key(id, customer.last, customer.first, &mut by_hand);
+    (id.to_bytes().to_vec(), row, by_hand)
+}
+
+/// Another order of the same customer.
+fn next_order(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let mut id = OrderKey::from_bytes(key).expect("a key");
+    id.order += 1000;
+    let OrderKey { warehouse, district, order } = id;
+    let customer = Order::decode(row).expect("a row").customer;
+    let by_hand = key::order_by_customer_key(CustomerKey { warehouse, district, customer }, order);
+    (id.to_bytes().to_vec(), row.to_vec(), by_hand.to_vec())
+}
+
+/// The schema ends a text with two zero bytes where the workload has one: the bytes differ, the order
+/// does not.
+#[test]
+fn customers_are_in_the_order_of_their_names() {
+    let schema = &schemas()[&Table::Customer];
+    let pairs = index_keys(schema, Index::CustomerByName, namesake);
+    assert!(pairs.values().is_sorted_by(|one, two| one < two));
+    for (by_hand, indexed) in &pairs {
+        assert_eq!(indexed.len(), by_hand.len() + 2);
+        let id = key::customer_of_name_key(by_hand).expect("a key of the index");
+        let read = schema.index_key_ref(0, indexed).expect("a key of the index");
+        let number = read.get(schema.column("C_ID").expect("there"));
+        assert_eq!(number, Ok(id.customer.into()));
+
+        // All customers of a district with one last name are a range, and they are those that the
+        // workload finds.
+        let last = read.get(schema.column("C_LAST").expect("there")).expect("in the index");
+        let Value::Bytes(name) = &last else { panic!("a text is bytes") };
+        let (mut from, mut to, mut prefix) = (Vec::new(), Vec::new(), Vec::new());
+        let values = [id.warehouse.into(), id.district.into(), last.clone()];
+        schema.index_prefix(0, &values, &mut from).expect("values of the columns");
+        assert!(end_of_prefix(&from, &mut to));
+        key::customer_name_prefix(id.district_key(), name, &mut prefix);
+        let in_range = |indexed: &Vec<u8>| from <= *indexed && *indexed < to;
+        let found: Vec<_> = pairs.values().filter(|indexed| in_range(indexed)).collect();
+        let begin = |(by_hand, _): &(&Vec<u8>, &Vec<u8>)| by_hand.starts_with(&prefix);
+        let expected: Vec<_> = pairs.iter().filter(begin).map(|(_, indexed)| indexed).collect();
+        assert_eq!(found, expected);
+        assert_eq!(found.len(), 2, "a customer and the namesake");
+    }
+}
+
+#[test]
+fn orders_of_a_customer_are_the_newest_first_and_byte_for_byte() {
+    let schema = &schemas()[&Table::Order];
+    let pairs = index_keys(schema, Index::OrderByCustomer, next_order);
+    for (by_hand, indexed) in &pairs {
+        assert_eq!(by_hand, indexed);
+    }
+    let (customer, order) = (schema.column("O_C_ID"), schema.column("O_ID"));
+    let (customer, order) = (customer.expect("there"), order.expect("there"));
+    let keys: Vec<_> = pairs.keys().collect();
+    let mut of_one = 0;
+    for pair in keys.windows(2) {
+        let read = |at: usize| schema.index_key_ref(0, pair[at]).expect("a key of the index");
+        let number = |at| match read(at).get(order) {
+            Ok(Value::Unsigned(number)) => number,
+            other => panic!("{other:?} is no number of an order"),
+        };
+        if pair[0][..5] == pair[1][..5] && read(0).get(customer) == read(1).get(customer) {
+            assert!(number(0) > number(1), "the newest first");
+            of_one += 1;
+        }
+    }
+    assert_eq!(of_one, 1200, "each customer has two orders");
+}
+
+#[test]
+fn rows_of_one_table_are_none_of_most_others() {
+    let schemas = schemas();
+    let mut refused = 0;
+    rows(|table, _, row, _| {
+        for (other, schema) in &schemas {
+            // Where lengths happen to fit they are read as something else, which nothing can tell.
+            let read = schema.row(row).is_ok();
+            assert!(read || *other != table);
+            refused += usize::from(!read);
+        }
+    });
+    assert!(refused > 10_000, "{refused}");
+}
+
+#[test]
+fn what_is_stored_is_read_again() {
+    let schemas = schemas();
+    let mut fingerprints: Vec<u64> = Vec::new();
+    for schema in schemas.values() {
+        let stored = schema.encode();
+        assert_eq!(Schema::decode(&stored).as_ref(), Ok(schema));
+        println!("{}: {} bytes", schema.name(), stored.len());
+        fingerprints.push(schema.fingerprint());
+    }
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), 9);
+    let hot: Vec<&str> = schemas
+        .values()
+        .filter(|schema| schema.rows_per_line() == Some(1))
+        .map(Schema::name)
+        .collect();
+    assert_eq!(hot, ["WAREHOUSE", "DISTRICT"]);
+}
