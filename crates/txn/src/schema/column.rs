@@ -51,17 +51,17 @@ impl ColumnType {
         self.fixed_len().is_some() && !matches!(self, ColumnType::Bytes(_))
     }
 
-    /// Whether the number is one of the type.
-    fn holds(self, number: i128) -> bool {
+    /// The least and the greatest number of the type; none but 0 for what is no number.
+    fn range(self) -> (i64, u64) {
         match self {
-            ColumnType::U8 => u8::try_from(number).is_ok(),
-            ColumnType::U16 => u16::try_from(number).is_ok(),
-            ColumnType::U32 => u32::try_from(number).is_ok(),
-            ColumnType::U64 => u64::try_from(number).is_ok(),
-            ColumnType::I16 => i16::try_from(number).is_ok(),
-            ColumnType::I32 => i32::try_from(number).is_ok(),
-            ColumnType::I64 => i64::try_from(number).is_ok(),
-            ColumnType::Bytes(_) | ColumnType::Text(_) | ColumnType::Blob => false,
+            ColumnType::U8 => (0, u8::MAX.into()),
+            ColumnType::U16 => (0, u16::MAX.into()),
+            ColumnType::U32 => (0, u32::MAX.into()),
+            ColumnType::U64 => (0, u64::MAX),
+            ColumnType::I16 => (i16::MIN.into(), i16::MAX as u64),
+            ColumnType::I32 => (i32::MIN.into(), i32::MAX as u64),
+            ColumnType::I64 => (i64::MIN, i64::MAX as u64),
+            ColumnType::Bytes(_) | ColumnType::Text(_) | ColumnType::Blob => (0, 0),
         }
     }
 }
@@ -108,15 +108,16 @@ impl Column {
 
     /// The number's bytes, little-endian, in the first of eight; for a column of numbers.
     pub(super) fn number(&self, value: &Value<'_>) -> Result<[u8; 8], SchemaError> {
-        let number = match *value {
-            Value::Unsigned(number) => i128::from(number),
-            Value::Signed(number) => i128::from(number),
-            Value::Bytes(_) => return Err(self.refuses("bytes")),
-        };
-        if !self.kind.holds(number) {
-            return Err(self.refuses(number.to_string()));
+        let (min, max) = self.kind.range();
+        match *value {
+            Value::Unsigned(number) if number <= max => Ok(number.to_le_bytes()),
+            Value::Signed(number) if number >= min && (number < 0 || number as u64 <= max) => {
+                Ok(number.to_le_bytes())
+            }
+            Value::Unsigned(number) => Err(self.refuses(number.to_string())),
+            Value::Signed(number) => Err(self.refuses(number.to_string())),
+            Value::Bytes(_) => Err(self.refuses("bytes")),
         }
-        Ok((number as u64).to_le_bytes())
     }
 
     /// The bytes of a value of `Bytes`, `Text` or `Blob`.
@@ -198,15 +199,23 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// A number from its bytes, little-endian: at most eight.
+/// A number of a type from its bytes, little-endian, as many as the type has.
 pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> Value<'static> {
-    let negative = kind.is_signed() && bytes.last().is_some_and(|&top| top >= 0x80);
-    let mut wide = [if negative { 0xff } else { 0 }; 8];
-    for (to, from) in wide.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    match kind.is_signed() {
-        true => Value::Signed(i64::from_le_bytes(wide)),
-        false => Value::Unsigned(u64::from_le_bytes(wide)),
+    match (kind.is_signed(), bytes) {
+        (false, &[a]) => Value::Unsigned(a.into()),
+        (false, &[a, b]) => Value::Unsigned(u16::from_le_bytes([a, b]).into()),
+        (false, &[a, b, c, d]) => Value::Unsigned(u32::from_le_bytes([a, b, c, d]).into()),
+        (true, &[a, b]) => Value::Signed(i16::from_le_bytes([a, b]).into()),
+        (true, &[a, b, c, d]) => Value::Signed(i32::from_le_bytes([a, b, c, d]).into()),
+        (signed, bytes) => {
+            let mut wide = [0; 8];
+            for (to, from) in wide.iter_mut().zip(bytes) {
+                *to = *from;
+            }
+            match signed {
+                true => Value::Signed(i64::from_le_bytes(wide)),
+                false => Value::Unsigned(u64::from_le_bytes(wide)),
+            }
+        }
     }
 }

@@ -46,6 +46,9 @@ impl Schema {
                 }
             }
         }
+        if self.texts.is_empty() && !self.has_blob() {
+            return Ok(());
+        }
         let is_text = |kind| matches!(kind, ColumnType::Text(_));
         for (column, value) in columns().filter(|(column, _)| is_text(column.kind)) {
             // A text that fits its column has at most 255 bytes.
@@ -172,6 +175,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// [`SchemaError::NotThere`] for a column of the primary key, [`SchemaError::UnknownColumn`] for one
     /// that is not in the table.
+    #[inline]
     pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
         let (kind, bytes) = self.find(column)?;
         Ok(if kind.is_number() { number(kind, bytes) } else { Value::from(bytes) })

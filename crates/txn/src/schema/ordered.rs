@@ -199,7 +199,7 @@ impl KeyLayout {
         let mut at = 0;
         for (part, end) in self.parts.iter().zip(&mut ends) {
             at += part.len_in(&bytes[at..]).ok_or_else(bad)?;
-            *end = at;
+            *end = u16::try_from(at).map_err(|_| bad())?;
         }
         if at != bytes.len() {
             return Err(bad());
@@ -216,14 +216,14 @@ pub struct KeyRef<'a> {
     layout: &'a KeyLayout,
     bytes: &'a [u8],
     /// Where each of its columns ends.
-    ends: [usize; KEY_COLUMNS_MAX],
+    ends: [u16; KEY_COLUMNS_MAX],
 }
 
 impl<'a> KeyRef<'a> {
     /// The bytes of the column in place `at` of the key, which has it.
     pub(super) fn encoded(&self, at: usize) -> &'a [u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.bytes[start..self.ends[at]]
+        &self.bytes[usize::from(start)..usize::from(self.ends[at])]
     }
 
     /// What a column holds.

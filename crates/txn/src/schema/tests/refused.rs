@@ -203,3 +203,38 @@ fn values_that_do_not_fit_are_refused() {
     let expected = "2 bytes are no key of the primary key of table T: the database is damaged or of another layout";
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn a_number_fits_if_its_type_has_it() {
+    let types = [
+        (ColumnType::U8, 0, i128::from(u8::MAX)),
+        (ColumnType::U16, 0, i128::from(u16::MAX)),
+        (ColumnType::U32, 0, i128::from(u32::MAX)),
+        (ColumnType::U64, 0, i128::from(u64::MAX)),
+        (ColumnType::I16, i128::from(i16::MIN), i128::from(i16::MAX)),
+        (ColumnType::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
+        (ColumnType::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
+    ];
+    for (kind, min, max) in types {
+        let schema = Schema::builder("T").column("c", kind).primary_key(["c"]).build();
+        let schema = schema.expect("good");
+        for number in [min - 1, min, min + 1, -1, 0, 1, max - 1, max, max + 1] {
+            let unsigned = u64::try_from(number).map(Value::Unsigned);
+            let signed = i64::try_from(number).map(Value::Signed);
+            for value in [unsigned, signed].into_iter().flatten() {
+                let mut key = Vec::new();
+                let encoded = schema.encode_key(&[value], &mut key);
+                assert_eq!(encoded.is_ok(), (min..=max).contains(&number), "{number} as {kind}");
+                if encoded.is_ok() {
+                    let read = schema.key(&key).expect("a key").get(ColumnId::new(0));
+                    let read = match read.expect("its column") {
+                        Value::Unsigned(read) => i128::from(read),
+                        Value::Signed(read) => i128::from(read),
+                        Value::Bytes(_) => panic!("{kind} is a number"),
+                    };
+                    assert_eq!(read, number);
+                }
+            }
+        }
+    }
+}
