@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use latchwork_cluster::{Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need, Upgrade};
+use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, Mode, Need, Upgrade};
 use latchwork_verbs::GlobalAddr;
 
 use crate::on_first;
@@ -58,6 +58,28 @@ pub fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
     guard.words().write_bytes(0, &image[..end]);
     guard.mark_dirty(0..end);
     end as u64
+}
+
+/// Locks the line to read, and unlocks it.
+///
+/// # Panics
+/// When the line is not cached, or locked to write.
+pub fn lock_shared(member: &Member, line: GlobalAddr) -> u64 {
+    lock(member, line, Mode::Shared)
+}
+
+/// Locks the line to write, and unlocks it.
+///
+/// # Panics
+/// When the node does not own the line exclusively, or has locked it.
+pub fn lock_exclusive(member: &Member, line: GlobalAddr) -> u64 {
+    lock(member, line, Mode::Exclusive)
+}
+
+fn lock(member: &Member, addr: GlobalAddr, mode: Mode) -> u64 {
+    let lock = member.memory.try_lock(Need { addr, mode }).expect("owned so");
+    assert!(matches!(lock, LockOutcome::Got(_)), "nobody else has locked it");
+    1
 }
 
 /// Reads each of `lines` and upgrades what was read: how many upgrades were kept, and the time that all

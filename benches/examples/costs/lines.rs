@@ -5,7 +5,9 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_benches::access::{copy_read, copy_write, touch_read, touch_write};
+use latchwork_benches::access::{
+    copy_read, copy_write, lock_exclusive, lock_shared, touch_read, touch_write,
+};
 use latchwork_benches::ring::Ring;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
@@ -24,14 +26,16 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         let held = Rc::new(OnceCell::new());
         let mut add = |what: &str, access: fn(&Member, GlobalAddr) -> u64| {
             let held = held.clone();
-            all.push(Measure::new(format!("cached {what}, {place}"), move |iters| {
+            all.push(Measure::new(format!("{what}, {place}"), move |iters| {
                 held.get_or_init(|| Held::new(count)).time(iters, access)
             }));
         };
-        add("read, 8 bytes", touch_read);
-        add("read, whole line", copy_read);
-        add("write, 8 bytes", touch_write);
-        add("write, whole line", copy_write);
+        add("cached read, 8 bytes", touch_read);
+        add("cached read, whole line", copy_read);
+        add("cached write, 8 bytes", touch_write);
+        add("cached write, whole line", copy_write);
+        add("lock to read and unlock", lock_shared);
+        add("lock to write and unlock", lock_exclusive);
     }
     let near = Rc::new(OnceCell::new());
     let upgraded = near.clone();

@@ -14,7 +14,7 @@ use crate::guard::{OptimisticRead, WriteGuard};
 use crate::hint::{Hint, HintBlocks};
 use crate::index::Index;
 use crate::replacement::Policy;
-use crate::{FrameId, FrameState, Ownership, ReplacementPolicy};
+use crate::{FrameId, FrameState, Ownership, ReplacementPolicy, TryLock};
 
 /// Why a cache cannot be made.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -180,6 +180,10 @@ impl Cache {
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
         frame.end_watch();
+        if frame.asks_first() {
+            // About the last line.
+            frame.ask_no_more();
+        }
         self.replacement.enter(&self.frames, id);
         self.index.insert(addr, id);
         Some(id)
@@ -224,6 +228,21 @@ impl Cache {
         }
         self.touch(id, frame);
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
+    }
+
+    /// Locks a line for a transaction, if it is here and owned at least so; see [`Frame::locked`]. `Locked` says in which
+    /// frame it is, and whether it is the line's first lock.
+    ///
+    /// Needs no lock of the protocol. A frame that changes hands at this very moment may make another line seem
+    /// locked for an instant, which refuses others for nothing.
+    #[inline]
+    pub fn try_lock(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<(FrameId, bool)> {
+        let Some(id) = self.find(addr) else { return TryLock::Ask };
+        match self.frame(id).try_lock_unasked(addr, ownership) {
+            TryLock::Locked(first) => TryLock::Locked((id, first)),
+            TryLock::Refused => TryLock::Refused,
+            TryLock::Ask => TryLock::Ask,
+        }
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
+use crate::lock::{LockWord, TryLock, Unlocked};
 use crate::{DirtyBounds, FrameState, Ownership};
 
 /// Index of a frame in its [`Cache`](crate::Cache).
@@ -41,8 +42,7 @@ struct WriteSide {
     held_until: AtomicU64,
     // Epoch; 0: not watched.
     watched_since: AtomicU32,
-    // Of transactions: 0, how many have locked the line to read, or `EXCLUSIVE`.
-    lock: AtomicU32,
+    lock: LockWord,
     links: Links,
 }
 
@@ -62,9 +62,6 @@ impl Links {
 const WATCHED: u32 = u32::MAX;
 /// With the epoch when a watch began, says that it is a short one.
 const SHORT: u32 = 1 << 31;
-
-/// The lock word of a line that a transaction has locked to write.
-const EXCLUSIVE: u32 = u32::MAX;
 
 /// For how long a frame is watched: its user's affair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +94,7 @@ impl Default for Frame {
                 starved: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
-                lock: AtomicU32::new(0),
+                lock: LockWord::default(),
                 links: Links {
                     newer: AtomicU32::new(Links::OUT),
                     older: AtomicU32::new(Links::OUT),
@@ -197,15 +194,17 @@ impl Frame {
         self.read.state.store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
     }
 
-    /// Exclusive becomes shared with the same bytes, unless a local writer is at work.
+    /// Exclusive becomes shared with the same bytes, unless a local writer is at work, or a transaction has locked
+    /// the line to write. To be called under a lock of the protocol.
     #[must_use]
     pub fn try_demote(&self) -> bool {
         let seen = self.state();
-        seen.is_writable() && self.exchange(seen, seen.with_ownership(Ownership::Shared))
+        let demote = || self.exchange(seen, seen.with_ownership(Ownership::Shared));
+        seen.is_writable() && self.write.lock.leave(Ownership::Shared, demote)
     }
 
-    /// Takes the right to read and write away, unless a local writer is at work. Optimistic reads
-    /// that have not validated will fail.
+    /// Takes the right to read and write away, unless a local writer is at work or a transaction has locked the line.
+    /// Optimistic reads that have not validated will fail. To be called under a lock of the protocol.
     ///
     /// The counter changes, so no later state can be taken for this one. Whoever fills the frame next
     /// does so behind a release fence, as every verb does that writes into a node's memory; so a reader
@@ -216,7 +215,8 @@ impl Frame {
         if seen.ownership() == Ownership::Invalid {
             return true;
         }
-        !seen.is_latched() && self.exchange(seen, seen.replaced(Ownership::Invalid))
+        let invalidate = || self.exchange(seen, seen.replaced(Ownership::Invalid));
+        !seen.is_latched() && self.write.lock.leave(Ownership::Invalid, invalidate)
     }
 
     /// What changed since the line was fetched.
@@ -296,11 +296,7 @@ impl Frame {
     /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
     #[inline]
     pub fn locked(&self) -> Ownership {
-        match self.write.lock.load(Ordering::Acquire) {
-            0 => Ownership::Invalid,
-            EXCLUSIVE => Ownership::Exclusive,
-            _ => Ownership::Shared,
-        }
+        self.write.lock.locked()
     }
 
     /// Whether a transaction has locked the line.
@@ -310,40 +306,81 @@ impl Frame {
 
     /// Whether exactly one transaction has locked the line to read.
     pub fn is_locked_once(&self) -> bool {
-        self.write.lock.load(Ordering::Relaxed) == 1
+        self.write.lock.is_locked_once()
     }
 
     /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether it is the line's first.
     ///
-    /// To be called under a lock of the protocol, and only if the line is owned at least so: the protocol looks
-    /// at the word under the same lock before it takes the line away, which orders the two. Unlocking needs none.
+    /// To be called under a lock of the protocol, which knows that the line is owned at least so. Unlocking needs
+    /// none, nor does [`Cache::try_lock`](crate::Cache::try_lock).
     #[must_use]
     pub fn try_lock(&self, ownership: Ownership) -> Option<bool> {
-        let next = |old: u32| match ownership {
-            Ownership::Exclusive => (old == 0).then_some(EXCLUSIVE),
-            // One below the mark stays free, so that no count is taken for it.
-            _ => (old < EXCLUSIVE - 1).then(|| old + 1),
-        };
-        let lock = &self.write.lock;
-        // Acquire pairs with the release of whoever unlocked: this transaction follows that one.
-        lock.fetch_update(Ordering::Acquire, Ordering::Relaxed, next).ok().map(|old| old == 0)
+        self.write.lock.try_lock(ownership)
     }
 
     /// Turns the only lock to read into one to write; false when there are others. As
     /// [`try_lock`](Frame::try_lock), under a lock of the protocol.
     #[must_use]
     pub fn try_upgrade_lock(&self) -> bool {
-        let lock = &self.write.lock;
-        lock.compare_exchange(1, EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.write.lock.try_upgrade()
     }
 
-    /// Ends a lock that was taken so. Whether it was the line's last.
-    pub fn unlock(&self, ownership: Ownership) -> bool {
-        let step = if ownership == Ownership::Exclusive { EXCLUSIVE } else { 1 };
-        // Release: the next holder, here or behind a transfer, sees what this one did.
-        let old = self.write.lock.fetch_sub(step, Ordering::Release);
-        debug_assert!(old >= step && (old == EXCLUSIVE) == (step == EXCLUSIVE), "not locked so");
-        old == step
+    /// Ends a lock that was taken so.
+    #[inline]
+    pub fn unlock(&self, ownership: Ownership) -> Unlocked {
+        self.write.lock.unlock(ownership)
+    }
+
+    /// Whether the protocol wants to be asked for locks; see [`ask_first`](Frame::ask_first).
+    pub fn asks_first(&self) -> bool {
+        self.write.lock.asks_first()
+    }
+
+    /// From now on nobody locks the line without asking the protocol, under whose lock this is called. How it is
+    /// locked.
+    pub fn ask_first(&self) -> Ownership {
+        self.write.lock.ask_first()
+    }
+
+    /// Ends that.
+    pub fn ask_no_more(&self) {
+        self.write.lock.ask_no_more();
+    }
+
+    /// For [`Cache::try_lock`](crate::Cache::try_lock): whether it is the first.
+    #[inline]
+    pub(crate) fn try_lock_unasked(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<bool> {
+        // Before as well: a line that is here to read must not seem locked to write, not for a moment.
+        if !self.is_here(addr, ownership) {
+            return TryLock::Ask;
+        }
+        let end = self.write.lock.try_lock_unasked(ownership);
+        if matches!(end, TryLock::Locked(_)) && !self.is_here(addr, ownership) {
+            self.unlock(ownership);
+            return TryLock::Ask;
+        }
+        end
+    }
+
+    /// Turns the only lock to read that there is on the line into one to write, if the node owns it so. The caller
+    /// has that lock.
+    pub fn try_upgrade_lock_unasked(&self) -> TryLock<()> {
+        let is_exclusive = || self.state().ownership() == Ownership::Exclusive;
+        if !is_exclusive() {
+            return TryLock::Ask;
+        }
+        let end = self.write.lock.try_upgrade_unasked();
+        if matches!(end, TryLock::Locked(())) && !is_exclusive() {
+            self.write.lock.downgrade();
+            return TryLock::Ask;
+        }
+        end
+    }
+
+    /// The address after the state, whose value was published behind it.
+    #[inline]
+    fn is_here(&self, addr: GlobalAddr, ownership: Ownership) -> bool {
+        self.state().ownership() >= ownership && self.addr() == addr
     }
 
     /// Until when, in nanoseconds of virtual time, a local writer holds the line's latch: see

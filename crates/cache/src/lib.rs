@@ -49,6 +49,7 @@ mod free;
 mod guard;
 mod hint;
 mod index;
+mod lock;
 mod replacement;
 mod state;
 
@@ -58,5 +59,6 @@ pub use frame::{Frame, FrameId, Watch};
 pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
 pub use hint::Hint;
 pub use latchwork_verbs::LINE_HEADER;
+pub use lock::{TryLock, Unlocked};
 pub use replacement::ReplacementPolicy;
 pub use state::{FrameState, Ownership};

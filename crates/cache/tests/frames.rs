@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use latchwork_cache::{Cache, CacheError, Hint, Ownership};
+use latchwork_cache::{Cache, CacheError, Hint, Ownership, TryLock, Unlocked};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 fn line(k: u64) -> GlobalAddr {
@@ -266,10 +266,44 @@ fn readers_and_writers_see_how_the_line_is_locked() {
     assert_eq!(frame.try_lock(Ownership::Shared), Some(false));
     assert_eq!(seen(), Ownership::Shared);
     assert_eq!(cache.try_read(line(1)).expect("owned").locked(), Ownership::Invalid);
-    assert!(!frame.unlock(Ownership::Shared));
+    assert!(!frame.unlock(Ownership::Shared).last);
     assert!(frame.try_upgrade_lock());
     assert_eq!(seen(), Ownership::Exclusive);
     assert!(frame.try_lock(Ownership::Shared).is_none());
-    assert!(frame.unlock(Ownership::Exclusive));
+    assert!(frame.unlock(Ownership::Exclusive).last);
     assert_eq!(seen(), Ownership::Invalid);
+}
+
+#[test]
+fn a_line_is_locked_without_the_protocol_where_that_has_nothing_to_say() {
+    let cache = full(2, Ownership::Shared);
+    let lock = |k, ownership| cache.try_lock(line(k), ownership);
+    let id = cache.find(line(0)).expect("attached");
+    let frame = cache.frame(id);
+    assert_eq!(lock(9, Ownership::Shared), TryLock::Ask, "not here");
+    assert_eq!(lock(0, Ownership::Exclusive), TryLock::Ask, "not so");
+    assert_eq!(lock(0, Ownership::Shared), TryLock::Locked((id, true)));
+    assert_eq!(lock(0, Ownership::Shared), TryLock::Locked((id, false)));
+    assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Ask);
+    assert!(!frame.try_invalidate() && !frame.asks_first(), "locked");
+    frame.promote();
+    assert_eq!(lock(0, Ownership::Exclusive), TryLock::Refused);
+    assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Refused, "one of two");
+    assert_eq!(frame.unlock(Ownership::Shared), Unlocked { last: false, asked: false });
+    assert!(frame.try_demote(), "readers keep no more");
+    frame.promote();
+    assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Locked(()));
+    assert!(!frame.try_demote() && !frame.try_invalidate());
+    assert_eq!(frame.ask_first(), Ownership::Exclusive);
+    assert_eq!(frame.unlock(Ownership::Exclusive), Unlocked { last: true, asked: true });
+    assert_eq!(lock(0, Ownership::Shared), TryLock::Ask, "the protocol wants to be asked");
+    assert_eq!(frame.try_lock(Ownership::Shared), Some(true), "as it does itself");
+    assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Ask);
+    assert!(frame.try_upgrade_lock() && frame.asks_first());
+    frame.unlock(Ownership::Exclusive);
+    assert!(frame.try_invalidate() && frame.asks_first(), "until it says otherwise");
+    cache.detach(id);
+    assert_eq!(cache.attach(line(2)), Some(id));
+    frame.publish(Ownership::Shared);
+    assert_eq!(lock(2, Ownership::Shared), TryLock::Locked((id, true)), "another line");
 }

@@ -96,6 +96,7 @@ impl Inner {
         } else {
             record.blocked_since = None;
         }
+        self.see_to_locks(addr, record);
         if record.failed.is_some() {
             return;
         }

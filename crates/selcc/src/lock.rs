@@ -1,23 +1,30 @@
 //! Locks of transactions: [`LineLocks`] for [`Worker`].
 //!
-//! A lock is a count in the line's frame. It is taken under the lock of the line's shard and only while the node
-//! owns the line as it has to; whatever takes a line away looks at it under the same lock. So a locked
-//! line stays, and requests of others that it stands in the way of are answered `Busy` by the line's machine,
-//! those included that are remembered at the moment. Nothing waits for a lock, so its end tells nobody.
+//! A lock is a count in the line's frame, in a word of which `latchwork-cache` says how it keeps whatever takes a line away
+//! from doing so. So a locked line stays, and requests of others that it stands in the way of are
+//! answered `Busy` by the line's machine, those included that are remembered at the moment. Nothing waits for a
+//! lock, so its end tells nobody.
+//!
+//! What is here as it has to be is locked without the lock of the line's shard, unless others have asked for it or it
+//! is given up for lost. Then its word says so, and it is locked under that lock: who has waited until the bound of the
+//! [lease](crate::lease) comes first, and who is shut out by the lock is told so in the same step.
 
 use std::fmt;
 use std::pin::pin;
 
-use latchwork_cache::{Frame, FrameId, Ownership};
+use latchwork_cache::{Frame, FrameId, Ownership, TryLock};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::Event;
-use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::GlobalAddr;
 
 use crate::access::{End, Ticket};
 use crate::lease::Lease;
-use crate::record::{Access, hold_at_rest, meets};
+use crate::record::{Access, Record, hold_at_rest, meets};
 use crate::worker::{Inner, Worker};
+
+mod share;
+
+pub(crate) use share::{Permits, Share};
 
 /// A line that a transaction keeps at this node; see [`LineLocks::lock`].
 pub struct Lock {
@@ -45,8 +52,13 @@ impl fmt::Debug for Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let inner = &self.worker.inner;
-        if inner.node.cache.frame(self.frame).unlock(ownership(self.need.mode)) {
-            inner.node.locked.fetch_sub(1, Ordering::Relaxed);
+        let node = &*inner.node;
+        let end = node.cache.frame(self.frame).unlock(ownership(self.need.mode));
+        if end.last {
+            inner.permits.put_back(&node.lock_share);
+        }
+        if end.asked {
+            inner.unlocked(self.need.addr);
         }
         if self.ends_access {
             inner.accessed(self.need.addr);
@@ -77,6 +89,25 @@ fn ownership(mode: Mode) -> Ownership {
 }
 
 impl Inner {
+    /// Locks the line if it is here as it has to be and nobody has asked for it, without the lock of its shard.
+    #[inline]
+    fn try_lock_unasked(&self, need: Need) -> TryLock<FrameId> {
+        let node = &*self.node;
+        if !self.permits.provide(&node.lock_share, || node.workers()) {
+            return TryLock::Ask;
+        }
+        let end = node.cache.try_lock(need.addr, ownership(need.mode));
+        match end {
+            TryLock::Locked((_, true)) => self.permits.use_one(),
+            _ => self.permits.settle(&node.lock_share),
+        }
+        match end {
+            TryLock::Locked((frame, _)) => TryLock::Locked(frame),
+            TryLock::Refused => TryLock::Refused,
+            TryLock::Ask => TryLock::Ask,
+        }
+    }
+
     /// Locks the line if that needs nobody else; `upgrades`: the lock to read that the caller has. `reserved`: the
     /// caller has the line reserved, and so comes before requests of others in any case.
     fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
@@ -104,11 +135,9 @@ impl Inner {
         if !meets(hold, mode) || gives_way {
             return Ok(Try::NotHere);
         }
-        if upgrades {
-            if !frame.try_upgrade_lock() {
-                return Ok(Try::Refused);
-            }
-        } else if !self.count_lock(addr, frame, mode)? {
+        let locked =
+            if upgrades { frame.try_upgrade_lock() } else { self.count_lock(addr, frame, mode)? };
+        if !locked {
             return Ok(Try::Refused);
         }
         // Who waits for the line is told.
@@ -119,21 +148,57 @@ impl Inner {
         Ok(Try::Locked(id))
     }
 
-    /// Takes a lock, if this node may have one more locked line; whether it was taken.
-    ///
-    /// A line that is locked twice counts once, so a second lock to read is never one too many. Workers that lock
-    /// different lines at the same moment may exceed the bound by one each.
-    fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
-        let node = &*self.node;
-        let most = (node.cache.capacity() / node.settings.lock_share.max(1)).max(1);
-        let locked = node.locked.load(Ordering::Relaxed);
-        if locked >= most && !frame.is_locked() {
-            return Err(MemoryError::TooManyLocks { addr, locked });
+    /// A lock has ended on a line that the protocol wants to be asked about.
+    #[cold]
+    fn unlocked(&self, addr: GlobalAddr) {
+        let mut records = self.node.records.shard(addr).lock();
+        if let Some(record) = records.get_mut(&addr)
+            && record.failed.is_some()
+        {
+            // Which was left for the lock.
+            self.give_frame_back(record);
         }
-        let first = frame.try_lock(ownership(mode));
-        // Before whoever locks can unlock, so it never falls below zero.
-        if first == Some(true) {
-            node.locked.fetch_add(1, Ordering::Relaxed);
+        self.finish(&mut records, addr);
+    }
+
+    /// Has who locks a line ask first while others have asked for it, or it is given up for lost. A lock that has come before that
+    /// keeps them from the line: they are told.
+    pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record) {
+        let Some(id) = record.frame else { return };
+        let frame = self.node.cache.frame(id);
+        let failed = record.failed.is_some();
+        if (record.line.is_asked_for() || failed) == frame.asks_first() {
+            return;
+        }
+        if frame.asks_first() {
+            frame.ask_no_more();
+        } else if frame.ask_first() != Ownership::Invalid && !failed {
+            self.drive(addr, record, Event::Serve);
+            if !record.line.is_asked_for() {
+                frame.ask_no_more();
+            }
+        }
+    }
+
+    /// Takes a lock, if this node may have one more locked line; whether it was taken. A line that is locked already
+    /// is not one more.
+    fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
+        let share = &self.node.lock_share;
+        let mode = ownership(mode);
+        let provided = self.permits.provide(share, || self.node.workers());
+        let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
+        if !provided && !frame.is_locked() {
+            return too_many();
+        }
+        let first = frame.try_lock(mode);
+        match first {
+            Some(true) if provided => self.permits.use_one(),
+            Some(true) => {
+                // The others have unlocked it in between.
+                frame.unlock(mode);
+                return too_many();
+            }
+            _ => self.permits.settle(share),
         }
         Ok(first.is_some())
     }
@@ -187,6 +252,9 @@ impl LineLocks for Worker {
     type Lock = Lock;
 
     async fn lock(&self, need: Need) -> Result<LockOutcome<Lock>, MemoryError> {
+        if let Ok(end) = self.try_lock(need) {
+            return Ok(end);
+        }
         self.inner.check(need.addr)?;
         Ok(match self.lock_in_time(need, false).await? {
             LockOutcome::Locked => LockOutcome::Locked,
@@ -199,18 +267,23 @@ impl LineLocks for Worker {
         })
     }
 
+    #[inline]
     fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock>, Need> {
-        let counters = &self.inner.counters;
-        match self.inner.try_lock(need, false, false) {
-            Ok(Try::Locked(frame)) => {
-                counters.locks.add(1);
+        let end = match self.inner.try_lock_unasked(need) {
+            TryLock::Locked(frame) => Try::Locked(frame),
+            TryLock::Refused => Try::Refused,
+            TryLock::Ask => self.inner.try_lock(need, false, false).map_err(|_| need)?,
+        };
+        match end {
+            Try::Locked(frame) => {
+                self.inner.counters.locks.add(1);
                 Ok(LockOutcome::Got(self.locked(need, frame, false)))
             }
-            Ok(Try::Refused) => {
-                counters.locks_refused.add(1);
+            Try::Refused => {
+                self.inner.counters.locks_refused.add(1);
                 Ok(LockOutcome::Locked)
             }
-            Ok(Try::NotHere) | Err(_) => Err(need),
+            Try::NotHere => Err(need),
         }
     }
 
@@ -224,6 +297,12 @@ impl LineLocks for Worker {
             return Ok(LockOutcome::Got(()));
         }
         let need = Need { mode: Mode::Exclusive, ..lock.need };
+        let frame = self.inner.node.cache.frame(lock.frame);
+        if frame.try_upgrade_lock_unasked() == TryLock::Locked(()) {
+            self.inner.counters.locks.add(1);
+            lock.need = need;
+            return Ok(LockOutcome::Got(()));
+        }
         Ok(match self.lock_in_time(need, true).await? {
             LockOutcome::Locked => LockOutcome::Locked,
             LockOutcome::Got((_, ticket)) => {

@@ -13,6 +13,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};
 use crate::history::History;
+use crate::lock::Share;
 use crate::record::RecordTable;
 use crate::repeats::{NumberPool, Seen};
 use crate::timers::Timers;
@@ -60,8 +61,8 @@ pub struct Node {
     pub(crate) frame_waiters: FrameWaiters,
     /// Evictions whose release has not completed.
     pub(crate) releasing: AtomicUsize,
-    /// Lines that transactions have locked.
-    pub(crate) locked: AtomicUsize,
+    /// How many lines transactions may lock.
+    pub(crate) lock_share: Share,
     /// Which messages have arrived.
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
@@ -101,6 +102,7 @@ impl Node {
         Arc::new(Node {
             id: parts.id,
             history: History::new(parts.cache.capacity()),
+            lock_share: Share::new(parts.cache.capacity() / parts.settings.lock_share.max(1)),
             reserve: Reserve::new(parts.cache.capacity(), &parts.settings),
             cache: parts.cache,
             arena: parts.arena,
@@ -116,7 +118,6 @@ impl Node {
             blocked: Blocked::default(),
             frame_waiters: FrameWaiters::default(),
             releasing: AtomicUsize::new(0),
-            locked: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
@@ -141,7 +142,7 @@ impl Node {
 
     /// How many lines transactions have locked.
     pub fn locked_lines(&self) -> usize {
-        self.locked.load(Ordering::Relaxed)
+        self.lock_share.locked()
     }
 
     /// What its workers counted.

@@ -323,11 +323,8 @@ impl Inner {
     /// is in doubt.
     pub(crate) fn give_frame_back(&self, record: &mut Record) {
         let cache = &self.node.cache;
-        let free = |id: &mut FrameId| {
-            let frame = cache.frame(*id);
-            // A lock counts in its frame until it is dropped.
-            record.doubts.is_empty() && !frame.is_locked() && frame.try_invalidate()
-        };
+        // Not while it is locked: it is tried again when the lock ends.
+        let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
         if let Some(id) = record.frame.take_if(free) {
             cache.detach(id);
             self.node.frame_waiters.wake();

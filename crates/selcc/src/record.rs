@@ -276,15 +276,6 @@ impl FrameCopy<'_> {
     fn is_reserved(&self) -> bool {
         !self.lapsed && self.frame().is_reserved()
     }
-
-    /// Whether locks of transactions permit that the line is held so only. They do not lapse.
-    fn permits(&self, hold: Hold) -> bool {
-        match self.frame().locked() {
-            Ownership::Invalid => true,
-            Ownership::Shared => hold >= Hold::Shared,
-            Ownership::Exclusive => hold == Hold::Exclusive,
-        }
-    }
 }
 
 impl LocalCopy for FrameCopy<'_> {
@@ -308,10 +299,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_suspend(&mut self) -> bool {
-        self.permits(Hold::Nothing)
-            && !self.is_reserved()
-            && !self.held
-            && self.frame().try_invalidate()
+        !self.is_reserved() && !self.held && self.frame().try_invalidate()
     }
 
     fn lose(&mut self) {
@@ -326,8 +314,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_invalidate(&mut self) -> bool {
-        let free = self.permits(Hold::Nothing) && !self.is_reserved() && !self.held;
-        if !free || !self.frame().try_invalidate() {
+        if self.is_reserved() || self.held || !self.frame().try_invalidate() {
             return false;
         }
         self.give_way();
@@ -335,7 +322,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn try_demote(&mut self) -> bool {
-        self.permits(Hold::Shared) && !self.is_reserved() && !self.held && self.frame().try_demote()
+        !self.is_reserved() && !self.held && self.frame().try_demote()
     }
 
     fn locked(&self) -> Option<Want> {

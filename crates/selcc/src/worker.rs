@@ -19,6 +19,7 @@ use slab::Slab;
 use crate::CpuCosts;
 use crate::counters::WorkerCounters;
 use crate::letters::Sent;
+use crate::lock::Permits;
 use crate::node::Node;
 use crate::operations::Group;
 use crate::release::{Lingering, minds_ends};
@@ -82,6 +83,8 @@ pub(crate) struct Inner {
     pub(crate) waiting: Cell<usize>,
     /// Copies to read that this worker bets on.
     pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
+    /// For the lines that its transactions lock.
+    pub(crate) permits: Permits,
     /// Whether anything becomes of a line when an access is over.
     pub(crate) minds_ends: bool,
     // Kept for their capacity.
@@ -145,6 +148,7 @@ impl Worker {
             lingering: RefCell::default(),
             waiting: Cell::new(0),
             bets: RefCell::default(),
+            permits: Permits::new(&node.lock_share),
             minds_ends: minds_ends(&node.settings),
             actions: RefCell::default(),
             victims: RefCell::default(),
@@ -225,6 +229,7 @@ impl Drop for Inner {
         if let Some(numbers) = self.numbers.take() {
             self.node.numbers.give_back(numbers);
         }
+        self.permits.leave(&self.node.lock_share);
         if !self.parked.get() {
             self.count_awake(-1);
         }

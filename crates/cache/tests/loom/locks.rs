@@ -1,5 +1,7 @@
 //! Locks of transactions, and transactions that only look whether others have locked what they have read.
 
+use latchwork_cache::{Frame, TryLock};
+
 use super::*;
 
 /// Transactions of three workers, one of which upgrades. What is done under a lock is seen by the next that
@@ -31,7 +33,7 @@ fn locks_of_transactions_exclude_each_other() {
                     assert_eq!(frame.locked(), Ownership::Exclusive);
                     let seen = value.load(Ordering::Relaxed);
                     value.store(seen + 1, Ordering::Relaxed);
-                    assert!(frame.unlock(Ownership::Exclusive), "alone");
+                    assert!(frame.unlock(Ownership::Exclusive).last, "alone");
                     1
                 })
             })
@@ -135,4 +137,146 @@ fn a_stamp_under_the_latch_is_seen_by_whoever_locks_and_then_reads() {
 #[test]
 fn a_stamp_under_the_latch_is_seen_by_whoever_locks_and_then_latches() {
     stamp_beside(|cache| cache.try_write(line(0)).map(|guard| guard.words().word(0)), false);
+}
+
+/// Locks line 0 without a lock of the protocol, and uses it under the lock; whether it was locked.
+fn lock_and_write(cache: &Cache) -> bool {
+    let TryLock::Locked((id, first)) = cache.try_lock(line(0), Ownership::Exclusive) else {
+        return false;
+    };
+    assert!(first, "nobody else locks it");
+    assert!(write(cache, line(0), 7), "taken away under the lock");
+    cache.frame(id).unlock(Ownership::Exclusive);
+    true
+}
+
+#[test]
+fn a_line_that_is_locked_stays_and_one_that_goes_is_not_locked() {
+    let take_away = |cache: &Arc<Cache>| {
+        let id = cache.find(line(0)).expect("attached");
+        let frame = cache.frame(id);
+        if !frame.try_invalidate() {
+            return;
+        }
+        let words = cache.line(id).slice(LINE_HEADER..LINE);
+        let seen = (words.word(0), words.word(1));
+        assert_eq!(seen.0, seen.1, "taken away under a writer");
+        cache.detach(id);
+        assert_eq!(cache.attach(line(1)), Some(id));
+        fill_by_verb(cache, id, 2);
+        frame.publish(Ownership::Exclusive);
+    };
+    for locker_first in [true, false] {
+        loom::model(move || {
+            let cache = full(1, Ownership::Exclusive);
+            let theirs = cache.clone();
+            let other = if locker_first {
+                let handler = thread::spawn(move || take_away(&theirs));
+                lock_and_write(&cache);
+                handler
+            } else {
+                let locker = thread::spawn(move || _ = lock_and_write(&theirs));
+                take_away(&cache);
+                locker
+            };
+            other.join().unwrap();
+            let frame = cache.frame(FrameId(0));
+            assert!(!frame.is_locked() && !frame.asks_first());
+            if frame.addr() == line(1) {
+                assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
+            }
+        });
+    }
+}
+
+/// Beside one that locks the line to write, or upgrades its lock.
+fn demote_beside(lock: impl Fn(&Cache, &Frame) -> bool + Copy + Send + Sync + 'static) {
+    let demote = |cache: &Arc<Cache>| {
+        let frame = cache.frame(FrameId(0));
+        if frame.try_demote() {
+            // As a request to read finds it that comes later.
+            frame.promote();
+            _ = frame.try_demote();
+        }
+    };
+    let locker = move |cache: &Arc<Cache>| {
+        let frame = cache.frame(FrameId(0));
+        if lock(cache, frame) {
+            assert!(write(cache, line(0), 7), "taken away under the lock");
+            frame.unlock(Ownership::Exclusive);
+        }
+    };
+    for locker_first in [true, false] {
+        loom::model(move || {
+            let cache = full(1, Ownership::Exclusive);
+            let theirs = cache.clone();
+            let other = if locker_first {
+                let handler = thread::spawn(move || demote(&theirs));
+                locker(&cache);
+                handler
+            } else {
+                let other = thread::spawn(move || locker(&theirs));
+                demote(&cache);
+                other
+            };
+            other.join().unwrap();
+            assert!(!cache.frame(FrameId(0)).is_locked());
+        });
+    }
+}
+
+#[test]
+fn a_line_is_not_demoted_under_a_lock_to_write() {
+    demote_beside(|cache, _| {
+        matches!(cache.try_lock(line(0), Ownership::Exclusive), TryLock::Locked(_))
+    });
+}
+
+#[test]
+fn a_line_is_not_demoted_under_a_lock_that_was_upgraded() {
+    demote_beside(|cache, frame| {
+        let TryLock::Locked((_, first)) = cache.try_lock(line(0), Ownership::Shared) else {
+            return false;
+        };
+        assert!(first);
+        let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
+        if !upgraded {
+            assert_eq!(frame.locked(), Ownership::Shared, "what it was");
+            assert!(cache.try_read(line(0)).is_some(), "taken away under a lock to read");
+            frame.unlock(Ownership::Shared);
+        }
+        upgraded
+    });
+}
+
+/// Who asks for the line finds the lock, or nobody locks it any more without asking.
+#[test]
+fn a_lock_is_seen_by_who_wants_to_be_asked_or_asks() {
+    let lock = |cache: &Cache, value: &AtomicU64| {
+        for _ in 0..2 {
+            let TryLock::Locked((id, _)) = cache.try_lock(line(0), Ownership::Shared) else {
+                return;
+            };
+            value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            cache.frame(id).unlock(Ownership::Shared);
+        }
+    };
+    loom::model(move || {
+        let cache = full(1, Ownership::Exclusive);
+        let value = Arc::new(AtomicU64::new(0));
+        let locker = thread::spawn({
+            let (cache, value) = (cache.clone(), value.clone());
+            move || lock(&cache, &value)
+        });
+        let frame = cache.frame(FrameId(0));
+        let alone = frame.ask_first() == Ownership::Invalid;
+        let seen = value.load(Ordering::Relaxed);
+        locker.join().unwrap();
+        if alone {
+            assert_eq!(value.load(Ordering::Relaxed), seen, "locked without asking");
+        }
+        assert_eq!(cache.try_lock(line(0), Ownership::Shared), TryLock::Ask);
+        frame.ask_no_more();
+        assert!(matches!(cache.try_lock(line(0), Ownership::Shared), TryLock::Locked(_)));
+    });
 }

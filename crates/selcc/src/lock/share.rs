@@ -1,0 +1,185 @@
+//! How many of a node's lines transactions may lock: each locked line takes a permit.
+//!
+//! Workers draw several at once and keep what they get back for the next locks, so that locking shares no memory. The
+//! bound is exact all the same: what a worker keeps counts as taken.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+
+/// The permits of a node.
+pub(crate) struct Share {
+    /// How many there are.
+    most: usize,
+    taken: Taken,
+    /// What workers keep. Looked at by those who count locked lines.
+    kept: Mutex<Vec<Arc<Kept>>>,
+}
+
+// Alone: workers read what stands beside it all the time.
+#[derive(Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
+
+/// Permits that a worker keeps; written by it only.
+#[derive(Default)]
+#[repr(align(128))]
+struct Kept(AtomicUsize);
+
+impl Kept {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, permits: usize) {
+        self.0.store(permits, Ordering::Relaxed);
+    }
+}
+
+/// At most so many are drawn at once.
+const DRAW_MAX: usize = 32;
+/// Workers keep no more than one permit in so many, all together.
+const KEPT_SHARE: usize = 8;
+
+impl Share {
+    pub(crate) fn new(most: usize) -> Share {
+        Share { most: most.max(1), taken: Taken::default(), kept: Mutex::default() }
+    }
+
+    /// How many lines are locked. Exact when nobody locks or unlocks at this moment.
+    pub(crate) fn locked(&self) -> usize {
+        let kept: usize = self.kept.lock().iter().map(|kept| kept.get()).sum();
+        self.taken.0.load(Ordering::Relaxed).saturating_sub(kept)
+    }
+
+    /// Takes up to `wanted`.
+    fn take(&self, wanted: usize) -> usize {
+        let mut got = 0;
+        let next = |taken: usize| {
+            got = wanted.min(self.most - taken);
+            (got > 0).then_some(taken + got)
+        };
+        // Relaxed: only about how many there are.
+        let end = self.taken.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if end.is_ok() { got } else { 0 }
+    }
+
+    fn give_back(&self, permits: usize) {
+        self.taken.0.fetch_sub(permits, Ordering::Relaxed);
+    }
+}
+
+/// A worker's part in the permits of its node.
+pub(crate) struct Permits {
+    kept: Arc<Kept>,
+    /// How many it drew at last, and keeps at least; twice as many at most.
+    draft: Cell<usize>,
+}
+
+impl Permits {
+    pub(crate) fn new(share: &Share) -> Permits {
+        let kept = Arc::new(Kept::default());
+        share.kept.lock().push(kept.clone());
+        Permits { kept, draft: Cell::new(0) }
+    }
+
+    /// Has a permit at hand, on a node with so many workers; false when there is none left. To be followed by
+    /// [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
+    #[inline]
+    pub(crate) fn provide(&self, share: &Share, workers: impl FnOnce() -> u32) -> bool {
+        self.kept.get() > 0 || self.draw(share, workers())
+    }
+
+    #[cold]
+    fn draw(&self, share: &Share, workers: u32) -> bool {
+        // None where there are few: then only what is used at once.
+        let draft = share.most / KEPT_SHARE / 2 / workers.max(1) as usize;
+        self.draft.set(draft.min(DRAW_MAX));
+        let got = share.take(self.draft.get().max(1));
+        self.kept.set(got);
+        got > 0
+    }
+
+    /// Uses one that was provided.
+    #[inline]
+    pub(crate) fn use_one(&self) {
+        self.kept.set(self.kept.get() - 1);
+    }
+
+    /// Puts one back.
+    #[inline]
+    pub(crate) fn put_back(&self, share: &Share) {
+        self.kept.set(self.kept.get() + 1);
+        self.settle(share);
+    }
+
+    /// Gives back what is too many to keep.
+    #[inline]
+    pub(crate) fn settle(&self, share: &Share) {
+        let (kept, draft) = (self.kept.get(), self.draft.get());
+        if kept > 2 * draft {
+            self.kept.set(draft);
+            share.give_back(kept - draft);
+        }
+    }
+
+    /// Gives all back, when the worker ends.
+    pub(crate) fn leave(&self, share: &Share) {
+        share.give_back(self.kept.get());
+        self.kept.set(0);
+        share.kept.lock().retain(|kept| !Arc::ptr_eq(kept, &self.kept));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_never_more_than_there_are() {
+        for (most, workers) in [(1, 1), (3, 2), (16, 4), (1000, 3), (100_000, 16)] {
+            let share = Share::new(most);
+            let all: Vec<Permits> = (0..workers).map(|_| Permits::new(&share)).collect();
+            let mut used = vec![0; workers as usize];
+            let mut random = 1_u64;
+            for step in 0..20_000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (random >> 40) as usize % all.len();
+                // More are wanted for a while, then fewer.
+                let wants = (random >> 33) % 8 < if step % 8_000 < 4_000 { 6 } else { 2 };
+                if wants && all[at].provide(&share, || workers) {
+                    all[at].use_one();
+                    used[at] += 1;
+                } else if !wants && used[at] > 0 {
+                    // Another worker ends what this one has begun.
+                    used[at] -= 1;
+                    all[(at + 1) % all.len()].put_back(&share);
+                }
+                let locked: usize = used.iter().sum();
+                assert_eq!(share.locked(), locked);
+                let taken = share.taken.0.load(Ordering::Relaxed);
+                assert!(locked <= taken && taken <= most && taken - locked <= most / KEPT_SHARE);
+            }
+            all.iter().for_each(|permits| permits.leave(&share));
+            assert_eq!(share.taken.0.load(Ordering::Relaxed), used.iter().sum());
+        }
+    }
+
+    #[test]
+    fn one_worker_can_have_nearly_all_and_the_last_of_a_few() {
+        let share = Share::new(1000);
+        let (idle, busy) = (Permits::new(&share), Permits::new(&share));
+        assert!(idle.provide(&share, || 2));
+        let got =
+            (0..2000).take_while(|_| busy.provide(&share, || 2).then(|| busy.use_one()).is_some());
+        assert!(got.count() >= 1000 - 1000 / KEPT_SHARE);
+        let few = Share::new(4);
+        let (idle, busy) = (Permits::new(&few), Permits::new(&few));
+        assert!(idle.provide(&few, || 2));
+        idle.use_one();
+        idle.put_back(&few);
+        let got = (0..9).take_while(|_| busy.provide(&few, || 2).then(|| busy.use_one()).is_some());
+        assert_eq!(got.count(), 4, "where there are few, nobody keeps any");
+    }
+}
