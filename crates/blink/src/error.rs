@@ -51,6 +51,14 @@ pub enum TreeError {
         /// Its place in the input, from 0.
         index: u64,
     },
+    /// Transactions used the tree that was being loaded in bulk.
+    #[error(
+        "transactions used the tree while it was being loaded in bulk: load it before they begin"
+    )]
+    InUse,
+    /// The operation tells of stamps, which this tree has not.
+    #[error("this tree has no stamps: make it with TreeConfig {{ stamped: true, .. }}")]
+    NotStamped,
     /// The share of each page to fill was not usable.
     #[error("a fill factor of {0} is not between 0.1 and 1")]
     FillFactor(f64),

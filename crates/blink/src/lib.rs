@@ -33,6 +33,9 @@
 //!
 //! Pages are not merged. A leaf that became empty keeps its place and takes new keys.
 //!
+//! Of a tree [with stamps](TreeConfig::stamped) the operations whose names end in `_seen` tell which leaves they
+//! saw, and [`Tree::still`] whether anything has changed there since: what transactions need against phantoms.
+//!
 //! # Example
 //!
 //! ```
@@ -64,10 +67,12 @@
 mod error;
 mod limits;
 mod page;
+mod stamp;
 mod tree;
 mod value;
 
 pub use error::TreeError;
 pub use limits::{KEY_MAX, Limits, TreeConfig};
+pub use stamp::{Insertion, Leaf, Replacement, Stamp};
 pub use tree::{Tree, TreeStatistics};
 pub use value::{Value, ValueMut};

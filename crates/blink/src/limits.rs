@@ -2,6 +2,7 @@
 
 use crate::TreeError;
 use crate::page::{HEADER, SLOT};
+use crate::stamp::STAMP;
 
 /// The longest key of any tree, in bytes.
 pub const KEY_MAX: usize = 512;
@@ -13,13 +14,13 @@ pub const KEY_MAX: usize = 512;
 /// and yet impossible to split. (Inner pages, whose values are 8 bytes, then hold at least three
 /// children.)
 ///
-/// | line | longest value | longest key |
-/// | --- | --- | --- |
-/// | 512 | 128 | 40 |
-/// | 1024 | 256 | 104 |
-/// | 2048 | 512 | 232 |
-/// | 4096 | 1024 | 488 |
-/// | 8192 and more | a quarter | 512 |
+/// | line | longest value | longest key | with stamps |
+/// | --- | --- | --- | --- |
+/// | 512 | 128 | 40 | 32 |
+/// | 1024 | 256 | 104 | 96 |
+/// | 2048 | 512 | 232 | 224 |
+/// | 4096 | 1024 | 488 | 480 |
+/// | 8192 and more | a quarter | 512 | 512 |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The longest key.
@@ -29,7 +30,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits for lines with `payload` bytes for their user.
+    /// The limits of trees without stamps, for lines with `payload` bytes for their user.
     ///
     /// # Errors
     /// [`TreeError::LineTooSmall`] when not even keys of 8 bytes would be possible.
@@ -45,6 +46,15 @@ impl Limits {
             return Err(TreeError::LineTooSmall { payload });
         }
         Ok(Limits { key_max, value_max })
+    }
+
+    /// The limits of trees [with stamps](TreeConfig::stamped), for such lines.
+    ///
+    /// # Errors
+    /// As [`for_payload`](Limits::for_payload).
+    pub fn with_stamps(payload: usize) -> Result<Limits, TreeError> {
+        let limits = Limits::for_payload(payload.saturating_sub(STAMP));
+        limits.map_err(|_| TreeError::LineTooSmall { payload })
     }
 
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
@@ -65,9 +75,13 @@ impl Limits {
     }
 }
 
-/// How a handle on a tree behaves. Handles on one tree may differ.
+/// How a tree is made, and how a handle on it behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
+    /// Each leaf carries a [`Stamp`](crate::Stamp), for transactions: the operations whose names end in `_seen`,
+    /// and [`still`](crate::Tree::still) and [`raise_read`](crate::Tree::raise_read). All handles on a tree
+    /// agree on this; it takes 24 bytes a page. In what follows they may differ.
+    pub stamped: bool,
     /// Split a leaf instead of letting it hold more entries; at least 2. `None`: only bytes count.
     pub max_entries_leaf: Option<u16>,
     /// Split an inner page instead of letting it hold more children; at least 3. `None`: only bytes
@@ -76,6 +90,11 @@ pub struct TreeConfig {
 }
 
 impl TreeConfig {
+    /// The limits of a tree in lines with `payload` bytes for their user.
+    pub(crate) fn limits(&self, payload: usize) -> Result<Limits, TreeError> {
+        if self.stamped { Limits::with_stamps(payload) } else { Limits::for_payload(payload) }
+    }
+
     /// The most entries of a page on `level`.
     pub(crate) fn max_entries(&self, level: u8) -> usize {
         let (max, least) =
@@ -91,16 +110,21 @@ mod tests {
     #[test]
     fn limits_are_those_of_the_table() {
         let table = [
-            (512, 128, 40),
-            (1024, 256, 104),
-            (2048, 512, 232),
-            (4096, 1024, 488),
-            (8192, 2048, 512),
-            (65536, 16384, 512),
+            (512, 128, 40, 32),
+            (1024, 256, 104, 96),
+            (2048, 512, 232, 224),
+            (4096, 1024, 488, 480),
+            (8192, 2048, 512, 512),
+            (65536, 16384, 512, 512),
         ];
-        for (line, value_max, key_max) in table {
-            assert_eq!(Limits::for_payload(line - 32).ok(), Some(Limits { key_max, value_max }));
+        for (line, value_max, key_max, stamped) in table {
+            let payload = line - 32;
+            assert_eq!(Limits::for_payload(payload).ok(), Some(Limits { key_max, value_max }));
+            let limits = Limits { key_max: stamped, value_max };
+            assert_eq!(Limits::with_stamps(payload).ok(), Some(limits));
         }
         assert!(Limits::for_payload(96).is_err());
+        let error = Limits::with_stamps(96).unwrap_err();
+        assert!(matches!(error, TreeError::LineTooSmall { payload: 96 }));
     }
 }

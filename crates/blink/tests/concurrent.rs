@@ -12,7 +12,8 @@ use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_runtime::Handle;
 
-const FAN_OUT_3: TreeConfig = TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+const FAN_OUT_3: TreeConfig =
+    TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
 
 const WORLDS: [Settings; 3] = [Settings::CALM, Settings::TINY, Settings::WITHOUT_CACHE];
 

@@ -5,12 +5,13 @@ mod common;
 use std::ops::{Bound, ControlFlow};
 
 use common::{LocalMemory, Node, Settings, executor};
-use latchwork_blink::{Tree, TreeConfig, TreeError};
+use latchwork_blink::{Leaf, Tree, TreeConfig, TreeError};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use proptest::prelude::*;
 
-const FAN_OUT_4: TreeConfig = TreeConfig { max_entries_leaf: Some(4), max_entries_inner: Some(4) };
+const FAN_OUT_4: TreeConfig =
+    TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };
 
 fn run(settings: Settings, test: impl AsyncFnOnce(Node, LocalMemory)) {
     let mut executor = executor(3);
@@ -75,6 +76,87 @@ fn what_is_no_tree_cannot_be_opened() {
         let nowhere = GlobalAddr::new(MemoryNodeId(7), 0);
         let error = Tree::open(memory, nowhere, FAN_OUT_4).await.unwrap_err();
         assert!(matches!(error, TreeError::Memory(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_tree_with_stamps_and_one_without_are_told_apart() {
+    run(Settings::CALM, async |_, memory| {
+        let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
+        for (made, opened, hint) in
+            [(stamped, FAN_OUT_4, "stamped: true"), (FAN_OUT_4, stamped, "stamped: false")]
+        {
+            let tree = Tree::create(memory.clone(), made).await.unwrap();
+            for k in 0..20_u64 {
+                let root = tree.root();
+                let error = Tree::open(memory.clone(), root, opened).await.unwrap_err();
+                let is_corrupt = matches!(error, TreeError::Corrupt { page, .. } if page == root);
+                assert!(is_corrupt && error.to_string().contains(hint), "{error}");
+                tree.insert(&k.to_be_bytes(), b"value").await.unwrap();
+            }
+            Tree::open(memory.clone(), tree.root(), made).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_tree_without_stamps_says_so_and_one_with_them_knows_its_leaves() {
+    run(Settings::CALM, async |_, memory| {
+        let plain = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+        let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
+        let tree = Tree::create(memory, stamped).await.unwrap();
+        let (_, leaf) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        let no_stamps = |error: TreeError| matches!(error, TreeError::NotStamped);
+        let all = (Bound::Unbounded, usize::MAX);
+        assert!(no_stamps(plain.get_seen(b"key", |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.insert_seen(b"key", b"", |_| true, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.replace_seen(b"key", b"", b"", |_| true).await.unwrap_err()));
+        assert!(no_stamps(plain.remove_seen(b"key", b"", 0, 0).await.unwrap_err()));
+        assert!(no_stamps(plain.scan_up_seen(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.scan_down_seen(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.raise_read(&leaf, 1).await.unwrap_err()));
+        assert!(no_stamps(plain.still(&leaf).await.unwrap_err()));
+        assert!(plain.try_still(&leaf).is_err());
+
+        let foreign = Leaf { addr: plain.root(), ..leaf };
+        for error in [
+            tree.still(&foreign).await.unwrap_err(),
+            tree.raise_read(&foreign, 1).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, TreeError::Corrupt { page, .. } if page == plain.root()));
+        }
+        assert!(tree.try_still(&foreign).is_err());
+        assert_eq!(tree.try_still(&leaf), Ok(true));
+    });
+}
+
+#[test]
+fn a_bulk_load_does_not_overlook_who_read_the_empty_tree_meanwhile() {
+    run(Settings::CALM, async |node, memory| {
+        let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
+        let tree = Tree::create(memory.clone(), stamped).await.unwrap();
+        let (_, leaf) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        let mut executor = executor(4);
+        let entries = (0..50_u64).map(|k| {
+            if k == 49 {
+                let other = node.worker(executor.handle());
+                executor.block_on(async {
+                    let tree = Tree::open(other, tree.root(), stamped).await.unwrap();
+                    assert!(tree.raise_read(&leaf, 7).await.unwrap().is_some());
+                });
+            }
+            (k.to_be_bytes(), b"value")
+        });
+        let error = tree.bulk_load(entries, 1.0).await.unwrap_err();
+        assert!(matches!(error, TreeError::InUse), "{error}");
+        assert_eq!(node.live_lines(), 1, "the pages written so far are freed");
+        let (_, again) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        assert_eq!((again.stamp.structure, again.stamp.read), (leaf.stamp.structure, 7));
+        assert_eq!(tree.bulk_load([(b"key", b"value")], 1.0).await.unwrap(), 1);
+        let (found, loaded) = tree.get_seen(b"key", |value| value.to_vec()).await.unwrap();
+        assert_eq!((found, loaded.stamp.read), (Some(b"value".to_vec()), 7));
+        assert!(!tree.still(&again).await.unwrap());
     });
 }
 
@@ -190,12 +272,16 @@ proptest! {
     fn scribbled_pages_neither_panic_nor_hang(
         scribbles in proptest::collection::vec((any::<usize>(), 0..60_usize, any::<u64>(), 0..3), 1..6),
         tiny in any::<bool>(),
+        stamped in any::<bool>(),
     ) {
         let settings = if tiny { Settings::TINY } else { Settings::CALM };
         run(settings, async |node, memory| {
-            let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
+            let config = TreeConfig { stamped, ..FAN_OUT_4 };
+            let tree = Tree::create(memory.clone(), config).await.unwrap();
+            let mut leaves = Vec::new();
             for k in 0..60_u64 {
                 tree.insert(&(k * 7 % 60).to_be_bytes(), &[1; 16]).await.unwrap();
+                leaves.extend(tree.get_seen(&k.to_be_bytes(), |_| ()).await.ok());
             }
             let lines = node.addresses();
             for (line, word, value, kind) in scribbles {
@@ -224,6 +310,13 @@ proptest! {
                 let _ = tree.modify(&key, |value| value.write(0, &vec![4; value.len()])).await;
                 let _ = tree.insert(&[&key[..], b"more"].concat(), &[5; 30]).await;
                 let _ = tree.remove(&key).await;
+                let _ = tree.insert_seen(&key, &[6; 16], |_| true, |_| ()).await;
+                let _ = tree.replace_seen(&key, &[6; 16], &[7; 20], |_| true).await;
+                let _ = tree.remove_seen(&key, &[7; 20], k, k).await;
+            }
+            for (_, leaf) in leaves {
+                let _ = tree.still(&leaf).await;
+                let _ = tree.raise_read(&leaf, 9).await;
             }
         });
     }

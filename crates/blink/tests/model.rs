@@ -159,11 +159,17 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 fn config() -> impl Strategy<Value = TreeConfig> {
-    prop_oneof![
+    let fan_out = prop_oneof![
         Just(TreeConfig::default()),
-        Just(TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) }),
-        Just(TreeConfig { max_entries_leaf: Some(2), max_entries_inner: Some(4) }),
-    ]
+        Just(TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) }),
+        Just(TreeConfig { stamped: false, max_entries_leaf: Some(2), max_entries_inner: Some(4) }),
+    ];
+    (fan_out, any::<bool>()).prop_map(|(config, stamped)| TreeConfig { stamped, ..config })
+}
+
+/// Lines where the longest keys fit the tree.
+fn roomy(settings: Settings, config: TreeConfig) -> Settings {
+    Settings { line_size: if config.stamped { 1024 } else { settings.line_size }, ..settings }
 }
 
 proptest! {
@@ -177,7 +183,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut executor = executor(seed);
-        let node = Node::new(settings);
+        let node = Node::new(roomy(settings, config));
         let memory = node.worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory.clone(), config).await.unwrap();
@@ -208,7 +214,7 @@ proptest! {
         later in vec(op(), 0..60),
     ) {
         let mut executor = executor(1);
-        let node = Node::new(Settings::TINY);
+        let node = Node::new(roomy(Settings::TINY, config));
         let memory = node.worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory, config).await.unwrap();

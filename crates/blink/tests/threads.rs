@@ -43,7 +43,8 @@ fn with_tree<T>(
 fn values_are_never_seen_half_written() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
         let node = Node::new(settings);
-        let config = TreeConfig { max_entries_leaf: Some(4), max_entries_inner: Some(4) };
+        let config =
+            TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };
         let root = create(&node, config);
         let keys = 50_u64;
         with_tree(&node, root, config, 1, async |tree| {
@@ -100,7 +101,8 @@ fn values_are_never_seen_half_written() {
 fn threads_that_insert_side_by_side_find_all_their_keys() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
         let node = Node::new(settings);
-        let config = TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+        let config =
+            TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
         let root = create(&node, config);
         let highest = Arc::new(AtomicU64::new(0));
         let each = 1500;

@@ -63,6 +63,7 @@ impl<'a> OptimisticRead<'a> {
     }
 
     /// The whole line, the pool's header included.
+    #[inline]
     pub fn line(&self) -> Words<'a> {
         self.line
     }
@@ -147,6 +148,7 @@ impl<'a> WriteGuard<'a> {
     }
 
     /// The whole line, the pool's header included.
+    #[inline]
     pub fn line(&self) -> Words<'a> {
         self.line
     }

@@ -21,6 +21,11 @@ impl Dirty {
         Dirty(range)
     }
 
+    /// If nothing was written, the first word, as if it was.
+    pub(crate) fn or_first_word(self) -> Dirty {
+        if self.0.is_empty() { Dirty(0..WORD) } else { self }
+    }
+
     /// The bytes as ranges that are not empty.
     #[inline]
     pub(crate) fn ranges(self) -> impl Iterator<Item = Range<usize>> {

@@ -144,4 +144,9 @@ impl Tag {
         // over the 48 bits that the header has room for.
         Tag((root.bits() ^ 0xb11f).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Self::BITS))
     }
+
+    /// That of a tree with stamps, whose pages stand elsewhere in their lines.
+    pub(crate) fn stamped(self) -> Tag {
+        Tag(!self.0 & (u64::MAX >> (64 - Self::BITS)))
+    }
 }

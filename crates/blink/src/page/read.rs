@@ -145,6 +145,12 @@ impl<'a> Page<'a> {
         Value::new(self.words, entry.offset(), entry.value_len())
     }
 
+    /// Whether the value in `slot` is exactly `bytes`.
+    pub(crate) fn value_is(&self, slot: usize, bytes: &[u8]) -> bool {
+        let entry = self.entry(slot);
+        self.words.compare(entry.offset(), entry.value_len(), bytes).is_eq()
+    }
+
     /// Appends the whole key in `slot` to `to`.
     pub(crate) fn append_key(&self, slot: usize, to: &mut Vec<u8>) {
         let entry = self.entry(slot);

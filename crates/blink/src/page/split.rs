@@ -1,8 +1,8 @@
 //! Cutting a full page in two.
 
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, Words};
 
-use super::{Broken, Builder, Image, Page, align, common_prefix};
+use super::{Broken, Builder, Page, align, common_prefix};
 
 /// Where a page is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) fn plan_split(page: &Page<'_>, key: &[u8]) -> Result<Split, Broken> {
     Ok(Split { at, separator })
 }
 
-/// Builds both halves of a page. The right one is to live at `right_addr`; the left one links to it.
+/// Builds both halves of a page in zeroed words. The right one is to live at `right_addr`; the left one links to it.
 ///
 /// Both always fit. The left page loses an entry whose key starts with the separator (or, in
 /// an append, was found to have room for it); the right page loses an entry whose key is at most one
@@ -52,18 +52,18 @@ pub(crate) fn write_halves(
     page: &Page<'_>,
     split: &Split,
     right_addr: GlobalAddr,
-    left: &Image,
-    right: &Image,
+    left: Words<'_>,
+    right: Words<'_>,
 ) -> Result<(), Broken> {
     let header = page.header;
     let (low, high) = (page.low(), page.high());
-    let mut to = Builder::new(left.words(), header.tag, header.level, &low, &split.separator)?;
+    let mut to = Builder::new(left, header.tag, header.level, &low, &split.separator)?;
     if !to.take(page, 0..split.at)? {
         return Err(Broken("half a page does not fit a page"));
     }
     to.finish(right_addr);
 
-    let mut to = Builder::new(right.words(), header.tag, header.level, &split.separator, &high)?;
+    let mut to = Builder::new(right, header.tag, header.level, &split.separator, &high)?;
     if !to.take(page, split.at..header.count())? {
         return Err(Broken("half a page does not fit a page"));
     }

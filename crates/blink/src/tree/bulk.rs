@@ -8,6 +8,7 @@ use super::descend::Stop;
 use super::spare::Spare;
 use crate::TreeError;
 use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
+use crate::stamp::{Line, Stamp};
 
 /// How far to fill pages.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,8 @@ struct Room {
 #[derive(Debug)]
 struct Level {
     level: u8,
+    /// Of its pages, in a stamped tree.
+    stamp: Stamp,
     low: Vec<u8>,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
     tally: Tally,
@@ -31,9 +34,9 @@ struct Level {
 }
 
 impl Level {
-    fn new(level: u8) -> Level {
+    fn new(level: u8, stamp: Stamp) -> Level {
         let (low, entries, written) = (Vec::new(), Vec::new(), Vec::new());
-        Level { level, low, entries, tally: Tally::new(0), here: None, written }
+        Level { level, stamp, low, entries, tally: Tally::new(0), here: None, written }
     }
 
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) {
@@ -64,8 +67,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// meanwhile: whoever comes second fails, or finds the other's entry in the way.
     ///
     /// # Errors
-    /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`] or [`TreeError::FillFactor`], keys and values
-    /// out of bounds, and when memory fails or is full. Then the tree is as it was.
+    /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or [`TreeError::FillFactor`],
+    /// keys and values out of bounds, and when memory fails or is full. Then the tree is as it was.
     pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -74,7 +77,7 @@ impl<M: CoherentMemory> Tree<M> {
         if !(0.1..=1.0).contains(&fill) {
             return Err(TreeError::FillFactor(fill));
         }
-        let target = (self.memory.payload_len() as f64 * fill) as usize;
+        let target = (self.image_page(&self.image()).len() as f64 * fill) as usize;
         let loaded = self.load_levels(entries, target).await;
         if loaded.is_err() {
             // The first error says more; lines that could not be freed stay with the handle.
@@ -88,8 +91,9 @@ impl<M: CoherentMemory> Tree<M> {
         entries: impl IntoIterator<Item = (K, V)>,
         target: usize,
     ) -> Result<u64, TreeError> {
-        self.replace_empty_root(None).await?;
-        let mut leaves = Level::new(0);
+        // Whoever depended on the empty leaf depends on the pages that take its place.
+        let stamp = self.empty_root().await?.inherited();
+        let mut leaves = Level::new(0, stamp);
         let mut count = 0;
         for (key, value) in entries {
             let (key, value) = (key.as_ref(), value.as_ref());
@@ -111,7 +115,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut pages: Vec<Spare> = Vec::new();
         let mut top = leaves;
         while !top.written.is_empty() {
-            let mut above = Level::new(top.level + 1);
+            let mut above = Level::new(top.level + 1, stamp);
             if above.level > LEVEL_MAX {
                 return Err(self.corrupt(self.root, Broken("more levels than any tree has")));
             }
@@ -129,7 +133,7 @@ impl<M: CoherentMemory> Tree<M> {
             top = above;
         }
         let root = self.page_image(&top, &[], GlobalAddr::NULL)?;
-        self.replace_empty_root(Some(&root)).await?;
+        self.replace_empty_root(&root).await?;
         pages.into_iter().for_each(Spare::keep);
         Ok(count)
     }
@@ -173,7 +177,8 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<Image, TreeError> {
         let image = self.image();
         let build = || {
-            let mut page = Builder::new(image.words(), self.tag, level.level, &level.low, high)?;
+            let mut page =
+                Builder::new(self.image_page(&image), self.tag, level.level, &level.low, high)?;
             for (key, value) in &level.entries {
                 debug_assert!(level.level == 0 || value.len() == CHILD);
                 if !page.push(key, value) {
@@ -184,31 +189,50 @@ impl<M: CoherentMemory> Tree<M> {
             Ok(())
         };
         build().map_err(|broken| self.corrupt(self.root, broken))?;
+        self.stamp_image(&image, level.stamp);
         Ok(image)
     }
 
-    /// Writes the root, if it is an empty leaf; with `None`, only looks.
-    async fn replace_empty_root(&self, image: Option<&Image>) -> Result<(), TreeError> {
+    /// The stamp of the root, if that is an empty leaf.
+    async fn empty_root(&self) -> Result<Stamp, TreeError> {
         let operation = self.memory.enter().await?;
-        let empty = |page: &Page<'_>| Ok(page.header.is_leaf() && page.header.count() == 0);
-        let was_empty = match image {
-            None => self.drive(|| self.read_page(self.root, empty)).await?,
-            Some(image) => {
-                self.drive(|| {
-                    let mut guard = self.memory.try_write(self.root).map_err(Stop::Need)?;
-                    let page = Page::open(guard.words(), self.tag)
-                        .map_err(|broken| Stop::Broken(self.root, broken))?;
-                    if !page.header.is_leaf() || page.header.count() > 0 {
-                        return Ok(false);
-                    }
-                    guard.words().copy_from(image.words());
-                    guard.mark_dirty(0..image.words().len());
-                    Ok(true)
-                })
-                .await?
-            }
+        let empty = |page: &Page<'_>, line: Line<'_>| {
+            Ok(is_empty(page).then(|| Stamp::load(line.payload())))
         };
+        let stamp = self.drive(|| self.read_page_of(self.root, None, empty)).await?;
         drop(operation);
-        if was_empty { Ok(()) } else { Err(TreeError::NotEmpty) }
+        stamp.ok_or(TreeError::NotEmpty)
     }
+
+    /// Writes the root, if it is an empty leaf, and nobody left a time in its stamp since the image's was
+    /// inherited from it.
+    async fn replace_empty_root(&self, image: &Image) -> Result<(), TreeError> {
+        let operation = self.memory.enter().await?;
+        let replaced = self
+            .drive(|| {
+                let mut guard = self.memory.try_write(self.root).map_err(Stop::Need)?;
+                let page = Page::open(self.page_words(guard.line()), self.tag)
+                    .map_err(|broken| Stop::Broken(self.root, broken))?;
+                if !is_empty(&page) {
+                    return Ok(Err(TreeError::NotEmpty));
+                }
+                let stamp = Stamp::load(guard.words());
+                if self.config.stamped && stamp.inherited() != Stamp::load(image.words()) {
+                    return Ok(Err(TreeError::InUse));
+                }
+                guard.words().copy_from(image.words());
+                if self.config.stamped {
+                    stamp.changed().store(guard.words());
+                }
+                guard.mark_dirty(0..image.words().len());
+                Ok(Ok(()))
+            })
+            .await?;
+        drop(operation);
+        replaced
+    }
+}
+
+fn is_empty(page: &Page<'_>) -> bool {
+    page.header.is_leaf() && page.header.count() == 0
 }

@@ -7,6 +7,7 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use crate::TreeError;
 use crate::page::{Broken, Page, Place, Seek};
+use crate::stamp::Line;
 
 /// How often an optimistic read is repeated before its reader asks for the line and so makes way.
 const READS_MAX: u32 = 8;
@@ -109,25 +110,27 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn read_page<R>(
         &self,
         addr: GlobalAddr,
-        read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+        mut read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
     ) -> Result<R, Stop> {
-        self.read_page_of(addr, None, read)
+        self.read_page_of(addr, None, |page, _| read(page))
     }
 
     /// As [`read_page`](Tree::read_page), of a page whose level may be known.
     #[inline]
-    fn read_page_of<R>(
+    pub(super) fn read_page_of<R>(
         &self,
         addr: GlobalAddr,
         level: Option<u8>,
-        mut read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+        mut read: impl FnMut(&Page<'_>, Line<'_>) -> Result<R, Broken>,
     ) -> Result<R, Stop> {
         for _ in 0..READS_MAX {
             let seen = self.memory.try_read(addr).map_err(Stop::Need)?;
+            let words = self.page_words(seen.line());
             if level == Some(0) {
-                Page::fetch_leaf(seen.words());
+                Page::fetch_leaf(words);
             }
-            let result = Page::open(seen.words(), self.tag).and_then(|page| read(&page));
+            let line = Line::new(addr, seen.line());
+            let result = Page::open(words, self.tag).and_then(|page| read(&page, line));
             if seen.validate() {
                 return result.map_err(|broken| Stop::Broken(addr, broken));
             }
@@ -141,14 +144,14 @@ impl<M: CoherentMemory> Tree<M> {
         at: &mut Descent,
         seek: Seek<'_>,
         level: u8,
-        mut visit: impl FnMut(&Page<'_>) -> Result<R, Broken>,
+        mut visit: impl FnMut(&Page<'_>, Line<'_>) -> Result<R, Broken>,
     ) -> Result<R, Stop> {
         loop {
             self.count_visit(at)?;
-            let visited = self.read_page_of(at.addr, at.level, |page| {
+            let visited = self.read_page_of(at.addr, at.level, |page, line| {
                 match self.turn(at, page, seek, level)? {
                     Some(turn) => Ok(Visit::Turn(turn)),
-                    None => visit(page).map(Visit::Arrived),
+                    None => visit(page, line).map(Visit::Arrived),
                 }
             })?;
             match visited {

@@ -12,8 +12,10 @@ use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
 use super::descend::Descent;
+use super::write::Found;
 use crate::Value;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
+use crate::stamp::Line;
 
 /// A page on the way, and where it probably is.
 #[derive(Clone, Copy)]
@@ -67,7 +69,7 @@ impl<M: CoherentMemory> Tree<M> {
         head: u64,
     ) -> Option<Child<'m>> {
         let read = self.memory.try_read_at(at.addr, at.hint).ok()?;
-        let page = Glance::at(read.words(), self.tag)?;
+        let page = Glance::at(self.page_words(read.line()), self.tag)?;
         let level = page.level();
         if level != at.level && at.level != ANY_LEVEL || !page.is_below_high(key, head) {
             return None;
@@ -111,45 +113,50 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         leaf: Child<'_>,
         key: &[u8],
-        read: impl FnOnce(&Page<'_>) -> Result<R, Broken>,
+        read: impl FnOnce(&Page<'_>, Line<'_>) -> Result<R, Broken>,
     ) -> Option<R> {
         let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
-        let page = Page::open(seen.words(), self.tag).ok()?;
+        let page = Page::open(self.page_words(seen.line()), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
             return None;
         }
-        read(&page).ok().filter(|_| seen.validate())
+        let line = Line::new(leaf.addr, seen.line());
+        read(&page, line).ok().filter(|_| seen.validate())
     }
 
-    /// What [`try_get`](Tree::try_get) finds, or where the careful way is to go on.
+    /// What [`try_get`](Tree::try_get) finds, and what `seen` makes of the leaf's line; or where the careful
+    /// way is to go on.
     #[inline]
-    pub(super) fn hot_get<R>(
+    pub(super) fn hot_get<R, S>(
         &self,
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
-    ) -> Result<Option<R>, Descent> {
+        seen: impl FnOnce(Line<'_>) -> S,
+    ) -> Result<(Option<R>, S), Descent> {
         let head = head_of(key);
         let leaf = self.hot_leaf(key, head).map_err(Child::descent)?;
         self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
-        self.hot_visit(leaf, key, head, visit).ok_or_else(|| leaf.descent())
+        self.hot_visit(leaf, key, head, visit, seen).ok_or_else(|| leaf.descent())
     }
 
     /// Looks a key up in its leaf.
     #[inline]
-    pub(super) fn hot_visit<R>(
+    pub(super) fn hot_visit<R, S>(
         &self,
         leaf: Child<'_>,
         key: &[u8],
         head: u64,
         visit: &mut impl FnMut(Value<'_>) -> R,
-    ) -> Option<Option<R>> {
+        seen: impl FnOnce(Line<'_>) -> S,
+    ) -> Option<(Option<R>, S)> {
         let read = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
-        let page = Glance::at(read.words(), self.tag)?;
+        let page = Glance::at(self.page_words(read.line()), self.tag)?;
         if page.level() != 0 || !page.is_plausible() || !page.is_below_high(key, head) {
             return None;
         }
         let found = page.search(key).ok().map(|slot| visit(page.value(slot)));
-        read.validate().then_some(found)
+        let seen = seen(Line::new(leaf.addr, read.line()));
+        read.validate().then_some((found, seen))
     }
 
     /// Applies `change` to the leaf where `key` belongs, or says where the careful way is to go on.
@@ -161,7 +168,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn hot_write<R>(
         &self,
         key: &[u8],
-        change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
+        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, Descent> {
         let leaf = self.hot_leaf(key, head_of(key)).map_err(Child::descent)?;
         self.hot_change(leaf, key, change).ok_or_else(|| leaf.descent())
@@ -172,7 +179,7 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         leaf: Child<'_>,
         key: &[u8],
-        change: &mut impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
+        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Option<R> {
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
@@ -180,14 +187,14 @@ impl<M: CoherentMemory> Tree<M> {
         // fence is looked at, too, which stands at the end.
         self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
         let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
-        let page = Page::open(seen.words(), self.tag).ok()?;
+        let page = Page::open(self.page_words(seen.line()), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
             return None;
         }
         let found = page.search(key);
         let mut guard = self.memory.try_latch(seen).ok()?;
-        let (result, dirty) = change(&page, found).ok()?;
-        dirty.ranges().for_each(|range| guard.mark_dirty(range));
+        let (result, dirty) = change(&page, found, Line::new(leaf.addr, seen.line())).ok()?;
+        self.mark_changed(&mut guard, dirty, 0);
         Some(result)
     }
 
@@ -195,7 +202,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// children behind it would not be found where their hints are.
     pub(super) fn shift_hints(&self, addr: GlobalAddr, slot: usize) {
         let Ok(read) = self.memory.try_read(addr) else { return };
-        let Ok(page) = Page::open(read.words(), self.tag) else { return };
+        let Ok(page) = Page::open(self.page_words(read.line()), self.tag) else { return };
         let hints = self.memory.hints(&read);
         let hints = &hints[..hints.len().min(page.header.count())];
         let behind = hints.get(slot..).unwrap_or(&[]);

@@ -86,7 +86,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
         for (number, ((lane, key), head)) in lanes.iter().zip(keys).zip(heads).enumerate() {
             let visit = &mut |value: Value<'_>| visit(number, value);
-            done(number, lane.and_then(|leaf| self.hot_visit(leaf, key.as_ref(), head, visit)));
+            let mut look = |leaf| self.hot_visit(leaf, key.as_ref(), head, visit, |_| ());
+            done(number, lane.and_then(&mut look).map(|(found, ())| found));
         }
     }
 }

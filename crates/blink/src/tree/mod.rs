@@ -6,8 +6,10 @@ mod hot;
 mod many;
 mod operations;
 mod scan;
+mod seen;
 mod spare;
 mod split;
+mod still;
 mod validate;
 mod write;
 
@@ -18,9 +20,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use latchwork_coherence::CoherentMemory;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
-use crate::page::{Builder, Image, Tag};
+use crate::page::{Broken, Builder, Image, Page, Tag};
+use crate::stamp::{STAMP, Stamp};
 use crate::{Limits, TreeConfig, TreeError};
 use descend::Stop;
 use hot::Hints;
@@ -34,12 +37,26 @@ pub struct Tree<M: CoherentMemory> {
     memory: M,
     root: GlobalAddr,
     tag: Tag,
+    // The word of a line where its page starts.
+    page_at: usize,
     hints: Rc<Hints>,
     limits: Limits,
     config: TreeConfig,
     // Lines that were allocated for a split which then was not needed; clones share them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
     scratch: Rc<Cell<Option<Scratch>>>,
+}
+
+/// What is wrong with a root that belongs to the other kind of tree.
+const WITH_STAMPS: Broken =
+    Broken("the root of a tree with stamps: open it with TreeConfig { stamped: true, .. }");
+const WITHOUT_STAMPS: Broken =
+    Broken("the root of a tree without stamps: open it with TreeConfig { stamped: false, .. }");
+
+/// What marks the pages of a tree, and with which word of their lines they start.
+fn layout(root: GlobalAddr, stamped: bool) -> (Tag, usize) {
+    let (tag, page_at) = (Tag::of(root), LINE_HEADER / WORD);
+    if stamped { (tag.stamped(), page_at + STAMP / WORD) } else { (tag, page_at) }
 }
 
 impl<M: CoherentMemory> Clone for Tree<M> {
@@ -64,12 +81,13 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// When memory fails or is full, and when its lines are too small for pages.
     pub async fn create(memory: M, config: TreeConfig) -> Result<Tree<M>, TreeError> {
-        let limits = Limits::for_payload(memory.payload_len())?;
+        let limits = config.limits(memory.payload_len())?;
         let root = memory.allocate().await?;
         let tree = Tree::at(memory, root, limits, config);
-        let image = Image::new(tree.memory.payload_len());
-        let empty = Builder::new(image.words(), tree.tag, 0, &[], &[]);
+        let image = tree.image();
+        let empty = Builder::new(tree.image_page(&image), tree.tag, 0, &[], &[]);
         empty.map_err(|broken| tree.corrupt(root, broken))?.finish(GlobalAddr::NULL);
+        tree.stamp_image(&image, Stamp::FIRST);
         tree.write_page(root, &image).await?;
         Ok(tree)
     }
@@ -83,17 +101,36 @@ impl<M: CoherentMemory> Tree<M> {
         root: GlobalAddr,
         config: TreeConfig,
     ) -> Result<Tree<M>, TreeError> {
-        let limits = Limits::for_payload(memory.payload_len())?;
+        let limits = config.limits(memory.payload_len())?;
         let tree = Tree::at(memory, root, limits, config);
         let operation = tree.memory.enter().await?;
-        tree.drive(|| tree.read_page(root, |_| Ok(()))).await?;
+        tree.drive(|| tree.open_root()).await?;
         drop(operation);
         Ok(tree)
     }
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
         let (hints, spares, scratch) = (Rc::default(), Rc::default(), Rc::default());
-        Tree { memory, root, tag: Tag::of(root), hints, limits, config, spares, scratch }
+        let (tag, page_at) = layout(root, config.stamped);
+        Tree { memory, root, tag, page_at, hints, limits, config, spares, scratch }
+    }
+
+    /// Looks whether there is the root of a tree such as this handle is for.
+    fn open_root(&self) -> Result<(), Stop> {
+        let opened = self.read_page(self.root, |_| Ok(()));
+        let Err(Stop::Broken(root, broken)) = opened else { return opened };
+        // Not what it should be: perhaps the other kind of tree.
+        let (tag, page_at) = layout(root, !self.config.stamped);
+        let seen = self.memory.try_read(root).map_err(Stop::Need)?;
+        let other = Page::open(seen.line().skip(page_at), tag).is_ok() && seen.validate();
+        let stamps = if self.config.stamped { WITHOUT_STAMPS } else { WITH_STAMPS };
+        Err(Stop::Broken(root, if other { stamps } else { broken }))
+    }
+
+    /// The page in a line of this tree.
+    #[inline]
+    fn page_words<'a>(&self, line: Words<'a>) -> Words<'a> {
+        line.skip(self.page_at)
     }
 
     /// The address that the tree is known by.

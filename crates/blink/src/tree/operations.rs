@@ -24,8 +24,8 @@ impl<M: CoherentMemory> Tree<M> {
         if self.limits.check_key(key).is_err() {
             return Ok(None);
         }
-        match self.hot_get(key, &mut visit) {
-            Ok(found) => Ok(found),
+        match self.hot_get(key, &mut visit, |_| ()) {
+            Ok((found, ())) => Ok(found),
             Err(at) => self.try_get_carefully(at, key, &mut visit),
         }
     }
@@ -52,7 +52,7 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         mut visit: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
-        self.find(at, Seek::At(key), 0, |page| {
+        self.find(at, Seek::At(key), 0, |page, _| {
             Ok(page.search(key).ok().map(|slot| visit(page.value(slot))))
         })
     }
@@ -68,8 +68,8 @@ impl<M: CoherentMemory> Tree<M> {
         mut visit: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
         self.limits.check_key(key)?;
-        let found = match self.hot_get(key, &mut visit) {
-            Ok(found) => found,
+        let found = match self.hot_get(key, &mut visit, |_| ()) {
+            Ok((found, ())) => found,
             Err(at) => self.get_carefully(at, key, &mut visit).await?,
         };
         self.memory.handle().coop().await;
@@ -104,7 +104,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
-            .write(key, |page, found| match found {
+            .write(key, |page, found, _| match found {
                 Ok(_) => Ok((false, Dirty::default())),
                 Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
             })
@@ -119,7 +119,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let known = self
-            .write(key, |page, found| match found {
+            .write(key, |page, found, _| match found {
                 Ok(slot) => Ok((true, page.set_value(slot, value)?)),
                 Err(_) => Ok((false, Dirty::default())),
             })
@@ -133,7 +133,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// As [`insert`](Tree::insert), without [`TreeError::Exists`].
     pub async fn upsert(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
         self.limits.check_value(value)?;
-        self.write(key, |page, found| match found {
+        self.write(key, |page, found, _| match found {
             Ok(slot) => Ok((false, page.set_value(slot, value)?)),
             Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
         })
@@ -174,7 +174,7 @@ impl<M: CoherentMemory> Tree<M> {
         change: impl FnOnce(&mut ValueMut<'_>) -> R,
     ) -> Result<R, TreeError> {
         let mut change = Some(change);
-        self.write(key, |page, found| {
+        self.write(key, |page, found, _| {
             let Ok(slot) = found else { return Ok((None, Dirty::default())) };
             let mut value = ValueMut::new(page.words, page.value_range(slot)?);
             // Taken at most once: what it returns ends the write.
@@ -198,7 +198,7 @@ impl<M: CoherentMemory> Tree<M> {
         mut change: impl FnMut(Value<'_>, &mut Vec<u8>) -> R,
     ) -> Result<R, TreeError> {
         let mut value = Vec::new();
-        self.write(key, |page, found| {
+        self.write(key, |page, found, _| {
             let Ok(slot) = found else {
                 return Ok((Err(TreeError::NotFound), Dirty::default()));
             };
@@ -220,7 +220,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`get_with`](Tree::get_with).
     pub async fn remove(&self, key: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, |page, found| match found {
+        self.write(key, |page, found, _| match found {
             Ok(slot) => Ok((true, page.remove(slot)?)),
             Err(_) => Ok((false, Dirty::default())),
         })
@@ -233,14 +233,14 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`get_with`](Tree::get_with).
     pub async fn remove_if(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, |page, found| match found {
+        self.write(key, |page, found, _| match found {
             Ok(slot) if page.value(slot).to_vec() == value => Ok((true, page.remove(slot)?)),
             _ => Ok((false, Dirty::default())),
         })
         .await
     }
 
-    fn insert_entry(
+    pub(super) fn insert_entry(
         &self,
         page: &Page<'_>,
         slot: usize,

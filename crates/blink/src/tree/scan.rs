@@ -9,6 +9,7 @@ use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
 use crate::page::{Page, Seek, Snapshot, head_of};
+use crate::stamp::{Leaf, Line};
 
 /// Of the next leaf so many bytes are asked for in advance: more of them would push each other out.
 const FETCHED: usize = 4096;
@@ -35,7 +36,37 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         from: Bound<&[u8]>,
         limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TreeError> {
+        self.scan_pages_up(from, limit, visit, |_| (), |()| ()).await
+    }
+
+    /// As [`scan_up`](Tree::scan_up), and tells of each leaf that it looked at, once, before it shows what it
+    /// took from there, also if that is nothing. The ranges of keys of these leaves cover all from `from` up to
+    /// where the scan ended.
+    ///
+    /// # Errors
+    /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no stamps.
+    pub async fn scan_up_seen(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        leaf: impl FnMut(Leaf),
+    ) -> Result<usize, TreeError> {
+        self.check_stamped()?;
+        self.scan_pages_up(from, limit, visit, Leaf::of, leaf).await
+    }
+
+    /// Scans upwards. What `look` makes of the line of each page, as of the instant when the page was seen,
+    /// `report` is given.
+    async fn scan_pages_up<S>(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        look: impl Fn(Line<'_>) -> S,
+        mut report: impl FnMut(S),
     ) -> Result<usize, TreeError> {
         let mut scratch = self.scratch.take().unwrap_or_default();
         let Scratch { entries, key, high } = &mut scratch;
@@ -54,7 +85,7 @@ impl<M: CoherentMemory> Tree<M> {
         while seen < limit {
             let wanted = limit - seen;
             let sibling = leaf.and_then(|leaf| leaf.siblings.first());
-            let mut take = |page: &Page<'_>| {
+            let mut take = |page: &Page<'_>, line: Line<'_>| {
                 let first = match page.search(key) {
                     Ok(slot) => slot + usize::from(excluded),
                     Err(slot) => slot,
@@ -68,22 +99,23 @@ impl<M: CoherentMemory> Tree<M> {
                 high.clear();
                 // Nobody asks where the last page of the scan ends.
                 if is_last {
-                    return Ok(GlobalAddr::NULL);
+                    return Ok((GlobalAddr::NULL, look(line)));
                 }
                 page.append_high(high);
-                Ok(page.header.right)
+                Ok((page.header.right, look(line)))
             };
-            let right = match leaf.and_then(|leaf| self.hot_page(leaf, key, &mut take)) {
-                Some(right) => right,
+            let (right, looked) = match leaf.and_then(|leaf| self.hot_page(leaf, key, &mut take)) {
+                Some(taken) => taken,
                 None => {
                     let operation = self.memory.enter().await?;
-                    let right =
+                    let taken =
                         self.drive(|| self.find(&mut at, Seek::At(key), 0, &mut take)).await?;
                     drop(operation);
-                    right
+                    taken
                 }
             };
             self.memory.handle().coop().await;
+            report(looked);
             let shown = entries.show(false, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
@@ -112,7 +144,34 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         from: Bound<&[u8]>,
         limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TreeError> {
+        self.scan_pages_down(from, limit, visit, |_| (), |()| ()).await
+    }
+
+    /// As [`scan_down`](Tree::scan_down), and tells of each leaf as [`scan_up_seen`](Tree::scan_up_seen) does.
+    ///
+    /// # Errors
+    /// As [`scan_up_seen`](Tree::scan_up_seen).
+    pub async fn scan_down_seen(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        leaf: impl FnMut(Leaf),
+    ) -> Result<usize, TreeError> {
+        self.check_stamped()?;
+        self.scan_pages_down(from, limit, visit, Leaf::of, leaf).await
+    }
+
+    /// Scans downwards; as [`scan_pages_up`](Tree::scan_pages_up).
+    async fn scan_pages_down<S>(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        look: impl Fn(Line<'_>) -> S,
+        mut report: impl FnMut(S),
     ) -> Result<usize, TreeError> {
         let mut low;
         let mut seek = match from {
@@ -127,9 +186,9 @@ impl<M: CoherentMemory> Tree<M> {
         while seen < limit {
             let operation = self.memory.enter().await?;
             let mut at = Descent::new(self.root, None);
-            let next = self
+            let (next, looked) = self
                 .drive(|| {
-                    self.find(&mut at, seek, 0, |page| {
+                    self.find(&mut at, seek, 0, |page, line| {
                         let end = match seek {
                             Seek::Last => page.header.count(),
                             Seek::At(key) => {
@@ -140,12 +199,13 @@ impl<M: CoherentMemory> Tree<M> {
                         let end = end.min(page.header.count());
                         let first = end.saturating_sub(limit - seen);
                         entries.take(page, first..end)?;
-                        Ok(page.low())
+                        Ok((page.low(), look(line)))
                     })
                 })
                 .await?;
             drop(operation);
             self.memory.handle().coop().await;
+            report(looked);
             let shown = entries.show(true, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
@@ -171,7 +231,7 @@ impl<M: CoherentMemory> Tree<M> {
             let operation = self.memory.enter().await?;
             let (count, right, high): (usize, GlobalAddr, Vec<u8>) = self
                 .drive(|| {
-                    self.find(&mut at, Seek::At(&key), 0, |page| {
+                    self.find(&mut at, Seek::At(&key), 0, |page, _| {
                         Ok((page.header.count(), page.header.right, page.high()))
                     })
                 })

@@ -12,15 +12,20 @@
 //! since P is full, all inserts into it are such operations.
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
+//!
+//! In a tree with stamps the page that was split has another structure than before: the left half, and the root
+//! that became an inner page. New pages take over what else the stamp says, so that a reader who depended on
+//! the page depends on them. Images hold the stamp, too: if it was raised since Q was filled, Q is filled anew.
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use super::Tree;
 use super::descend::{Post, Stop};
 use super::write::{Cursor, Progress};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
+use crate::stamp::Stamp;
 
 /// New pages that are still private, and what they should hold.
 #[derive(Debug)]
@@ -68,7 +73,7 @@ impl<M: CoherentMemory> Tree<M> {
             return Ok(Progress::Spares(wanted));
         }
         let broken = |broken| Stop::Broken(addr, broken);
-        let page = Page::open(guard.words(), self.tag).map_err(broken)?;
+        let page = Page::open(self.page_words(guard.line()), self.tag).map_err(broken)?;
         let level = page.header.level;
         if level >= LEVEL_MAX {
             return Err(broken(Broken("more levels than any tree has")));
@@ -76,16 +81,21 @@ impl<M: CoherentMemory> Tree<M> {
         let split = plan_split(&page, cursor.key).map_err(broken)?;
         let right_addr = cursor.spares[0].addr();
         let (left, right) = (self.image(), self.image());
-        write_halves(&page, &split, right_addr, &left, &right).map_err(broken)?;
+        let halves = (self.image_page(&left), self.image_page(&right));
+        write_halves(&page, &split, right_addr, halves.0, halves.1).map_err(broken)?;
+        let stamp = Stamp::load(guard.words());
+        self.stamp_image(&right, stamp.inherited());
 
         let mut new = vec![NewPage { addr: right_addr, image: right, filled: false }];
         let rest = if is_root {
             let left_addr = cursor.spares[1].addr();
+            self.stamp_image(&left, stamp.inherited());
             new.push(NewPage { addr: left_addr, image: left, filled: false });
             self.root_over(level + 1, left_addr, &split.separator, right_addr).map_err(broken)?
         } else {
             left
         };
+        self.stamp_image(&rest, stamp.changed());
         let mut prepared = Prepared(new);
         prepared.inherit(cursor.prepared.take());
         if let Err(stop) = self.fill(&mut prepared) {
@@ -117,7 +127,7 @@ impl<M: CoherentMemory> Tree<M> {
         right: GlobalAddr,
     ) -> Result<Image, Broken> {
         let image = self.image();
-        let mut root = Builder::new(image.words(), self.tag, level, &[], &[])?;
+        let mut root = Builder::new(self.image_page(&image), self.tag, level, &[], &[])?;
         if !root.push_child(&[], left) || !root.push_child(separator, right) {
             return Err(Broken("a root without room for two children"));
         }
@@ -125,7 +135,20 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(image)
     }
 
+    /// A line's payload to fill: the page, in a stamped tree behind the stamp.
     pub(super) fn image(&self) -> Image {
         Image::new(self.memory.payload_len())
+    }
+
+    /// Where an image holds its page.
+    pub(super) fn image_page<'i>(&self, image: &'i Image) -> Words<'i> {
+        image.words().skip(self.page_at - LINE_HEADER / WORD)
+    }
+
+    /// Gives an image its stamp, if the tree has any.
+    pub(super) fn stamp_image(&self, image: &Image, stamp: Stamp) {
+        if self.config.stamped {
+            stamp.store(image.words());
+        }
     }
 }

@@ -151,7 +151,7 @@ impl<M: CoherentMemory> Tree<M> {
         let operation = self.memory.enter().await?;
         let image = self.image();
         let copy = |page: &Page<'_>| {
-            image.words().copy_from(page.words);
+            self.image_page(&image).copy_from(page.words);
             Ok(())
         };
         self.drive(|| self.read_page(addr, copy)).await?;
@@ -160,7 +160,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     fn checked<'i>(&self, addr: GlobalAddr, image: &'i Image) -> Result<Page<'i>, TreeError> {
-        Page::open(image.words(), self.tag).map_err(|broken| self.corrupt(addr, broken))
+        Page::open(self.image_page(image), self.tag).map_err(|broken| self.corrupt(addr, broken))
     }
 }
 

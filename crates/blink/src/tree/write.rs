@@ -1,6 +1,10 @@
 //! Changing the tree: one page at a time, and what a full page sets off.
 
+use std::ops::Range;
+
+use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::{LINE_HEADER, WORD};
 
 use super::Tree;
 use super::descend::{Descent, Post, Rounds, Stop, step_right};
@@ -8,11 +12,15 @@ use super::spare::Spare;
 use super::split::Prepared;
 use crate::TreeError;
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
+use crate::stamp::{Line, Stamp};
+
+/// Where a search found its key, or the place for it.
+pub(super) type Found = Result<usize, usize>;
 
 /// A change of one page under its write guard, where a search found its key or the place for it: its
 /// result and what it wrote.
 pub(super) type Change<'c, R> =
-    dyn FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit> + 'c;
+    dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
 
 /// A change on its way to its page.
 #[derive(Debug)]
@@ -42,7 +50,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) async fn write<R>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(&Page<'_>, Result<usize, usize>) -> Result<(R, Dirty), Edit>,
+        mut change: impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
         let result = match self.hot_write(key, &mut change) {
@@ -124,10 +132,12 @@ impl<M: CoherentMemory> Tree<M> {
             let addr = cursor.at.addr;
             let broken = |broken| Stop::Broken(addr, broken);
             let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
+            let line = Line::new(addr, guard.line());
+            let words = self.page_words(guard.line());
             if cursor.level == 0 {
-                Page::fetch_leaf(guard.words());
+                Page::fetch_leaf(words);
             }
-            let page = Page::open(guard.words(), self.tag).map_err(broken)?;
+            let page = Page::open(words, self.tag).map_err(broken)?;
             if page.header.level != cursor.level {
                 if addr != self.root || page.header.level < cursor.level {
                     return Err(broken(Broken("a page on another level than the way to it")));
@@ -143,14 +153,31 @@ impl<M: CoherentMemory> Tree<M> {
                 cursor.prepared = None;
                 continue;
             }
-            return match change(&page, page.search(cursor.key)) {
+            return match change(&page, page.search(cursor.key), line) {
                 Ok((result, dirty)) => {
-                    dirty.ranges().for_each(|range| guard.mark_dirty(range));
+                    self.mark_changed(&mut guard, dirty, cursor.level);
                     Ok(Progress::Done(result))
                 }
                 Err(Edit::Full) => self.split(cursor, guard),
                 Err(Edit::Broken(what)) => Err(broken(what)),
             };
+        }
+    }
+
+    /// Reports what a change of a page on `level` wrote. In a stamped tree any change of a leaf changes its
+    /// structure, whoever made it.
+    #[inline(always)]
+    pub(super) fn mark_changed(&self, guard: &mut WriteGuard<'_>, dirty: Dirty, level: u8) {
+        let page_at = self.page_at * WORD;
+        for Range { start, end } in dirty.ranges() {
+            let is_stamped = level == 0 && self.config.stamped;
+            if is_stamped {
+                let stamp = Stamp::load(guard.words());
+                stamp.changed().store_structure(guard.words());
+            }
+            // The stamp stands before the page.
+            let start = if is_stamped { LINE_HEADER } else { start + page_at };
+            guard.mark_line_dirty(start..end + page_at);
         }
     }
 
@@ -168,7 +195,8 @@ impl<M: CoherentMemory> Tree<M> {
         let mut posts = vec![post];
         while let Some(post) = posts.last() {
             let mut cursor = self.cursor(&post.separator, post.level);
-            let mut change = |page: &Page<'_>, found| self.insert_child(page, found, post);
+            let mut change =
+                |page: &Page<'_>, found, _: Line<'_>| self.insert_child(page, found, post);
             match self.advance(&mut cursor, &mut change).await? {
                 Progress::Split(above) => posts.extend(above),
                 Progress::Done(new) => {
@@ -187,7 +215,7 @@ impl<M: CoherentMemory> Tree<M> {
     fn insert_child(
         &self,
         page: &Page<'_>,
-        found: Result<usize, usize>,
+        found: Found,
         post: &Post,
     ) -> Result<(Option<usize>, Dirty), Edit> {
         let known = if page.low_is(&post.separator) { Ok(0) } else { found };
@@ -216,7 +244,8 @@ impl<M: CoherentMemory> Tree<M> {
         let key = post.separator.as_slice();
         let mut at = Descent::new(self.root, None);
         let find = || {
-            let known = |page: &Page<'_>| Ok(page.low_is(key) || page.search(key).is_ok());
+            let known =
+                |page: &Page<'_>, _: Line<'_>| Ok(page.low_is(key) || page.search(key).is_ok());
             self.find(&mut at, Seek::At(key), post.level, known)
         };
         self.drive(find).await

@@ -10,7 +10,7 @@ use crate::common::small;
 
 /// Pages split as often as they can.
 pub(crate) const FAN_OUT_3: TreeConfig =
-    TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+    TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
 
 /// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it a
 /// hundred times as many, for a long search.

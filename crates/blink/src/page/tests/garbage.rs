@@ -124,7 +124,7 @@ proptest! {
         }
         if count >= 2 && let Ok(split) = plan_split(&page, &key) {
             let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-            let _ = write_halves(&page, &split, addr(3), &left, &right);
+            let _ = write_halves(&page, &split, addr(3), left.words(), right.words());
         }
         let on_a_copy = |change: &dyn Fn(&Page<'_>)| {
             let copy = copy(&image);

@@ -140,7 +140,8 @@ fn prefixes_that_grow_cut_the_heads_of_both_shapes() {
         assert_eq!(shape(&low).is_slotted(), is_slotted);
         assert_eq!(contents(&low), all);
         let split = Split { at: 4, separator: b"key\x01".to_vec() };
-        write_halves(&open(&low), &split, addr(3), &left, &right).expect("halves fit");
+        write_halves(&open(&low), &split, addr(3), left.words(), right.words())
+            .expect("halves fit");
         assert_eq!((open(&left).header.prefix, open(&right).header.prefix), (3, 3));
         let both = [contents(&left), contents(&right)];
         assert_eq!(both.into_iter().flatten().collect::<BTreeMap<_, _>>(), all);

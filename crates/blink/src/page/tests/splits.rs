@@ -34,7 +34,7 @@ proptest! {
         prop_assume!(all.len() >= 2);
         let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
         let split = plan_split(&open(&image), &key).expect("two entries can be split");
-        let done = write_halves(&open(&image), &split, addr(3), &left, &right);
+        let done = write_halves(&open(&image), &split, addr(3), left.words(), right.words());
         prop_assert!(done.is_ok(), "{:?}", done);
         let (low_half, high_half) = (contents(&left), contents(&right));
         prop_assert!(!low_half.is_empty());
@@ -50,7 +50,7 @@ proptest! {
 
         // Splitting again gives the same words: what images are compared for.
         let (again, right_again) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        write_halves(&open(&image), &split, addr(3), &again, &right_again).expect("as before");
+        write_halves(&open(&image), &split, addr(3), again.words(), right_again.words()).expect("as before");
         prop_assert_eq!((again, right_again), (left, right));
     }
 
@@ -71,7 +71,7 @@ proptest! {
         prop_assert!(check(&open(&image)).is_ok());
         let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
         let split = plan_split(&open(&image), b"k").expect("three children");
-        write_halves(&open(&image), &split, addr(3), &left, &right).expect("halves fit");
+        write_halves(&open(&image), &split, addr(3), left.words(), right.words()).expect("halves fit");
         for half in [&left, &right] {
             let checked = check(&open(half));
             prop_assert!(checked.is_ok(), "{:?}", checked);

@@ -38,7 +38,11 @@ impl Shared {
     ) -> Shared {
         let most = (entries_per_page > 0).then_some(entries_per_page as u16);
         Shared {
-            config: TreeConfig { max_entries_leaf: most, max_entries_inner: most },
+            config: TreeConfig {
+                max_entries_leaf: most,
+                max_entries_inner: most,
+                ..TreeConfig::default()
+            },
             about,
             observer: observer.clone(),
             root: RefCell::default(),

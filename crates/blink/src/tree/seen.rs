@@ -1,0 +1,140 @@
+//! Operations on one key that tell which leaf they saw, for transactions.
+
+use latchwork_coherence::CoherentMemory;
+
+use super::Tree;
+use super::descend::Descent;
+use crate::page::{Dirty, Page, Seek};
+use crate::stamp::{Insertion, Leaf, Line, Replacement, Stamp};
+use crate::{TreeError, Value};
+
+impl<M: CoherentMemory> Tree<M> {
+    /// As [`get_with`](Tree::get_with), with the leaf where the key is or would be, as of the same instant.
+    ///
+    /// # Errors
+    /// As [`get_with`](Tree::get_with); [`TreeError::NotStamped`] when this tree has no stamps.
+    pub async fn get_seen<R>(
+        &self,
+        key: &[u8],
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<(Option<R>, Leaf), TreeError> {
+        self.check_stamped()?;
+        self.limits.check_key(key)?;
+        let seen = match self.hot_get(key, &mut visit, Leaf::of) {
+            Ok(seen) => seen,
+            Err(at) => self.get_seen_carefully(at, key, &mut visit).await?,
+        };
+        self.memory.handle().coop().await;
+        Ok(seen)
+    }
+
+    async fn get_seen_carefully<R>(
+        &self,
+        mut at: Descent,
+        key: &[u8],
+        visit: &mut impl FnMut(Value<'_>) -> R,
+    ) -> Result<(Option<R>, Leaf), TreeError> {
+        let operation = self.memory.enter().await?;
+        let mut look = |page: &Page<'_>, line: Line<'_>| {
+            let found = page.search(key).ok().map(|slot| visit(page.value(slot)));
+            Ok((found, Leaf::of(line)))
+        };
+        let seen = self.drive(|| self.find(&mut at, Seek::At(key), 0, &mut look)).await?;
+        drop(operation);
+        Ok(seen)
+    }
+
+    /// Adds a key that is not there yet, if `admit` agrees to the stamp of the leaf where it belongs.
+    ///
+    /// `admit` is asked under the leaf's write guard, and again when the leaf had to be split first, so it must
+    /// have no effect but its answer; what it agreed to last is what the key went into. A key that is there is
+    /// shown to `visit`, also under the guard, and `admit` is not asked.
+    ///
+    /// # Errors
+    /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when this tree has
+    /// no stamps.
+    pub async fn insert_seen<R>(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mut admit: impl FnMut(&Stamp) -> bool,
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<Insertion<R>, TreeError> {
+        self.check_stamped()?;
+        self.limits.check_value(value)?;
+        self.write(key, |page, found, line| {
+            let leaf = Leaf::of(line);
+            let slot = match found {
+                Ok(slot) => {
+                    let found = visit(page.value(slot));
+                    return Ok((Insertion::Exists { found, leaf }, Dirty::default()));
+                }
+                Err(slot) => slot,
+            };
+            if !admit(&leaf.stamp) {
+                return Ok((Insertion::Refused(leaf), Dirty::default()));
+            }
+            let dirty = self.insert_entry(page, slot, key, value)?;
+            Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
+        })
+        .await
+    }
+
+    /// Replaces a value, if it is `old` and `admit` agrees to the leaf's stamp (see
+    /// [`insert_seen`](Tree::insert_seen)). It counts as a change of the leaf's structure, also when `new` is the
+    /// same as `old`.
+    ///
+    /// # Errors
+    /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when this tree has
+    /// no stamps.
+    pub async fn replace_seen(
+        &self,
+        key: &[u8],
+        old: &[u8],
+        new: &[u8],
+        mut admit: impl FnMut(&Stamp) -> bool,
+    ) -> Result<Replacement, TreeError> {
+        self.check_stamped()?;
+        self.limits.check_value(new)?;
+        self.write(key, |page, found, line| {
+            let leaf = Leaf::of(line);
+            let Ok(slot) = found else {
+                return Ok((Replacement::Missing(leaf), Dirty::default()));
+            };
+            if !page.value_is(slot, old) {
+                return Ok((Replacement::Different(leaf), Dirty::default()));
+            }
+            if !admit(&leaf.stamp) {
+                return Ok((Replacement::Refused(leaf), Dirty::default()));
+            }
+            let dirty = page.set_value(slot, new)?.or_first_word();
+            Ok((Replacement::Done { before: leaf, after: leaf.stamp.changed() }, dirty))
+        })
+        .await
+    }
+
+    /// Removes a key, if its value is `value`, and raises the times of its leaf to at least `read` and
+    /// `removed`, all at one instant. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no stamps.
+    pub async fn remove_seen(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        read: u64,
+        removed: u64,
+    ) -> Result<bool, TreeError> {
+        self.check_stamped()?;
+        self.write(key, |page, found, line| {
+            let Ok(slot) = found else { return Ok((false, Dirty::default())) };
+            if !page.value_is(slot, value) {
+                return Ok((false, Dirty::default()));
+            }
+            let dirty = page.remove(slot)?;
+            Stamp::load(line.payload()).raised(read, removed).store(line.payload());
+            Ok((true, dirty))
+        })
+        .await
+    }
+}

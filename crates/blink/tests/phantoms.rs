@@ -1,0 +1,237 @@
+//! What stamps are for, with many at work at once: nobody adds a key to a range that somebody else counts
+//! without the other noticing, and a time that was left with a leaf is found by whoever comes later.
+
+mod common;
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use common::{LocalMemory, Node, Settings, executor};
+use latchwork_blink::{Insertion, Leaf, Tree, TreeConfig};
+use latchwork_runtime::Handle;
+use latchwork_verbs::GlobalAddr;
+
+const CONFIG: TreeConfig =
+    TreeConfig { stamped: true, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+
+/// Ranges of keys of which each may have so many at most.
+const RANGES: u64 = 3;
+const MOST: u64 = 8;
+/// Keys that each range might have.
+const KEYS: u64 = 40;
+
+/// What all workers share besides the tree.
+#[derive(Default)]
+struct Board {
+    /// How many keys each range has for good.
+    counts: [AtomicU64; RANGES as usize],
+    added: AtomicU64,
+    /// How often somebody was in the way.
+    conflicts: AtomicU64,
+}
+
+fn key(range: u64, number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&range.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The keys of a range, and the leaves that tell of it.
+async fn count(tree: &Tree<LocalMemory>, range: u64, down: bool) -> (u64, Vec<Leaf>) {
+    let (mut keys, mut leaves) = (0, Vec::new());
+    let visit = |key: &[u8], _: &[u8]| {
+        if key[..8] != range.to_be_bytes() {
+            return ControlFlow::Break(());
+        }
+        keys += 1;
+        ControlFlow::Continue(())
+    };
+    let leaf = |leaf| leaves.push(leaf);
+    if down {
+        let from = key(range, KEYS);
+        tree.scan_down_seen(Bound::Excluded(&from), usize::MAX, visit, leaf).await.unwrap();
+    } else {
+        let from = key(range, 0);
+        tree.scan_up_seen(Bound::Included(&from), usize::MAX, visit, leaf).await.unwrap();
+    }
+    (keys, leaves)
+}
+
+/// Adds a key to a range if that then has no more than it may: enters the key first, and takes it back unless
+/// all leaves of the range still are as they were when it was counted, but for this key.
+async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
+    let (range, number) = (handle.random_below(RANGES), handle.random_below(KEYS));
+    let (key, value) = (key(range, number), handle.random().to_le_bytes());
+    let (keys, mut leaves) = count(tree, range, handle.random_below(2) == 0).await;
+    if keys >= MOST {
+        return;
+    }
+    let inserted = tree.insert_seen(&key, &value, |_| true, |_| ()).await.unwrap();
+    let Insertion::New { before, after } = inserted else { return };
+    for leaf in &mut leaves {
+        if (leaf.addr, leaf.stamp.structure) == (before.addr, before.stamp.structure) {
+            leaf.stamp = after;
+        }
+    }
+    // Of two who enter keys in different leaves and then look at each other's, one sees the other's key.
+    fence(Ordering::SeqCst);
+    let mut still = true;
+    for leaf in &leaves {
+        still &= tree.still(leaf).await.unwrap();
+    }
+    if still {
+        let count = board.counts[range as usize].fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(count <= MOST, "range {range} has {count} keys");
+        board.added.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..handle.random_below(4) {
+            handle.yield_now().await;
+        }
+        if handle.random_below(8) == 0 {
+            return;
+        }
+        board.counts[range as usize].fetch_sub(1, Ordering::SeqCst);
+    } else {
+        board.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+    assert!(tree.remove_seen(&key, &value, 0, 0).await.unwrap());
+}
+
+/// Looks after all is over.
+async fn check(tree: &Tree<LocalMemory>, board: &Board) {
+    tree.validate().await.unwrap();
+    for range in 0..RANGES {
+        let (keys, _) = count(tree, range, false).await;
+        assert_eq!(keys, board.counts[range as usize].load(Ordering::SeqCst));
+        assert!(keys <= MOST);
+    }
+    let (added, conflicts) = (&board.added, &board.conflicts);
+    assert!(added.load(Ordering::Relaxed) > 0);
+    assert!(conflicts.load(Ordering::Relaxed) > 0, "nobody met anybody: nothing was tested");
+}
+
+/// Raises times of leaves while others split these, and finds them again.
+async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Handle) {
+    let number = handle.random_below(KEYS);
+    let (bytes, floor) = (key(0, number), &floors[number as usize]);
+    let least = floor.load(Ordering::SeqCst);
+    let (_, leaf) = tree.get_seen(&bytes, |_| ()).await.unwrap();
+    assert!(leaf.stamp.read >= least, "the leaf of {number} forgot time {least}: {leaf:?}");
+    match handle.random_below(3) {
+        0 => {
+            let to = least + handle.random_below(3);
+            if let Some(stamp) = tree.raise_read(&leaf, to).await.unwrap() {
+                assert!(stamp.read >= to);
+                floor.fetch_max(to, Ordering::SeqCst);
+            }
+        }
+        1 => {
+            // Unless somebody else is about to do the same.
+            tree.upsert(&bytes, &[1; 8]).await.unwrap();
+        }
+        _ => {
+            let to = least + 1;
+            if tree.remove_seen(&bytes, &[1; 8], to, 0).await.unwrap() {
+                floor.fetch_max(to, Ordering::SeqCst);
+            }
+            // Pages that split stay; new keys between the old ones keep them splitting.
+            let other = key(0, KEYS + handle.random_below(KEYS));
+            tree.upsert(&other, &[1; 8]).await.unwrap();
+        }
+    }
+}
+
+fn floors() -> Vec<AtomicU64> {
+    (0..KEYS).map(|_| AtomicU64::new(0)).collect()
+}
+
+const WORLDS: [Settings; 3] = [Settings::CALM, Settings::TINY, Settings::WITHOUT_CACHE];
+
+/// Runs `step` in many tasks of one worker, in every kind of memory with several seeds.
+fn on_tasks<S: 'static>(
+    shared: impl Fn() -> S,
+    step: impl AsyncFn(&Tree<LocalMemory>, &S, &Handle) + Copy + 'static,
+    after: impl AsyncFn(&Tree<LocalMemory>, &S),
+) {
+    for (seed, settings) in (0..12).flat_map(|seed| WORLDS.map(|settings| (seed, settings))) {
+        let mut executor = executor(seed);
+        let (handle, node) = (executor.handle(), Node::new(settings));
+        let memory = node.worker(executor.handle());
+        let shared = std::rc::Rc::new(shared());
+        executor.block_on(async {
+            let tree = Tree::create(memory, CONFIG).await.unwrap();
+            let tasks: Vec<_> = (0..6)
+                .map(|_| {
+                    let (tree, shared, own) = (tree.clone(), shared.clone(), handle.clone());
+                    handle.spawn(async move {
+                        for _ in 0..40 {
+                            step(&tree, &shared, &own).await;
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            after(&tree, &shared).await;
+        });
+    }
+}
+
+/// Runs `step` on several threads.
+fn on_threads<S: Sync>(
+    shared: impl Fn() -> S,
+    step: impl AsyncFn(&Tree<LocalMemory>, &S, &Handle) + Copy + Send,
+    after: impl AsyncFn(&Tree<LocalMemory>, &S),
+) {
+    for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
+        let (node, shared) = (Node::new(settings), &shared());
+        let mut first = executor(0);
+        let memory = node.worker(first.handle());
+        let tree = first.block_on(Tree::create(memory, CONFIG)).unwrap();
+        let root: GlobalAddr = tree.root();
+        std::thread::scope(|scope| {
+            for seed in 1..=4 {
+                let node = node.clone();
+                scope.spawn(move || {
+                    let mut executor = executor(seed);
+                    let (handle, memory) = (executor.handle(), node.worker(executor.handle()));
+                    executor.block_on(async {
+                        let tree = Tree::open(memory, root, CONFIG).await.unwrap();
+                        for _ in 0..1500 {
+                            step(&tree, shared, &handle).await;
+                        }
+                    });
+                });
+            }
+        });
+        first.block_on(after(&tree, shared));
+    }
+}
+
+#[test]
+fn nobody_adds_a_key_to_a_range_that_is_counted_unnoticed() {
+    on_tasks(Board::default, add, check);
+}
+
+#[test]
+fn nor_do_threads() {
+    for _ in 0..2 {
+        on_threads(Board::default, add, check);
+    }
+}
+
+#[test]
+fn times_stay_with_their_keys_while_leaves_split() {
+    let step = async |tree: &Tree<LocalMemory>, floors: &Vec<AtomicU64>, handle: &Handle| {
+        leave_times(tree, floors, handle).await;
+    };
+    on_tasks(floors, step, async |tree, _| {
+        tree.validate().await.unwrap();
+    });
+    for _ in 0..2 {
+        on_threads(floors, step, async |tree, _| {
+            tree.validate().await.unwrap();
+        });
+    }
+}

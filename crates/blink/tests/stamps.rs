@@ -1,0 +1,395 @@
+//! Stamps against a model: what a leaf that still is as it was promises, what it must not forget, and that
+//! leaves which nobody touched stay as they are.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use common::{LocalMemory, Node, Settings, executor};
+use latchwork_blink::{Insertion, Leaf, Replacement, Stamp, Tree, TreeConfig, Value};
+use latchwork_verbs::GlobalAddr;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// So many keys there may be.
+const KEYS: u64 = 60;
+
+fn key(number: u64) -> Vec<u8> {
+    let mut key = (number as u32).to_be_bytes().to_vec();
+    // Neighbours of different lengths, so that pages have all shapes.
+    key.resize(4 + (number % 3) as usize * 12, 7);
+    key
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from(u32::from_be_bytes(*key.first_chunk().expect("one of the keys")))
+}
+
+fn value(kind: u64) -> Vec<u8> {
+    vec![kind as u8; [8, 8, 0, 70][kind as usize % 4]]
+}
+
+fn bytes(value: Value<'_>) -> Vec<u8> {
+    value.to_vec()
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u64),
+    Replace(u64, u64),
+    Remove(u64, u64, u64),
+    /// Without stamps in mind.
+    Plain(u64, u64, u8),
+    RaiseRead(u64, u64),
+    /// Of a leaf as it was seen some time ago.
+    RaiseOld(prop::sample::Index, u64),
+    LookAt(u64),
+    Scan {
+        from: Bound<u64>,
+        limit: usize,
+        down: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let number = || 0..KEYS;
+    let bound = prop_oneof![
+        1 => Just(Bound::Unbounded),
+        2 => number().prop_map(Bound::Included),
+        2 => number().prop_map(Bound::Excluded),
+    ];
+    prop_oneof![
+        6 => (number(), any::<u64>()).prop_map(|(number, kind)| Op::Insert(number, kind)),
+        2 => (number(), any::<u64>()).prop_map(|(number, kind)| Op::Replace(number, kind)),
+        3 => (number(), 0..1000u64, 0..1000u64).prop_map(|(n, read, removed)| Op::Remove(n, read, removed)),
+        2 => (number(), any::<u64>(), any::<u8>()).prop_map(|(n, kind, what)| Op::Plain(n, kind, what)),
+        3 => (number(), 0..1000u64).prop_map(|(number, to)| Op::RaiseRead(number, to)),
+        1 => (any::<prop::sample::Index>(), 0..1000u64).prop_map(|(at, to)| Op::RaiseOld(at, to)),
+        2 => number().prop_map(Op::LookAt),
+        3 => (bound, 0..20usize, any::<bool>())
+            .prop_map(|(from, limit, down)| Op::Scan { from, limit, down }),
+    ]
+}
+
+/// Something that was seen, and the leaves that it depends on.
+struct Seen {
+    leaves: Vec<Leaf>,
+    /// The keys of these leaves that are certain, with how often each had changed by then.
+    changes: Vec<(u64, u64)>,
+}
+
+/// The tree, what it should hold, and what was seen of it.
+struct World {
+    tree: Tree<LocalMemory>,
+    content: BTreeMap<u64, Vec<u8>>,
+    /// How often each key came, went, or got another value.
+    changes: Vec<u64>,
+    /// The times that the leaf of each key, there or not, has to tell.
+    times: Vec<(u64, u64)>,
+    seen: Vec<Seen>,
+}
+
+impl World {
+    fn new(tree: Tree<LocalMemory>) -> World {
+        let (changes, times) = (vec![0; KEYS as usize], vec![(0, 0); KEYS as usize]);
+        let (content, seen) = (BTreeMap::new(), Vec::new());
+        World { tree, content, changes, times, seen }
+    }
+
+    /// The leaf of a key.
+    async fn leaf(&self, number: u64) -> Leaf {
+        let (found, leaf) = self.tree.get_seen(&key(number), bytes).await.unwrap();
+        assert_eq!(found.as_ref(), self.content.get(&number));
+        leaf
+    }
+
+    /// All leaves, by address.
+    async fn leaves(&self) -> BTreeMap<GlobalAddr, Stamp> {
+        let mut leaves = BTreeMap::new();
+        let leaf = |leaf: Leaf| assert!(leaves.insert(leaf.addr, leaf.stamp).is_none());
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        self.tree.scan_up_seen(Bound::Unbounded, usize::MAX, go_on, leaf).await.unwrap();
+        leaves
+    }
+
+    fn set(&mut self, number: u64, value: Option<Vec<u8>>) {
+        match value {
+            Some(value) => self.content.insert(number, value),
+            None => self.content.remove(&number),
+        };
+        self.changes[number as usize] += 1;
+    }
+
+    /// Raises the times of all keys of a leaf.
+    async fn raise(&mut self, leaf: GlobalAddr, read: u64, removed: u64) {
+        for number in 0..KEYS {
+            if self.leaf(number).await.addr == leaf {
+                let times = &mut self.times[number as usize];
+                *times = (times.0.max(read), times.1.max(removed));
+            }
+        }
+    }
+
+    async fn apply(&mut self, op: Op) {
+        match op {
+            Op::LookAt(number) => {
+                let leaf = self.leaf(number).await;
+                let changes = vec![(number, self.changes[number as usize])];
+                self.seen.push(Seen { leaves: vec![leaf], changes });
+            }
+            Op::Scan { from, limit, down } => self.scan(from, limit, down).await,
+            Op::RaiseRead(number, to) => {
+                let leaf = self.leaf(number).await;
+                let raised = self.tree.raise_read(&leaf, to).await.unwrap();
+                let stamp = leaf.stamp;
+                assert_eq!(raised, Some(Stamp { read: stamp.read.max(to), ..stamp }));
+                self.raise(leaf.addr, to, 0).await;
+            }
+            Op::RaiseOld(at, to) => {
+                let leaves: Vec<_> = self.seen.iter().flat_map(|seen| &seen.leaves).collect();
+                if leaves.is_empty() {
+                    return;
+                }
+                let leaf = *leaves[at.index(leaves.len())];
+                let still = self.tree.still(&leaf).await.unwrap();
+                assert_eq!(self.tree.raise_read(&leaf, to).await.unwrap().is_some(), still);
+                if still {
+                    self.raise(leaf.addr, to, 0).await;
+                }
+            }
+            Op::Insert(..) | Op::Replace(..) | Op::Remove(..) | Op::Plain(..) => {
+                let number = match op {
+                    Op::Insert(n, _) | Op::Replace(n, _) | Op::Remove(n, ..) | Op::Plain(n, ..) => {
+                        n
+                    }
+                    _ => unreachable!(),
+                };
+                let (leaves, before) = (self.leaves().await, self.leaf(number).await);
+                let changes = self.changes[number as usize];
+                self.change(op, before).await;
+                let changed = self.changes[number as usize] > changes;
+                self.check_others(leaves, before, changed).await;
+            }
+        }
+    }
+
+    /// Changes one key, whose leaf is `before`.
+    async fn change(&mut self, op: Op, before: Leaf) {
+        let (tree, no) = (self.tree.clone(), |_: &Stamp| false);
+        match op {
+            Op::Insert(number, kind) => {
+                let refused = tree.insert_seen(&key(number), &value(kind), no, bytes).await;
+                let mut asked = Vec::new();
+                let admit = |stamp: &Stamp| {
+                    asked.push(*stamp);
+                    true
+                };
+                let done = tree.insert_seen(&key(number), &value(kind), admit, bytes).await;
+                if let Some(found) = self.content.get(&number).cloned() {
+                    let exists = Insertion::Exists { found, leaf: before };
+                    assert_eq!((refused.unwrap(), done.unwrap()), (exists.clone(), exists));
+                    return;
+                }
+                assert_eq!(refused.unwrap(), Insertion::Refused(before));
+                let Insertion::New { before: leaf, after } = done.unwrap() else {
+                    panic!("a key that was not there")
+                };
+                assert_eq!((asked.first(), asked.last()), (Some(&before.stamp), Some(&leaf.stamp)));
+                if asked.len() == 1 {
+                    assert_eq!(leaf, before);
+                }
+                assert_ne!(leaf.stamp.structure, after.structure);
+                self.set(number, Some(value(kind)));
+                assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
+            }
+            Op::Replace(number, kind) => {
+                let (old, new) = (self.content.get(&number).cloned(), value(kind));
+                let other = tree.replace_seen(&key(number), b"other", &new, |_| true).await;
+                let Some(old) = old else {
+                    assert_eq!(other.unwrap(), Replacement::Missing(before));
+                    return;
+                };
+                assert_eq!(other.unwrap(), Replacement::Different(before));
+                let refused = tree.replace_seen(&key(number), &old, &new, no).await;
+                assert_eq!(refused.unwrap(), Replacement::Refused(before));
+                let done = tree.replace_seen(&key(number), &old, &new, |_| true).await.unwrap();
+                let Replacement::Done { before: leaf, after } = done else {
+                    panic!("{done:?} for a value that was right")
+                };
+                self.set(number, Some(new));
+                assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
+            }
+            Op::Remove(number, read, removed) => {
+                let other = tree.remove_seen(&key(number), b"other", read, removed).await;
+                assert!(!other.unwrap());
+                let old = self.content.get(&number).cloned();
+                let old_value = old.as_deref().unwrap_or_default();
+                let done = tree.remove_seen(&key(number), old_value, read, removed).await.unwrap();
+                assert_eq!(done, old.is_some());
+                if done {
+                    self.set(number, None);
+                    self.raise(before.addr, read, removed).await;
+                }
+            }
+            Op::Plain(number, kind, what) => {
+                let (key, old) = (key(number), self.content.get(&number).cloned());
+                let new = match what % 6 {
+                    0 => tree.insert(&key, &value(kind)).await.ok().map(|()| value(kind)),
+                    1 => tree.upsert(&key, &value(kind)).await.ok().map(|_| value(kind)),
+                    2 => tree.update(&key, &value(kind)).await.ok().map(|()| value(kind)),
+                    3 => {
+                        let set = |value: &mut latchwork_blink::ValueMut<'_>| {
+                            value.write(0, &vec![what; value.len()]);
+                            value.to_vec()
+                        };
+                        tree.modify(&key, set).await.ok()
+                    }
+                    4 => {
+                        if tree.remove(&key).await.unwrap() {
+                            self.set(number, None);
+                        }
+                        return;
+                    }
+                    _ => {
+                        let grow = |value: Value<'_>, to: &mut Vec<u8>| {
+                            value.append_to(to);
+                            to.truncate(90);
+                            to.push(what);
+                            to.clone()
+                        };
+                        tree.replace_with(&key, grow).await.ok()
+                    }
+                };
+                // Nothing in the place of nothing is no change.
+                if let Some(new) = new
+                    && (old.as_ref() != Some(&new) || !new.is_empty())
+                {
+                    self.set(number, Some(new));
+                }
+            }
+            _ => unreachable!(),
+        }
+    }
+
+    /// All leaves but that of a changed key are as they were. That is, too, if the key did not change.
+    async fn check_others(
+        &self,
+        mut leaves: BTreeMap<GlobalAddr, Stamp>,
+        before: Leaf,
+        changed: bool,
+    ) {
+        let after = self.leaves().await;
+        leaves.remove(&before.addr);
+        for (addr, stamp) in &leaves {
+            assert_eq!(after.get(addr), Some(stamp), "a leaf that nobody touched");
+        }
+        assert_eq!(self.tree.still(&before).await.unwrap(), !changed, "the leaf of the change");
+        assert_eq!(self.tree.try_still(&before).unwrap_or(!changed), !changed);
+    }
+
+    async fn scan(&mut self, from: Bound<u64>, limit: usize, down: bool) {
+        let bytes = from.map(key);
+        let bytes = bytes.as_ref().map(Vec::as_slice);
+        let (leaves, shown) = (&std::cell::RefCell::new(Vec::new()), &mut Vec::new());
+        let leaf = |leaf| leaves.borrow_mut().push(leaf);
+        let visit = |key: &[u8], value: &[u8]| {
+            // An entry comes after its leaf.
+            assert!(!leaves.borrow().is_empty());
+            shown.push((number(key), value.to_vec()));
+            ControlFlow::Continue(())
+        };
+        let all = (0..KEYS).map(|number| (number, self.content.get(&number).cloned()));
+        let in_range = |number: &u64| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => *number == from || (*number < from) == down,
+            Bound::Excluded(from) => *number != from && (*number < from) == down,
+        };
+        let mut all: Vec<_> = all.filter(|(number, _)| in_range(number)).collect();
+        if down {
+            all.reverse();
+            self.tree.scan_down_seen(bytes, limit, visit, leaf).await.unwrap();
+        } else {
+            self.tree.scan_up_seen(bytes, limit, visit, leaf).await.unwrap();
+        }
+        let wanted = all.iter().filter_map(|(number, value)| Some((*number, value.clone()?)));
+        assert_eq!(*shown, wanted.take(limit).collect::<Vec<_>>());
+        // Up to where it stopped, or to the end.
+        let end = match shown.last() {
+            Some((last, _)) if shown.len() == limit => {
+                all.iter().position(|(number, _)| number == last).map_or(0, |at| at + 1)
+            }
+            _ => all.len(),
+        };
+        let end = if limit == 0 { 0 } else { end };
+        let changes = all[..end].iter().map(|(n, _)| (*n, self.changes[*n as usize])).collect();
+        self.seen.push(Seen { leaves: leaves.take(), changes });
+    }
+
+    /// Asks again about everything that was seen.
+    async fn check_seen(&self) {
+        for Seen { leaves, changes } in &self.seen {
+            let mut still = true;
+            for leaf in leaves {
+                still &= self.tree.still(leaf).await.unwrap();
+            }
+            for (number, count) in changes {
+                let now = self.changes[*number as usize];
+                assert!(!still || now == *count, "key {number} changed unnoticed");
+            }
+        }
+        for (number, (read, removed)) in (0..).zip(&self.times) {
+            let stamp = self.leaf(number).await.stamp;
+            assert_eq!((stamp.read, stamp.removed), (*read, *removed), "times of key {number}");
+        }
+    }
+}
+
+fn config() -> impl Strategy<Value = TreeConfig> {
+    let stamped = TreeConfig { stamped: true, ..TreeConfig::default() };
+    prop_oneof![
+        1 => Just(stamped),
+        2 => Just(TreeConfig { max_entries_leaf: Some(3), max_entries_inner: Some(3), ..stamped }),
+        1 => Just(TreeConfig { max_entries_leaf: Some(2), max_entries_inner: Some(4), ..stamped }),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    prop_oneof![Just(Settings::CALM), Just(Settings::TINY), Just(Settings::WITHOUT_CACHE)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_leaf_that_is_still_as_it_was_has_no_key_that_changed(
+        ops in vec(op(), 1..150),
+        settings in settings(),
+        config in config(),
+        loaded in prop_oneof![2 => Just(0), 1 => 0..40usize],
+        seed in any::<u64>(),
+    ) {
+        let mut executor = executor(seed);
+        let memory = Node::new(settings).worker(executor.handle());
+        executor.block_on(async {
+            let tree = Tree::create(memory, config).await.unwrap();
+            let mut world = World::new(tree.clone());
+            // What was seen before a bulk load, too.
+            world.apply(Op::LookAt(0)).await;
+            world.apply(Op::RaiseRead(KEYS - 1, 5)).await;
+            let entries = (0..KEYS).step_by(2).take(loaded).map(|number| (number, value(number)));
+            for (number, value) in entries.clone() {
+                world.set(number, Some(value));
+            }
+            let entries = entries.map(|(number, value)| (key(number), value));
+            tree.bulk_load(entries, 0.8).await.unwrap();
+            for some in ops.chunks(10) {
+                for op in some {
+                    world.apply(op.clone()).await;
+                }
+                world.check_seen().await;
+            }
+            tree.validate().await.unwrap();
+        });
+    }
+}
