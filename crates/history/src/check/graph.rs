@@ -1,0 +1,173 @@
+//! The graph: transactions, helper nodes, edges with what they stand for; its cyclic parts.
+
+/// What an edge stands for, as a bit. The numbers after Adya, Liskov, O'Neil, "Generalized isolation level
+/// definitions" (ICDE 2000), section 4.4.
+pub(crate) mod kind {
+    /// A version was replaced by the next.
+    pub(crate) const WW: u8 = 1;
+    /// A version was read.
+    pub(crate) const WR: u8 = 2;
+    /// What a read saw was replaced.
+    pub(crate) const RW: u8 = 4;
+    /// A row was deleted, or an entry put, and a range read depends on it.
+    pub(crate) const WR_RANGE: u8 = 8;
+    /// A row came or went that a range read had not, or had, seen.
+    pub(crate) const RW_RANGE: u8 = 16;
+    /// Over before the other began.
+    pub(crate) const REAL_TIME: u8 = 32;
+    /// All of them.
+    pub(crate) const ALL: u8 = 63;
+}
+
+/// No key: part of a path through helper nodes.
+pub(crate) const NO_KEY: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Edge {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) key: u32,
+    pub(crate) kind: u8,
+}
+
+/// Edges as they are found. Nodes below `transactions` are those, the others help: a path through them
+/// stands for an edge between its ends.
+pub(crate) struct Builder {
+    pub(crate) transactions: u32,
+    pub(crate) nodes: u32,
+    pub(crate) edges: Vec<Edge>,
+}
+
+impl Builder {
+    pub(crate) fn new(transactions: usize) -> Builder {
+        let transactions = u32::try_from(transactions).expect("fewer than 4 billion transactions");
+        Builder { transactions, nodes: transactions, edges: Vec::new() }
+    }
+
+    pub(crate) fn helper(&mut self) -> u32 {
+        self.nodes = self.nodes.checked_add(1).expect("fewer than 4 billion nodes");
+        self.nodes - 1
+    }
+
+    /// An edge, unless it leads back to where it comes from: nobody depends on itself.
+    pub(crate) fn edge(&mut self, from: u32, to: u32, kind: u8, key: u32) {
+        if from != to {
+            self.edges.push(Edge { from, to, key, kind });
+        }
+    }
+
+    pub(crate) fn build(&self) -> Graph {
+        Graph::new(self.nodes, &self.edges)
+    }
+}
+
+/// Edges by where they come from.
+pub(crate) struct Graph {
+    first: Vec<u32>,
+    edges: Vec<Edge>,
+}
+
+impl Graph {
+    pub(crate) fn new(nodes: u32, edges: &[Edge]) -> Graph {
+        let mut first = vec![0u32; nodes as usize + 1];
+        for edge in edges {
+            first[edge.from as usize + 1] += 1;
+        }
+        for node in 0..nodes as usize {
+            first[node + 1] += first[node];
+        }
+        let mut at = first.clone();
+        let mut sorted = vec![Edge { from: 0, to: 0, key: 0, kind: 0 }; edges.len()];
+        for edge in edges {
+            let place = &mut at[edge.from as usize];
+            sorted[*place as usize] = *edge;
+            *place += 1;
+        }
+        Graph { first, edges: sorted }
+    }
+
+    pub(crate) fn nodes(&self) -> u32 {
+        self.first.len() as u32 - 1
+    }
+
+    pub(crate) fn of(&self, node: u32) -> &[Edge] {
+        let node = node as usize;
+        &self.edges[self.first[node] as usize..self.first[node + 1] as usize]
+    }
+
+    /// The strongly connected components of more than one node, with edges of these kinds only: Tarjan's
+    /// algorithm with a stack of its own, since paths are as long as histories.
+    pub(crate) fn cyclic(&self, kinds: u8) -> Vec<Vec<u32>> {
+        const NEW: u32 = u32::MAX;
+        let nodes = self.nodes() as usize;
+        let (mut number, mut low) = (vec![NEW; nodes], vec![0u32; nodes]);
+        let mut on_stack = vec![false; nodes];
+        let (mut stack, mut path): (Vec<u32>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
+        let (mut found, mut count) = (Vec::new(), 0);
+        for root in 0..nodes as u32 {
+            if number[root as usize] != NEW {
+                continue;
+            }
+            path.push((root, self.first[root as usize]));
+            while let Some((node, next)) = path.last_mut() {
+                let at = *node as usize;
+                if number[at] == NEW {
+                    (number[at], low[at]) = (count, count);
+                    count += 1;
+                    stack.push(*node);
+                    on_stack[at] = true;
+                }
+                if *next < self.first[at + 1] {
+                    let edge = &self.edges[*next as usize];
+                    *next += 1;
+                    let to = edge.to as usize;
+                    if edge.kind & kinds == 0 {
+                    } else if number[to] == NEW {
+                        path.push((edge.to, self.first[to]));
+                    } else if on_stack[to] {
+                        low[at] = low[at].min(number[to]);
+                    }
+                    continue;
+                }
+                path.pop();
+                if let Some((parent, _)) = path.last() {
+                    low[*parent as usize] = low[*parent as usize].min(low[at]);
+                }
+                if low[at] == number[at] {
+                    let start = stack.iter().rposition(|member| *member as usize == at);
+                    let members = stack.split_off(start.expect("a node is above its root"));
+                    members.iter().for_each(|member| on_stack[*member as usize] = false);
+                    if members.len() > 1 {
+                        found.push(members);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The nodes in an order that all edges follow, and among what they leave open lowest `rank` first.
+    /// `None` if there is a cycle.
+    pub(crate) fn order(&self, rank: impl Fn(u32) -> u64) -> Option<Vec<u32>> {
+        use std::cmp::Reverse;
+        let mut waits = vec![0u32; self.nodes() as usize];
+        self.edges.iter().for_each(|edge| waits[edge.to as usize] += 1);
+        let free = (0..self.nodes()).filter(|node| waits[*node as usize] == 0);
+        let mut ready: std::collections::BinaryHeap<_> =
+            free.map(|node| Reverse((rank(node), node))).collect();
+        let mut place = vec![0; self.nodes() as usize];
+        let mut placed = 0;
+        while let Some(Reverse((_, node))) = ready.pop() {
+            place[node as usize] = placed;
+            placed += 1;
+            for edge in self.of(node) {
+                let waits = &mut waits[edge.to as usize];
+                *waits -= 1;
+                if *waits == 0 {
+                    ready.push(Reverse((rank(edge.to), edge.to)));
+                }
+            }
+        }
+        (placed == self.nodes()).then_some(place)
+    }
+}

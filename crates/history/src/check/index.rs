@@ -1,0 +1,219 @@
+//! What the checker looks up: keys by number, the versions of each in their order, who counts as committed.
+
+use std::collections::HashMap;
+
+use crate::{Change, History, Operation, Outcome, Transaction, Version};
+
+/// A version that somebody wrote: the last write of its key in a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) key: u32,
+    pub(crate) cts: Version,
+    pub(crate) writer: u32,
+    pub(crate) change: Change,
+}
+
+/// The versions of all keys, by key and timestamp.
+#[derive(Default)]
+pub(crate) struct Versions {
+    all: Vec<Written>,
+    first: Vec<u32>,
+}
+
+impl Versions {
+    fn new(mut all: Vec<Written>, keys: usize) -> Versions {
+        // A transaction's last write of a key comes last: the sort is stable.
+        let order = |written: &Written| (written.key, written.cts, written.writer);
+        all.sort_by_key(order);
+        all.dedup_by(|later, kept| {
+            let is_same = order(later) == order(kept);
+            if is_same {
+                *kept = *later;
+            }
+            is_same
+        });
+        let mut first = vec![0u32; keys + 1];
+        all.iter().for_each(|written| first[written.key as usize + 1] += 1);
+        (0..keys).for_each(|key| first[key + 1] += first[key]);
+        Versions { all, first }
+    }
+
+    /// Those of a key, in their order.
+    pub(crate) fn of(&self, key: u32) -> &[Written] {
+        &self.all[self.place(key)]
+    }
+
+    /// Where those of a key stand among all.
+    pub(crate) fn place(&self, key: u32) -> std::ops::Range<usize> {
+        self.first[key as usize] as usize..self.first[key as usize + 1] as usize
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Written] {
+        &self.all
+    }
+
+    /// Who wrote this one.
+    pub(crate) fn find(&self, key: u32, cts: Version) -> Option<&Written> {
+        let of = self.of(key);
+        let at = of.partition_point(|written| written.cts < cts);
+        of.get(at).filter(|written| written.cts == cts)
+    }
+}
+
+pub(crate) struct Index<'h> {
+    pub(crate) history: &'h History,
+    /// Table and key of each number; numbers are in this order.
+    pub(crate) keys: Vec<(u32, &'h [u8])>,
+    /// The numbers of the keys of each transaction's operations, as [`keys_of`] counts them.
+    numbers: Vec<u32>,
+    first: Vec<usize>,
+    /// Of committed transactions, and of unknown ones that somebody read from.
+    pub(crate) versions: Versions,
+    /// Of those that aborted.
+    pub(crate) undone: Versions,
+    /// Of unknown ones that nobody was seen to read from.
+    pub(crate) open: Versions,
+    /// Whether a transaction counts as committed.
+    pub(crate) counts: Vec<bool>,
+}
+
+/// The keys of an operation: one, or those that a scan has seen.
+fn keys_of(operation: &Operation) -> impl Iterator<Item = (u32, &[u8])> {
+    let (table, one, seen) = match operation {
+        Operation::Read { table, key, .. } | Operation::Write { table, key, .. } => {
+            (*table, Some(&**key), &[][..])
+        }
+        Operation::Scan(scan) => (scan.table, None, &scan.seen[..]),
+    };
+    one.into_iter().chain(seen.iter().map(|seen| &*seen.key)).map(move |key| (table, key))
+}
+
+impl<'h> Index<'h> {
+    pub(crate) fn new(history: &'h History) -> Index<'h> {
+        let mut map: HashMap<(u32, &[u8]), u32> = HashMap::new();
+        let mut keys: Vec<(u32, &[u8])> = Vec::new();
+        let (mut numbers, mut first) = (Vec::new(), vec![0]);
+        for transaction in &history.transactions {
+            for key in transaction.operations.iter().flat_map(keys_of) {
+                let number = *map.entry(key).or_insert_with(|| {
+                    keys.push(key);
+                    u32::try_from(keys.len() - 1).expect("fewer than 4 billion keys")
+                });
+                numbers.push(number);
+            }
+            first.push(numbers.len());
+        }
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.sort_unstable_by_key(|number| keys[*number as usize]);
+        let mut rank = vec![0u32; keys.len()];
+        order.iter().zip(0..).for_each(|(number, at)| rank[*number as usize] = at);
+        numbers.iter_mut().for_each(|number| *number = rank[*number as usize]);
+        let keys = order.iter().map(|number| keys[*number as usize]).collect();
+        let mut index = Index {
+            history,
+            keys,
+            numbers,
+            first,
+            versions: Versions::default(),
+            undone: Versions::default(),
+            open: Versions::default(),
+            counts: Vec::new(),
+        };
+        index.sort_versions();
+        index
+    }
+
+    /// The transactions that count, with their numbers.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (u32, &'h Transaction)> {
+        (0..).zip(&self.history.transactions).filter(|(number, _)| self.counts[*number as usize])
+    }
+
+    pub(crate) fn transaction(&self, number: u32) -> &'h Transaction {
+        &self.history.transactions[number as usize]
+    }
+
+    /// Its operations, each with the numbers of its keys.
+    pub(crate) fn operations(&self, number: u32) -> impl Iterator<Item = (&'h Operation, &[u32])> {
+        let mut at = self.first[number as usize];
+        self.transaction(number).operations.iter().map(move |operation| {
+            let count = match operation {
+                Operation::Read { .. } | Operation::Write { .. } => 1,
+                Operation::Scan(scan) => scan.seen.len(),
+            };
+            let start = at;
+            at += count;
+            (operation, &self.numbers[start..at])
+        })
+    }
+
+    /// The versions of rows that a transaction says to have seen.
+    fn seen(&self, number: u32) -> impl Iterator<Item = (u32, Version)> {
+        self.operations(number).flat_map(|(operation, keys)| {
+            let one = match operation {
+                Operation::Read { version, .. } => Some((keys[0], *version)),
+                Operation::Write { .. } | Operation::Scan(_) => None,
+            };
+            let seen = match operation {
+                Operation::Scan(scan) => &scan.seen[..],
+                Operation::Read { .. } | Operation::Write { .. } => &[],
+            };
+            let seen = seen.iter().zip(keys).filter_map(|(seen, key)| Some((*key, seen.version?)));
+            one.into_iter().chain(seen)
+        })
+    }
+
+    fn sort_versions(&mut self) {
+        let count = self.history.transactions.len();
+        let (mut done, mut undone, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        self.counts = vec![false; count];
+        for (number, transaction) in (0..).zip(&self.history.transactions) {
+            let kept = match transaction.outcome {
+                Outcome::Committed { .. } => {
+                    self.counts[number as usize] = true;
+                    &mut done
+                }
+                Outcome::Aborted { .. } => &mut undone,
+                Outcome::Unknown { .. } => &mut open,
+            };
+            let cts = transaction.outcome.cts();
+            for (operation, keys) in self.operations(number) {
+                if let Operation::Write { change, .. } = operation {
+                    kept.push(Written { key: keys[0], cts, writer: number, change: *change });
+                }
+            }
+        }
+        // No timestamp, no version: `check` reports a committed one of that kind.
+        for kept in [&mut done, &mut undone, &mut open] {
+            kept.retain(|written: &Written| written.cts != 0);
+        }
+        let keys = self.keys.len();
+        self.open = Versions::new(open, keys);
+        self.undone = Versions::new(undone, keys);
+        self.count_unknown();
+        done.extend(self.open.all().iter().filter(|written| self.counts[written.writer as usize]));
+        self.versions = Versions::new(done, keys);
+        let rest = self.open.all().iter().filter(|written| !self.counts[written.writer as usize]);
+        self.open = Versions::new(rest.copied().collect(), keys);
+    }
+
+    /// An unknown transaction counts if one that counts has read a version of it; and then so do those that
+    /// it has read from.
+    fn count_unknown(&mut self) {
+        if self.open.all().is_empty() {
+            return;
+        }
+        let mut todo: Vec<u32> = self.counted().map(|(number, _)| number).collect();
+        while let Some(reader) = todo.pop() {
+            let writers: Vec<u32> = self
+                .seen(reader)
+                .filter_map(|(key, version)| Some(self.open.find(key, version)?.writer))
+                .collect();
+            for writer in writers {
+                if !std::mem::replace(&mut self.counts[writer as usize], true) {
+                    todo.push(writer);
+                }
+            }
+        }
+    }
+}

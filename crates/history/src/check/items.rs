@@ -1,0 +1,193 @@
+//! Edges of single keys, and what is wrong without any cycle.
+
+use super::choice::Choice;
+use super::graph::{Builder, kind};
+use super::index::{Index, Written};
+use super::presence::{Times, candidates};
+use super::report::{Class, Findings, name};
+use crate::{Operation, Version};
+
+/// Walks through all operations of all transactions that count.
+pub(crate) struct Items<'a, 'h> {
+    pub(crate) index: &'a Index<'h>,
+    pub(crate) times: &'a Times,
+    pub(crate) graph: &'a mut Builder,
+    pub(crate) findings: &'a mut Findings,
+    pub(crate) choices: &'a mut Vec<Choice>,
+}
+
+impl Items<'_, '_> {
+    pub(crate) fn add(&mut self) {
+        self.writers();
+        for (number, _) in self.index.counted() {
+            for (operation, keys) in self.index.operations(number) {
+                match operation {
+                    Operation::Read { version, hash, .. } => {
+                        self.read(number, keys[0], *version, *hash);
+                    }
+                    Operation::Scan(scan) => {
+                        for (seen, key) in scan.seen.iter().zip(keys) {
+                            match seen.version {
+                                Some(version) => self.read(number, *key, version, None),
+                                None => self.presence(number, *key, true, true),
+                            }
+                        }
+                    }
+                    Operation::Write { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Who wrote after whom, and whether they can be told apart.
+    fn writers(&mut self) {
+        for pair in self.index.versions.all().windows(2) {
+            if pair[0].key == pair[1].key {
+                self.graph.edge(pair[0].writer, pair[1].writer, kind::WW, pair[0].key);
+            }
+        }
+        let mut stamps = Vec::new();
+        for (number, transaction) in self.index.counted() {
+            let is_write = |operation: &Operation| matches!(operation, Operation::Write { .. });
+            if !transaction.operations.iter().any(is_write) {
+                continue;
+            }
+            match transaction.outcome.cts() {
+                0 => {
+                    let text = "is committed with writes, and without a timestamp".to_owned();
+                    self.findings.add(Class::Timestamp, &[transaction.id], text);
+                }
+                cts => stamps.push((cts, number)),
+            }
+        }
+        stamps.sort_unstable();
+        for pair in stamps.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            let ids = [pair[0], pair[1]].map(|(_, number)| self.index.transaction(number).id);
+            let text = format!("were both committed with timestamp {}", pair[0].0);
+            self.findings.add(Class::Timestamp, &ids, text);
+        }
+    }
+
+    /// A version that was read.
+    fn read(&mut self, reader: u32, key: u32, version: Version, hash: Option<u64>) {
+        let versions = self.index.versions.of(key);
+        let at = versions.partition_point(|written| written.cts < version);
+        match versions.get(at).filter(|written| written.cts == version) {
+            Some(written) => {
+                self.graph.edge(written.writer, reader, kind::WR, key);
+                self.value(reader, written, hash);
+                self.replaced(reader, key, &versions[at + 1..]);
+            }
+            None if version == 0 => self.presence(reader, key, false, false),
+            None => {
+                if let Some(written) = self.index.undone.find(key, version) {
+                    let ids =
+                        [reader, written.writer].map(|number| self.index.transaction(number).id);
+                    let text = format!(
+                        "read {} of version {version}, which its writer, {}, took back",
+                        name(self.index, key),
+                        ids[1]
+                    );
+                    self.findings.add(Class::AbortedRead, &ids, text);
+                } else if version > self.index.history.base {
+                    let id = self.index.transaction(reader).id;
+                    let text = format!(
+                        "read {} of version {version}, which nobody wrote",
+                        name(self.index, key)
+                    );
+                    self.findings.add(Class::Unwritten, &[id], text);
+                } else {
+                    self.replaced(reader, key, &versions[at..]);
+                }
+            }
+        }
+    }
+
+    /// What the reader saw was replaced by the first of these.
+    fn replaced(&mut self, reader: u32, key: u32, later: &[Written]) {
+        if let Some(next) = later.first() {
+            self.graph.edge(reader, next.writer, kind::RW, key);
+        }
+    }
+
+    /// The value that was read is the last that its writer gave the row.
+    fn value(&mut self, reader: u32, written: &Written, hash: Option<u64>) {
+        let (Some(read), Some(last)) = (hash, written.change.hash()) else { return };
+        if read == last {
+            return;
+        }
+        let is_earlier = self.index.operations(written.writer).any(|(operation, keys)| {
+            matches!(operation, Operation::Write { change, .. }
+                if keys[0] == written.key && change.hash() == Some(read))
+        });
+        let ids = [reader, written.writer].map(|number| self.index.transaction(number).id);
+        let key = name(self.index, written.key);
+        let (class, what) = match is_earlier {
+            true => (Class::IntermediateRead, "which is not the last that its writer wrote"),
+            false => (Class::Value, "which is not what its writer wrote"),
+        };
+        let text = format!(
+            "read {key} of version {} with a value of hash {read:x}, {what} ({}: {last:x})",
+            written.cts, ids[1]
+        );
+        self.findings.add(class, &ids, text);
+    }
+
+    /// A key that was there, or not, in a version that the reader does not know.
+    fn presence(&mut self, reader: u32, key: u32, is_there: bool, is_range: bool) {
+        let (index, findings) = (self.index, &mut *self.findings);
+        match presence(index, self.times, reader, key, is_there, is_range) {
+            Seen::Free => findings.report.undecided += 1,
+            Seen::Never => {
+                let id = index.transaction(reader).id;
+                let what = if is_there {
+                    "there, and nobody put it there"
+                } else {
+                    "gone, and it was not"
+                };
+                let text = format!("found {} {what}", name(index, key));
+                findings.add(Class::Unwritten, &[id], text);
+            }
+            Seen::One(choice) => choice.take(0, self.graph),
+            Seen::Many(choice) => self.choices.push(choice),
+        }
+    }
+}
+
+/// How many states a reader may have seen.
+pub(crate) enum Seen {
+    /// Too little is known: a transaction with an unknown outcome may have made it so.
+    Free,
+    /// None.
+    Never,
+    /// This one.
+    One(Choice),
+    /// Any of these.
+    Many(Choice),
+}
+
+/// What a reader that found a key there, or not, may have seen.
+pub(crate) fn presence(
+    index: &Index<'_>,
+    times: &Times,
+    reader: u32,
+    key: u32,
+    is_there: bool,
+    is_range: bool,
+) -> Seen {
+    let end = index.transaction(reader).end;
+    let is_free = |written: &Written| {
+        let begin = index.transaction(written.writer).begin;
+        written.change.is_put() == is_there && begin <= end
+    };
+    if index.open.of(key).iter().any(is_free) {
+        return Seen::Free;
+    }
+    let candidates = candidates(index, times, reader, key, is_there);
+    let choice = Choice { reader, key, is_range, candidates };
+    match choice.candidates.len() {
+        0 => Seen::Never,
+        1 => Seen::One(choice),
+        _ => Seen::Many(choice),
+    }
+}

@@ -1,0 +1,192 @@
+//! The check: [`check`].
+
+mod choice;
+mod cycle;
+mod graph;
+pub(crate) mod index;
+mod items;
+mod presence;
+mod ranges;
+mod report;
+mod snapshots;
+
+pub use report::{Class, Dependency, Report, Step, Violation};
+
+use crate::{History, Outcome};
+use graph::{Builder, NO_KEY, kind};
+use index::Index;
+use items::Items;
+use presence::Times;
+use ranges::Ranges;
+use report::Findings;
+
+/// What to check beside serializability, and how much to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Also that who was over before another began comes before it: strict serializability.
+    pub is_strict: bool,
+    /// The most violations of each class that the report keeps.
+    pub kept_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { is_strict: false, kept_max: 5 }
+    }
+}
+
+/// Whether the transactions of a history that are committed could have run one after another.
+///
+/// Builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation level definitions",
+/// ICDE 2000, section 4.4) with versions of each key in the order of their timestamps, and looks for cycles. Its
+/// time and memory grow with operations and with the logarithm of keys.
+pub fn check(history: &History, options: Options) -> Report {
+    analyze(history, options, false)
+}
+
+fn analyze(history: &History, options: Options, every_key: bool) -> Report {
+    let index = Index::new(history);
+    let mut findings = Findings { report: Report::default(), kept_max: options.kept_max };
+    let report = &mut findings.report;
+    for (transaction, counts) in history.transactions.iter().zip(&index.counts) {
+        match transaction.outcome {
+            Outcome::Committed { .. } => report.committed += 1,
+            Outcome::Aborted { .. } => report.aborted += 1,
+            Outcome::Unknown { .. } => {
+                report.unknown += 1;
+                report.unknown_seen += u64::from(*counts);
+            }
+        }
+    }
+    report.keys = index.keys.len() as u64;
+    report.is_strict = options.is_strict;
+
+    let times = Times::new(&index);
+    let mut graph = Builder::new(history.transactions.len());
+    let mut choices = Vec::new();
+    Items {
+        index: &index,
+        times: &times,
+        graph: &mut graph,
+        findings: &mut findings,
+        choices: &mut choices,
+    }
+    .add();
+    Ranges {
+        index: &index,
+        times: &times,
+        graph: &mut graph,
+        findings: &mut findings,
+        choices: &mut choices,
+        every_key,
+    }
+    .add();
+    if options.is_strict {
+        real_time(&index, &mut graph);
+    }
+    let end = |node: u32| history.transactions.get(node as usize).map_or(0, |one| one.end);
+    let mut built = graph.build();
+    if !choices.is_empty() && built.cyclic(kind::ALL).is_empty() {
+        drop(built);
+        findings.report.undecided += choice::choose(&mut graph, choices, end);
+        built = graph.build();
+    }
+    findings.report.dependencies =
+        graph.edges.iter().filter(|edge| edge.key != NO_KEY).count() as u64;
+    let transactions = graph.transactions;
+    drop(graph);
+    cycle::report(&built, &index, transactions, &mut findings);
+    findings.report.violations.sort_by_key(|violation| violation.class);
+    findings.report
+}
+
+/// Who was over before whom: a chain of helper nodes in the order in which transactions ended. Each leads to
+/// its place in the chain, and from there come those that began behind it.
+fn real_time(index: &Index<'_>, graph: &mut Builder) {
+    let mut ended: Vec<(u64, u32)> =
+        index.counted().map(|(number, transaction)| (transaction.end, number)).collect();
+    ended.sort_unstable();
+    let first = graph.nodes;
+    for (_, number) in &ended {
+        let helper = graph.helper();
+        graph.edge(*number, helper, kind::REAL_TIME, NO_KEY);
+        if helper > first {
+            graph.edge(helper - 1, helper, kind::REAL_TIME, NO_KEY);
+        }
+    }
+    for (number, transaction) in index.counted() {
+        let before = ended.partition_point(|(end, _)| *end < transaction.begin);
+        if before > 0 {
+            graph.edge(first + before as u32 - 1, number, kind::REAL_TIME, NO_KEY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Direction, Recording};
+    use rand::{RngExt as _, SeedableRng as _};
+    use std::ops::Bound;
+
+    const KEYS: u8 = 12;
+
+    /// Transactions on a store that does each at once, at some time between its begin and its end; in some
+    /// histories readers see a store that is late.
+    fn history(seed: u64) -> History {
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
+        let recording = Recording::memory(0);
+        let recorder = recording.recorder();
+        let mut states: Vec<[(u64, bool); KEYS as usize]> = vec![[(0, false); KEYS as usize]];
+        let is_late = rng.random_bool(0.7);
+        let spread = [5, 30, 100][rng.random_range(0..3)];
+        for number in 0..rng.random_range(5..40u64) {
+            let now = number * 10 + 100;
+            let mut record = recorder.begin(0, 0, now - rng.random_range(0..spread));
+            let (cts, mut state) = (now, *states.last().expect("the first"));
+            let old = if is_late && rng.random_bool(0.2) { rng.random_range(0..4) } else { 0 };
+            let view = states[states.len().saturating_sub(1 + old)];
+            if rng.random_bool(0.6) {
+                let from = rng.random_range(0..KEYS);
+                let to = rng.random_range(from..KEYS);
+                let (low, high) = ([from], [to]);
+                let bounds = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+                let scan = record.scan(1, bounds.0, bounds.1, Direction::Up);
+                for key in from..=to {
+                    let (version, is_there) = view[usize::from(key)];
+                    if is_there {
+                        record.saw(scan, &[key], Some(version));
+                    }
+                }
+            }
+            for _ in 0..rng.random_range(0..3) {
+                let key = rng.random_range(0..KEYS);
+                let is_there = rng.random_bool(0.6);
+                record.write(1, &[key], if is_there { Change::Put } else { Change::Delete });
+                state[usize::from(key)] = (cts, is_there);
+            }
+            states.push(state);
+            let end = now + rng.random_range(0..spread);
+            recorder.finish(record, Outcome::Committed { cts }, end);
+        }
+        recording.history()
+    }
+
+    /// Helper nodes say what an edge for each key of each range would say.
+    #[test]
+    fn ranges_through_helper_nodes_are_ranges_key_by_key() {
+        let (mut good, mut bad) = (0, 0);
+        for seed in 0..6000 {
+            let history = history(seed);
+            for is_strict in [false, true] {
+                let options = Options { is_strict, ..Options::default() };
+                let report = analyze(&history, options, false);
+                let plain = analyze(&history, options, true);
+                let verdict = |report: &Report| (report.is_serializable(), report.undecided);
+                assert_eq!(verdict(&report), verdict(&plain), "seed {seed}: {report}{plain}");
+                *if report.is_serializable() { &mut good } else { &mut bad } += 1;
+            }
+        }
+        assert!(good > 1500 && bad > 1500, "all alike: {good}, {bad}");
+    }
+}

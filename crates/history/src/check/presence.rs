@@ -1,0 +1,131 @@
+//! Which version was seen by who only knows that a row was there, or that it was not.
+//!
+//! A tombstone leaves no trace when it is purged, and an entry of an index has no version. So "nothing there"
+//! may be the time before the row came or any time after it went. What happened when decides:
+//!
+//! ```text
+//!   put ──── delete ──── put ──── delete ────────────── put         versions of a key
+//!   |over before the reader began|   |while it ran|  |after it|
+//!                          ▲                ▲
+//!                 the last of these, or one of these
+//! ```
+//!
+//! Where that leaves more than one, the reader is free to have seen any: see [`choice`](super::choice).
+
+use super::index::{Index, Written};
+
+/// What a reader may have seen: versions with the same answer, of which the first gave it and the last was
+/// the last to give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    /// Who made it so; nobody, if it was so from the start.
+    pub(crate) after: Option<u32>,
+    /// Who changed it.
+    pub(crate) before: Option<u32>,
+}
+
+/// Times of versions, to find those around a reader without a look at all.
+pub(crate) struct Times {
+    /// For each version the latest end of it and those of its key before it.
+    ended: Vec<u64>,
+    /// For each version the earliest begin of it and those of its key behind it.
+    began: Vec<u64>,
+    /// Whether versions of a key follow each other in time as they do in their order. They do not if a later
+    /// one was over before an earlier one began.
+    in_time: Vec<bool>,
+}
+
+impl Times {
+    pub(crate) fn new(index: &Index<'_>) -> Times {
+        let all = index.versions.all();
+        let of = |written: &Written| index.transaction(written.writer);
+        let mut ended: Vec<u64> = all.iter().map(|written| of(written).end).collect();
+        let mut began: Vec<u64> = all.iter().map(|written| of(written).begin).collect();
+        let mut in_time = vec![true; index.keys.len()];
+        for key in 0..index.keys.len() as u32 {
+            let place = index.versions.place(key);
+            let mut end_behind = u64::MAX;
+            for at in place.clone().rev() {
+                in_time[key as usize] &= began[at] <= end_behind;
+                end_behind = end_behind.min(ended[at]);
+            }
+            for at in place.clone().skip(1) {
+                ended[at] = ended[at].max(ended[at - 1]);
+            }
+            for at in place.rev().skip(1) {
+                began[at] = began[at].min(began[at + 1]);
+            }
+        }
+        Times { ended, began, in_time }
+    }
+
+    pub(crate) fn in_time(&self, key: u32) -> bool {
+        self.in_time[key as usize]
+    }
+}
+
+/// What `reader` may have seen of `key` if it found it there (or not). Nothing: there is no such state.
+pub(crate) fn candidates(
+    index: &Index<'_>,
+    times: &Times,
+    reader: u32,
+    key: u32,
+    is_there: bool,
+) -> Vec<Candidate> {
+    let (versions, place) = (index.versions.of(key), index.versions.place(key));
+    let run = |at: Option<usize>| {
+        // A reader's own write ends what it can have seen before.
+        let is_same =
+            |written: &&Written| written.change.is_put() == is_there && written.writer != reader;
+        let first = at.map(|at| at + 1 - versions[..=at].iter().rev().take_while(is_same).count());
+        let next = at.map_or(0, |at| at + 1);
+        let same = versions[next..].iter().take_while(is_same).count();
+        // What was there from the start goes on as long as nothing changes it.
+        let after = first.filter(|first| *first > 0 || !starts(index, is_there));
+        Candidate {
+            after: after.map(|first| versions[first].writer),
+            before: versions.get(next + same).map(|written| written.writer),
+        }
+    };
+    let me = index.transaction(reader);
+    let overlap_from = times.ended[place.clone()].partition_point(|end| *end < me.begin);
+    let overlap_to = times.began[place].partition_point(|begin| *begin <= me.end);
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut add = |candidate| {
+        if !found.contains(&candidate) {
+            found.push(candidate);
+        }
+    };
+    let is_over = |at: usize| index.transaction(versions[at].writer).end < me.begin;
+    let over =
+        (0..overlap_to.max(overlap_from)).rev().find(|at| *at < overlap_from || is_over(*at));
+    // What stood when the reader began.
+    match over {
+        Some(at) if versions[at].change.is_put() == is_there => add(run(Some(at))),
+        None if starts(index, is_there) => add(run(None)),
+        _ => {}
+    }
+    let around = overlap_from..overlap_to.max(overlap_from);
+    for (written, at) in versions[around.clone()].iter().zip(around) {
+        let writer = index.transaction(written.writer);
+        let is_beside = writer.begin <= me.end && writer.end >= me.begin;
+        if is_beside && written.writer != reader && written.change.is_put() == is_there {
+            add(run(Some(at)));
+        }
+    }
+    if found.is_empty() {
+        // None that time permits: the last before the reader, which then has a cycle to show for it if
+        // anything else depends on that.
+        let before = (0..over.unwrap_or(0)).rev();
+        let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
+        if same.is_some() || starts(index, is_there) {
+            found.push(run(same));
+        }
+    }
+    found
+}
+
+/// Whether a key may have been there, or not, before all versions.
+pub(crate) fn starts(index: &Index<'_>, is_there: bool) -> bool {
+    !is_there || index.history.base > 0
+}

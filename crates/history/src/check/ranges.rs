@@ -1,0 +1,285 @@
+//! Edges of range reads: what came, went or stayed away between the keys that a scan found.
+//!
+//! The keys of a range that a scan did not find were not there: each of them a read of "nothing", of a version
+//! that the scan does not know. What stood there when the reader began follows from times (see
+//! [`presence`](super::presence)). For keys where nothing happened while the reader ran,
+//! [`Snapshots`] make the edges; the others, few, get edges of their own.
+
+use std::ops::{Bound, Range};
+
+use super::choice::Choice;
+use super::graph::Builder;
+use super::index::Index;
+use super::items::{Seen, presence};
+use super::presence::Times;
+use super::report::{Class, Findings, name};
+use super::snapshots::{Present, Snapshots, Way};
+use crate::{Operation, Scan};
+
+/// Keys that were written in tables that were scanned, by their place among them.
+struct Slots {
+    keys: Vec<u32>,
+    /// Those where times do not say what a reader saw.
+    special: Vec<usize>,
+    /// Writers, with what they wrote: slot, and the version's place among those of the key.
+    written: Vec<(u32, usize, usize)>,
+}
+
+impl Slots {
+    fn new(index: &Index<'_>, times: &Times) -> Slots {
+        let mut tables: Vec<u32> = index
+            .counted()
+            .flat_map(|(_, transaction)| &transaction.operations)
+            .filter_map(|operation| match operation {
+                Operation::Scan(scan) => Some(scan.table),
+                Operation::Read { .. } | Operation::Write { .. } => None,
+            })
+            .collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let is_scanned = |key: &u32| tables.binary_search(&index.keys[*key as usize].0).is_ok();
+        let is_written = |key: &u32| !index.versions.of(*key).is_empty();
+        let all = if tables.is_empty() { 0 } else { index.keys.len() as u32 };
+        let keys: Vec<u32> = (0..all).filter(is_scanned).filter(is_written).collect();
+        let is_special = |slot: &usize| {
+            let key = keys[*slot];
+            !times.in_time(key) || !index.open.of(key).is_empty()
+        };
+        let special = (0..keys.len()).filter(is_special).collect();
+        let mut written = Vec::new();
+        for (slot, key) in keys.iter().enumerate() {
+            let versions = index.versions.of(*key).iter().enumerate();
+            written.extend(versions.map(|(place, version)| (version.writer, slot, place)));
+        }
+        written.sort_unstable();
+        Slots { keys, special, written }
+    }
+
+    /// What a transaction wrote.
+    fn of(&self, writer: u32) -> &[(u32, usize, usize)] {
+        let start = self.written.partition_point(|(one, ..)| *one < writer);
+        let count = self.written[start..].partition_point(|(one, ..)| *one == writer);
+        &self.written[start..start + count]
+    }
+
+    /// The slots that a scan looked at.
+    fn range(&self, index: &Index<'_>, scan: &Scan) -> Range<usize> {
+        let slot = |is_below: &dyn Fn(&[u8]) -> bool| {
+            self.keys.partition_point(|key| {
+                let (table, key) = index.keys[*key as usize];
+                table < scan.table || table == scan.table && is_below(key)
+            })
+        };
+        let (mut from, mut to) = (borrowed(&scan.from), borrowed(&scan.to));
+        if let Some(stopped) = &scan.stopped {
+            match scan.direction {
+                crate::Direction::Up => to = Bound::Included(&**stopped),
+                crate::Direction::Down => from = Bound::Included(&**stopped),
+            }
+        }
+        let start = slot(&|key| match from {
+            Bound::Unbounded => false,
+            Bound::Included(from) => key < from,
+            Bound::Excluded(from) => key <= from,
+        });
+        let end = slot(&|key| match to {
+            Bound::Unbounded => true,
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+        });
+        start..end.max(start)
+    }
+}
+
+fn borrowed(bound: &Bound<Box<[u8]>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+    }
+}
+
+/// A part of a range without any key that was found.
+struct Gap {
+    reader: u32,
+    slots: Range<usize>,
+}
+
+pub(crate) struct Ranges<'a, 'h> {
+    pub(crate) index: &'a Index<'h>,
+    pub(crate) times: &'a Times,
+    pub(crate) graph: &'a mut Builder,
+    pub(crate) findings: &'a mut Findings,
+    pub(crate) choices: &'a mut Vec<Choice>,
+    /// Give every key edges of its own: what the tests compare the rest with.
+    pub(crate) every_key: bool,
+}
+
+impl Ranges<'_, '_> {
+    pub(crate) fn add(&mut self) {
+        let mut slots = Slots::new(self.index, self.times);
+        if self.every_key {
+            slots.special = (0..slots.keys.len()).collect();
+        }
+        if !slots.keys.is_empty() {
+            let gaps = self.before(&slots);
+            self.after(&slots, gaps);
+        }
+    }
+
+    /// In the order in which readers began: what was over by then, and what happened beside them.
+    fn before(&mut self, slots: &Slots) -> Vec<Gap> {
+        let index = self.index;
+        let begin = |number: u32| index.transaction(number).begin;
+        let end = |number: u32| index.transaction(number).end;
+        let mut over: Vec<&(u32, usize, usize)> = slots.written.iter().collect();
+        over.sort_by_key(|(writer, ..)| end(*writer));
+        let mut over = over.into_iter().peekable();
+        let mut writers: Vec<u32> = slots.written.iter().map(|(writer, ..)| *writer).collect();
+        writers.dedup();
+        writers.sort_by_key(|writer| begin(*writer));
+        let mut readers: Vec<u32> = index.counted().map(|(number, _)| number).collect();
+        readers.retain(|number| {
+            index.operations(*number).any(|(operation, _)| matches!(operation, Operation::Scan(_)))
+        });
+        readers.sort_by_key(|reader| begin(*reader));
+
+        let mut gone = Snapshots::new(slots.keys.len(), Way::ToReaders);
+        let mut present = Present::new(slots.keys.len());
+        // The place of the last version of each key that is over, and one more.
+        let (mut last, mut last_gone) = (vec![0; slots.keys.len()], vec![0; slots.keys.len()]);
+        let (mut running, mut begun) = (Vec::new(), 0);
+        let mut gaps = Vec::new();
+        for reader in readers {
+            while let Some((writer, slot, place)) =
+                over.next_if(|(writer, ..)| end(*writer) < begin(reader))
+            {
+                let (writer, slot, place) = (*writer, *slot, *place);
+                let key = slots.keys[slot];
+                let is_there = index.versions.of(key)[place].change.is_put();
+                if place >= last[slot] {
+                    last[slot] = place + 1;
+                    present.set(slot, is_there);
+                }
+                let is_special = slots.special.binary_search(&slot).is_ok();
+                let went =
+                    !is_there && place > 0 && index.versions.of(key)[place - 1].change.is_put();
+                if went && place >= last_gone[slot] && !is_special {
+                    last_gone[slot] = place + 1;
+                    gone.insert(self.graph, slot, writer, key);
+                }
+            }
+            // Who ran when the reader began, and who began while it ran.
+            let started = writers.partition_point(|writer| begin(*writer) <= begin(reader));
+            running.extend_from_slice(&writers[begun..started.max(begun)]);
+            begun = started.max(begun);
+            running.retain(|writer| end(*writer) >= begin(reader));
+            let count = writers[begun..].partition_point(|writer| begin(*writer) <= end(reader));
+            let beside = running.iter().chain(&writers[begun..begun + count]);
+            let mut touched: Vec<usize> = beside
+                .filter(|writer| **writer != reader)
+                .flat_map(|writer| slots.of(*writer).iter().map(|(_, slot, _)| *slot))
+                .collect();
+            touched.sort_unstable();
+            touched.dedup();
+            self.reader(slots, reader, &touched, &present, &mut gone, &mut gaps);
+        }
+        gaps
+    }
+
+    fn reader(
+        &mut self,
+        slots: &Slots,
+        reader: u32,
+        touched: &[usize],
+        present: &Present,
+        gone: &mut Snapshots,
+        gaps: &mut Vec<Gap>,
+    ) {
+        let index = self.index;
+        let mut own: Vec<u32> = Vec::new();
+        for (operation, keys) in index.operations(reader) {
+            let scan = match operation {
+                Operation::Read { .. } => continue,
+                Operation::Write { .. } => {
+                    own.push(keys[0]);
+                    continue;
+                }
+                Operation::Scan(scan) => scan,
+            };
+            own.sort_unstable();
+            let range = slots.range(index, scan);
+            let mut found: Vec<usize> =
+                keys.iter().filter_map(|key| slots.keys.binary_search(key).ok()).collect();
+            found.sort_unstable();
+            found.dedup();
+            found.retain(|slot| range.contains(slot));
+            let starts = std::iter::once(range.start).chain(found.iter().map(|slot| slot + 1));
+            let ends = found.iter().copied().chain(std::iter::once(range.end));
+            for (from, to) in starts.zip(ends).filter(|(from, to)| from < to) {
+                let mut alone = Vec::new();
+                present.find(from, to, &mut alone);
+                for some in [touched, &slots.special] {
+                    let some = &some[some.partition_point(|slot| *slot < from)..];
+                    alone.extend_from_slice(&some[..some.partition_point(|slot| *slot < to)]);
+                }
+                alone.sort_unstable();
+                alone.dedup();
+                for slot in alone {
+                    if own.binary_search(&slots.keys[slot]).is_err() {
+                        self.missed(reader, slots.keys[slot]);
+                    }
+                }
+                gone.take(self.graph, from, to, reader);
+                gaps.push(Gap { reader, slots: from..to });
+            }
+        }
+    }
+
+    /// A key that was not there, and at which something happened while the reader ran.
+    fn missed(&mut self, reader: u32, key: u32) {
+        match presence(self.index, self.times, reader, key, false, true) {
+            Seen::Free => self.findings.report.undecided += 1,
+            Seen::Never => {
+                let id = self.index.transaction(reader).id;
+                let text = format!("found nothing at {}, and it was there", name(self.index, key));
+                self.findings.add(Class::Unwritten, &[id], text);
+            }
+            Seen::One(choice) => choice.take(0, self.graph),
+            Seen::Many(choice) => self.choices.push(choice),
+        }
+    }
+
+    /// From the last reader to the first: what was put after they were over.
+    fn after(&mut self, slots: &Slots, mut gaps: Vec<Gap>) {
+        let index = self.index;
+        let begin = |number: u32| index.transaction(number).begin;
+        let mut puts: Vec<&(u32, usize, usize)> = slots
+            .written
+            .iter()
+            .filter(|(_, slot, place)| {
+                let versions = index.versions.of(slots.keys[*slot]);
+                let came = versions[*place].change.is_put()
+                    && (*place == 0 || !versions[*place - 1].change.is_put());
+                came && slots.special.binary_search(slot).is_err()
+            })
+            .collect();
+        puts.sort_by_key(|(writer, ..)| std::cmp::Reverse(begin(*writer)));
+        let mut puts = puts.into_iter().peekable();
+        gaps.sort_by_key(|gap| std::cmp::Reverse(index.transaction(gap.reader).end));
+        let mut first = vec![usize::MAX; slots.keys.len()];
+        let mut came = Snapshots::new(slots.keys.len(), Way::FromReaders);
+        for gap in gaps {
+            let end = index.transaction(gap.reader).end;
+            while let Some((writer, slot, place)) =
+                puts.next_if(|(writer, ..)| begin(*writer) > end)
+            {
+                if *place < first[*slot] {
+                    first[*slot] = *place;
+                    came.insert(self.graph, *slot, *writer, slots.keys[*slot]);
+                }
+            }
+            came.take(self.graph, gap.slots.start, gap.slots.end, gap.reader);
+        }
+    }
+}

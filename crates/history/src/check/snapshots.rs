@@ -1,0 +1,233 @@
+//! Edges between a range read and all that happened in its range before it, without one for each key.
+//!
+//! A tree over the keys; its nodes are helper nodes of the graph. What happens at a key leads to its leaf, and
+//! from there to the root. A reader depends on the few nodes that cover its range. What happens later must
+//! not reach it, so a path whose nodes were taken is made anew, beside the old one, which stays as it was.
+//!
+//! ```text
+//!         ┌───────o───────┐             delete of b ──► leaf b ──► ab ──► root
+//!     ┌── ab ──┐      ┌── cd ──┐        scan of a..=b takes ab
+//!     a        b      c        d        delete of a ──► leaf a ──► ab' ──► root'    (b ──► ab' too)
+//! ```
+
+use super::graph::{Builder, NO_KEY, kind};
+
+const NONE: u32 = u32::MAX;
+
+/// Which way the edges lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// From what happened to readers.
+    ToReaders,
+    /// From readers to what happens after them.
+    FromReaders,
+}
+
+pub(crate) struct Snapshots {
+    way: Way,
+    leaves: usize,
+    /// The helper node that stands for each node of the tree, which is laid out as a heap.
+    current: Vec<u32>,
+    /// When it was made, and when it was last taken, in takes.
+    made: Vec<u32>,
+    taken: Vec<u32>,
+    clock: u32,
+}
+
+impl Snapshots {
+    pub(crate) fn new(keys: usize, way: Way) -> Snapshots {
+        let leaves = keys.next_power_of_two();
+        Snapshots {
+            way,
+            leaves,
+            current: vec![NONE; 2 * leaves],
+            made: vec![0; 2 * leaves],
+            taken: vec![0; 2 * leaves],
+            clock: 1,
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self.way {
+            Way::ToReaders => kind::WR_RANGE,
+            Way::FromReaders => kind::RW_RANGE,
+        }
+    }
+
+    /// An edge from the side of the writers to that of the readers, or back.
+    fn edge(&self, graph: &mut Builder, writers: u32, readers: u32, key: u32) {
+        match self.way {
+            Way::ToReaders => graph.edge(writers, readers, self.kind(), key),
+            Way::FromReaders => graph.edge(readers, writers, self.kind(), key),
+        }
+    }
+
+    /// `writer` did something at a key. What happened there before is forgotten: versions of one key are in
+    /// order anyway.
+    pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
+        let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
+        while node > 0 {
+            let taken =
+                std::iter::successors(Some(node), |node| Some(node / 2).filter(|up| *up > 0))
+                    .map(|above| self.taken[above])
+                    .max();
+            if self.current[node] != NONE && taken.is_none_or(|taken| self.made[node] > taken) {
+                // Nobody depends on it as it is: it may grow, and is known to those above it.
+                self.edge(graph, from, self.current[node], label);
+                return;
+            }
+            let helper = graph.helper();
+            (self.current[node], self.made[node]) = (helper, self.clock);
+            if node >= self.leaves {
+                self.edge(graph, from, helper, label);
+            } else {
+                for child in [2 * node, 2 * node + 1] {
+                    if self.current[child] != NONE {
+                        self.edge(graph, self.current[child], helper, NO_KEY);
+                    }
+                }
+            }
+            (node, from, label) = (node / 2, helper, NO_KEY);
+        }
+    }
+
+    /// All that happened until now at keys `from..to` has to do with `reader`.
+    pub(crate) fn take(&mut self, graph: &mut Builder, from: usize, to: usize, reader: u32) {
+        let (mut low, mut high) = (self.leaves + from, self.leaves + to);
+        while low < high {
+            if low % 2 == 1 {
+                self.take_node(graph, low, reader);
+                low += 1;
+            }
+            if high % 2 == 1 {
+                high -= 1;
+                self.take_node(graph, high, reader);
+            }
+            (low, high) = (low / 2, high / 2);
+        }
+        self.clock += 1;
+    }
+
+    fn take_node(&mut self, graph: &mut Builder, node: usize, reader: u32) {
+        if self.current[node] != NONE {
+            self.taken[node] = self.clock;
+            self.edge(graph, self.current[node], reader, NO_KEY);
+        }
+    }
+}
+
+/// Which keys are there.
+pub(crate) struct Present {
+    leaves: usize,
+    count: Vec<u32>,
+}
+
+impl Present {
+    pub(crate) fn new(keys: usize) -> Present {
+        let leaves = keys.next_power_of_two();
+        Present { leaves, count: vec![0; 2 * leaves] }
+    }
+
+    pub(crate) fn set(&mut self, leaf: usize, is_there: bool) {
+        let mut node = self.leaves + leaf;
+        let (old, new) = (self.count[node], u32::from(is_there));
+        while node > 0 && old != new {
+            self.count[node] = self.count[node] + new - old;
+            node /= 2;
+        }
+    }
+
+    /// Those of `from..to` that are there.
+    pub(crate) fn find(&self, from: usize, to: usize, found: &mut Vec<usize>) {
+        let mut stack = vec![(1, 0, self.leaves)];
+        while let Some((node, start, width)) = stack.pop() {
+            if self.count[node] == 0 || start >= to || start + width <= from {
+            } else if width == 1 {
+                found.push(start);
+            } else {
+                let half = width / 2;
+                stack.push((2 * node, start, half));
+                stack.push((2 * node + 1, start + half, half));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    /// Whom a node reaches.
+    fn reached(graph: &Builder, from: u32) -> Vec<u32> {
+        let built = graph.build();
+        let (mut seen, mut stack) = (vec![false; graph.nodes as usize], vec![from]);
+        while let Some(node) = stack.pop() {
+            if !std::mem::replace(&mut seen[node as usize], true) {
+                stack.extend(built.of(node).iter().map(|edge| edge.to));
+            }
+        }
+        (0..graph.transactions).filter(|node| *node != from && seen[*node as usize]).collect()
+    }
+
+    #[test]
+    fn readers_depend_on_what_happened_before_in_their_range_and_on_nothing_else() {
+        const NODES: usize = 60;
+        for seed in 0..300 {
+            let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
+            let keys = rng.random_range(1..20usize);
+            for way in [Way::ToReaders, Way::FromReaders] {
+                let mut graph = Builder::new(NODES);
+                let mut tree = Snapshots::new(keys, way);
+                let mut last: Vec<Option<u32>> = vec![None; keys];
+                let mut expected: Vec<(u32, u32)> = Vec::new();
+                for node in 0..NODES as u32 {
+                    if rng.random_bool(0.6) {
+                        let key = rng.random_range(0..keys);
+                        tree.insert(&mut graph, key, node, key as u32);
+                        // Versions of a key are in order without the tree.
+                        if let Some(before) = last[key].replace(node) {
+                            tree.edge(&mut graph, before, node, NO_KEY);
+                            expected.push((before, node));
+                        }
+                    } else {
+                        let from = rng.random_range(0..keys);
+                        let to = rng.random_range(from..=keys);
+                        tree.take(&mut graph, from, to, node);
+                        expected
+                            .extend(last[from..to].iter().flatten().map(|writer| (*writer, node)));
+                    }
+                }
+                let mut plain = Builder::new(NODES);
+                expected
+                    .iter()
+                    .for_each(|(writer, reader)| tree.edge(&mut plain, *writer, *reader, 0));
+                for node in 0..NODES as u32 {
+                    assert_eq!(
+                        reached(&graph, node),
+                        reached(&plain, node),
+                        "seed {seed}, {way:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn those_that_are_there_are_found() {
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(1);
+        let mut present = Present::new(13);
+        let mut plain = [false; 13];
+        for _ in 0..500 {
+            let (key, is_there) = (rng.random_range(0..13usize), rng.random());
+            present.set(key, is_there);
+            plain[key] = is_there;
+            let (from, mut found) = (rng.random_range(0..13usize), Vec::new());
+            let to = rng.random_range(from..=13);
+            present.find(from, to, &mut found);
+            found.sort_unstable();
+            let expected: Vec<usize> = (from..to).filter(|key| plain[*key]).collect();
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Export to Elle: [`write_edn`].
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::check::index::Index;
+use crate::{Change, History, Operation, Outcome, Version};
+
+/// Which of Elle's workloads a history is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Model {
+    /// Registers: a write's value is its timestamp. Elle infers an order of versions only where a transaction
+    /// reads what it replaces.
+    #[default]
+    RwRegister,
+    /// Lists: a write appends its timestamp, a read returns those of all versions up to the one that it saw. So
+    /// Elle knows the whole order, and a key that was written n times and read m times takes n · m numbers.
+    ListAppend,
+}
+
+/// Writes a history as Jepsen does, a map in EDN on each line, for Elle (Kingsbury, Alvaro, "Elle: Inferring
+/// Isolation Anomalies from Experimental Observations", PVLDB 14(3), 2020).
+///
+/// Rows are numbered as keys. A process is a client that waits for its answer, so that transactions which a
+/// worker runs side by side get one each. What Elle has no notion of is left out: that a scan did *not* find a
+/// key, entries without a version, and a read of nothing where a row had been deleted before, which would be
+/// one of several states. What was there before the recording is `nil`, or the empty list.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::Result<()> {
+    let index = Index::new(history);
+    let mut events: Vec<(u64, bool, u32)> = Vec::new();
+    for (number, transaction) in (0..).zip(&history.transactions) {
+        events.push((transaction.begin, false, number));
+        events.push((transaction.end, true, number));
+    }
+    // At one and the same time nobody is over before another begins.
+    events.sort_unstable();
+    let (mut free, mut processes) = (Vec::new(), 0);
+    let mut running: BTreeMap<u32, u32> = BTreeMap::new();
+    for (at, (time, is_end, number)) in events.into_iter().enumerate() {
+        let outcome = index.transaction(number).outcome;
+        let (kind, process) = if is_end {
+            let process = running.remove(&number).unwrap_or_default();
+            match outcome {
+                Outcome::Committed { .. } | Outcome::Aborted { .. } => free.push(process),
+                // Nobody knows when it ends: its process is not heard of again.
+                Outcome::Unknown { .. } => {}
+            }
+            let kind = match outcome {
+                Outcome::Committed { .. } => "ok",
+                Outcome::Aborted { .. } => "fail",
+                Outcome::Unknown { .. } => "info",
+            };
+            (kind, process)
+        } else {
+            let process = free.pop().unwrap_or_else(|| {
+                processes += 1;
+                processes - 1
+            });
+            running.insert(number, process);
+            ("invoke", process)
+        };
+        write!(out, "{{:type :{kind}, :f :txn, :value [")?;
+        let is_answered = is_end && matches!(outcome, Outcome::Committed { .. });
+        operations(&index, number, model, is_answered, out)?;
+        writeln!(out, "], :process {process}, :time {time}, :index {at}}}")?;
+    }
+    Ok(())
+}
+
+fn operations(
+    index: &Index<'_>,
+    number: u32,
+    model: Model,
+    is_answered: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let cts = index.transaction(number).outcome.cts();
+    let mut space = "";
+    // Elle wants a value to be written once: a key that is written twice is written where it is the first time.
+    let mut written = std::collections::BTreeSet::new();
+    for (operation, keys) in index.operations(number) {
+        match operation {
+            Operation::Write { .. } => {
+                let verb = if model == Model::RwRegister { "w" } else { "append" };
+                if cts > 0 && written.insert(keys[0]) {
+                    write!(out, "{space}[:{verb} {} {cts}]", keys[0])?;
+                    space = " ";
+                }
+            }
+            Operation::Read { version, .. } => {
+                read(index, keys[0], *version, model, is_answered, &mut space, out)?;
+            }
+            Operation::Scan(scan) => {
+                for (seen, key) in scan.seen.iter().zip(keys) {
+                    if let Some(version) = seen.version {
+                        read(index, *key, version, model, is_answered, &mut space, out)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(
+    index: &Index<'_>,
+    key: u32,
+    version: Version,
+    model: Model,
+    is_answered: bool,
+    space: &mut &'static str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let is_gone = |versions: &[crate::check::index::Written]| {
+        versions.iter().any(|written| written.change == Change::Delete)
+    };
+    if version == 0 && (is_gone(index.versions.of(key)) || is_gone(index.open.of(key))) {
+        return Ok(());
+    }
+    write!(out, "{space}[:r {key} ")?;
+    *space = " ";
+    let versions = index.versions.of(key);
+    let known = &versions[..versions.partition_point(|written| written.cts <= version)];
+    let is_known = known.last().is_some_and(|last| last.cts == version);
+    // What was there from the start has no value of its own.
+    let is_strange = version > index.history.base && !is_known;
+    match model {
+        _ if !is_answered => write!(out, "nil]"),
+        Model::RwRegister if is_known || is_strange => write!(out, "{version}]"),
+        Model::RwRegister => write!(out, "nil]"),
+        Model::ListAppend => {
+            let mut stamps: Vec<String> =
+                known.iter().map(|written| written.cts.to_string()).collect();
+            if is_strange {
+                stamps.push(version.to_string());
+            }
+            write!(out, "[{}]]", stamps.join(" "))
+        }
+    }
+}
