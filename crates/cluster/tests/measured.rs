@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{ClusterConfig, Simulated};
-use latchwork_coherence::CoherentMemory;
+use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, Mode, Need};
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +46,29 @@ fn a_hit_costs_what_the_profile_says() {
         |profile: &mut NicProfile| (profile.cpu.hit_ns, profile.cpu.copy_ns_per_kib) = (70, 15);
     // A line of 2 KiB is read as a whole.
     assert_eq!(hits(some), READS * Duration::from_nanos(70 + 2 * 15));
+}
+
+/// A lock of a line that is here is a hit, and so is its end.
+#[test]
+fn a_lock_costs_two_hits() {
+    let mut profile = NicProfile::named("connectx3").expect("it comes with the crate");
+    profile.cpu.hit_ns = 70;
+    let config =
+        ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..ClusterConfig::default() };
+    let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
+    let times = cluster.run_on(1, LIMIT, |member| async move {
+        let memory = &member.memory;
+        let _operation = memory.enter().await.expect("no faults");
+        let addr = memory.allocate().await.expect("a pool with room");
+        let need = Need { addr, mode: Mode::Exclusive };
+        let start = member.handle.now();
+        for _ in 0..READS {
+            let lock = memory.try_lock(need).expect("a new line is here");
+            assert!(matches!(lock, LockOutcome::Got(_)));
+        }
+        member.handle.now() - start
+    });
+    assert_eq!(times.expect("no worker fails")[0], READS * Duration::from_nanos(2 * 70));
 }
 
 fn set(guard: &mut WriteGuard<'_>, value: u64) {

@@ -214,6 +214,9 @@ impl Inner {
         let id = record.wait(access, waker);
         if !self.holds_off(record, mode) {
             self.drive(addr, record, Event::Want(want(mode)));
+            if access.no_wait && record.line.is_pausing() {
+                self.end_pause(addr, record);
+            }
         }
         Ok(Attempt::Asked(id))
     }

@@ -26,7 +26,8 @@ use crate::worker::Inner;
 /// CPU times of work on cached lines. Posting and polling verbs are charged by the simulated fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuCosts {
-    /// A hit: finding the frame, and the local latch.
+    /// A hit: finding the frame, and the local latch. As much for each look whether a line can be locked by a
+    /// transaction, and for the end of a lock.
     pub hit: Duration,
     /// Reading or writing 1 KiB in the cache; each hit is charged for its whole line.
     pub copy_per_kib: Duration,
@@ -72,6 +73,14 @@ impl Inner {
                 && self.node.cache.frame(frame).is_awaited();
             behind.then(|| self.handle.now() + Duration::from_nanos(1))
         })
+    }
+
+    /// Charges for a try to lock a line for a transaction, or for the end of a lock.
+    #[inline]
+    pub(crate) fn charge_lock(&self) {
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.hit);
+        }
     }
 
     /// Charges for a read that hit. False when a writer holds the line.

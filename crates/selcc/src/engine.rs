@@ -181,6 +181,9 @@ impl Inner {
                 if record.refused_since == Time::ZERO {
                     record.refused_since = now;
                 }
+                if record.retry_is_set {
+                    return Ok(());
+                }
                 let mut pause = settings.pause_after(priority, now - record.refused_since);
                 if !settings.policy.rules.invalidate {
                     // Nobody gives a line to whoever has waited longest; one has to be awake when it is free.
@@ -309,7 +312,10 @@ impl Inner {
             let mut records = self.node.records.shard(addr).lock();
             if let Some(record) = records.get_mut(&addr) {
                 match alarm {
-                    Alarm::Retry => self.drive(addr, record, Event::Retry),
+                    Alarm::Retry => {
+                        record.retry_is_set = false;
+                        self.drive(addr, record, Event::Retry);
+                    }
                     Alarm::LetGo => self.drive(addr, record, Event::Serve),
                     // A later one has an alarm of its own.
                     Alarm::HoldOffOver if record.hold_off_until > now => {}
@@ -324,6 +330,15 @@ impl Inner {
             self.finish(&mut records, addr);
         }
         any
+    }
+
+    /// Ends a pause before its time, for an access that wants to know at once whether the line is locked.
+    ///
+    /// Its alarm stays, and serves the next pause: so however many such accesses come, there is one alarm, and those who
+    /// pause ask no more often besides.
+    pub(crate) fn end_pause(&self, addr: GlobalAddr, record: &mut Record) {
+        record.retry_is_set = true;
+        self.drive(addr, record, Event::Retry);
     }
 
     /// Asks for the line on behalf of those who wait for it, unless they have to hold off.

@@ -53,6 +53,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         let inner = &self.worker.inner;
         let node = &*inner.node;
+        inner.charge_lock();
         let end = node.cache.frame(self.frame).unlock(ownership(self.need.mode));
         if end.last {
             inner.permits.put_back(&node.lock_share);
@@ -93,6 +94,7 @@ impl Inner {
     #[inline]
     fn try_lock_unasked(&self, need: Need) -> TryLock<FrameId> {
         let node = &*self.node;
+        self.charge_lock();
         if !self.permits.provide(&node.lock_share, || node.workers()) {
             return TryLock::Ask;
         }
@@ -224,7 +226,10 @@ impl Worker {
                 Try::NotHere => drop(ticket.take()),
             }
             match inner.obtain(no_wait(need)).await? {
-                End::Here(frame) => ticket = Some(self.ticket(need.addr, frame)),
+                End::Here(frame) => {
+                    inner.charge_lock();
+                    ticket = Some(self.ticket(need.addr, frame));
+                }
                 End::Locked => break,
                 End::GaveWay => unreachable!("only upgrades give way"),
             }
@@ -298,6 +303,7 @@ impl LineLocks for Worker {
         }
         let need = Need { mode: Mode::Exclusive, ..lock.need };
         let frame = self.inner.node.cache.frame(lock.frame);
+        self.inner.charge_lock();
         if frame.try_upgrade_lock_unasked() == TryLock::Locked(()) {
             self.inner.counters.locks.add(1);
             lock.need = need;

@@ -151,6 +151,8 @@ pub(crate) struct Record {
     pub(crate) hold_off_until: Time,
     /// When the node was refused, the first time since it last got what it wanted; zero: it was not.
     pub(crate) refused_since: Time,
+    /// An alarm is set for the end of a pause that has ended before its time.
+    pub(crate) retry_is_set: bool,
     /// The last time at which an alarm was set for a local writer to let go.
     pub(crate) let_go_at: Time,
     /// Since when local code has kept a request waiting.
@@ -186,6 +188,7 @@ impl Record {
             incoming_dirty: DirtyBounds::EMPTY,
             hold_off_until: Time::ZERO,
             refused_since: Time::ZERO,
+            retry_is_set: false,
             let_go_at: Time::ZERO,
             blocked_since: None,
             passed_at: Time::ZERO,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::ClusterConfig;
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode};
+use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::WordOp;
+use latchwork_selcc::Lock;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
 use latchwork_verbs_sim::Leg;
 
@@ -202,6 +203,83 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
             let error = fails(&stage, A, *line, Mode::Exclusive);
             assert!(is_disconnected(&error), "seed {seed}: {error}");
         }
+        stage.abandon();
+    });
+}
+
+/// The wish to lock a line, which cannot succeed: how it fails, in time as accesses do.
+fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
+    let since = stage.now();
+    let need = Need { addr: line, mode };
+    let end = stage.run(worker, async move |member| member.memory.lock(need).await.map(drop));
+    let took = stage.now() - since;
+    assert!(took <= DEADLINE + Duration::from_millis(1), "it took {took:?}");
+    end.expect_err("a lock that needs a node that is gone")
+}
+
+#[track_caller]
+fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
+    let need = Need { addr: line, mode };
+    match stage.run(worker, async move |member| member.memory.lock(need).await) {
+        Ok(LockOutcome::Got(lock)) => lock,
+        end => panic!("seed {}: {end:?}", stage.seed),
+    }
+}
+
+/// A node is gone in the middle of a transaction. What it has locked to write is lost to others, who are told
+/// so; what it has locked to read they may read, and lock so.
+#[test]
+fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let (written, read) = (stage.line(), stage.line());
+        let held = [(written, Mode::Exclusive), (read, Mode::Shared)]
+            .map(|(line, mode)| lock(&stage, B, line, mode));
+        lose_b(&stage);
+        for node in [A, C] {
+            for mode in [Mode::Shared, Mode::Exclusive] {
+                let error = lock_fails(&stage, node, written, mode);
+                assert!(is_disconnected(&error), "seed {seed}: {error}");
+                let error = fails(&stage, node, written, mode);
+                assert!(is_disconnected(&error), "seed {seed}: {error}");
+            }
+        }
+        let theirs = [A, C].map(|node| (node, lock(&stage, node, read, Mode::Shared)));
+        for (node, lock) in theirs {
+            stage.drop_on(node, lock);
+        }
+        let error = lock_fails(&stage, A, read, Mode::Exclusive);
+        assert!(is_disconnected(&error), "seed {seed}: {error}");
+        assert_eq!(stage.node(A).locked_lines() + stage.node(C).locked_lines(), 0);
+        others_go_on(&stage);
+        // What B does with its locks from now on concerns nobody.
+        held.into_iter().for_each(|lock| stage.drop_on(B, lock));
+        stage.abandon();
+    });
+}
+
+/// A line is lost with its memory while it is locked: the lock keeps its frame, and gives it back when it ends.
+#[test]
+fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
+        let lost = *lines.iter().find(|line| line.node().0 == 1).expect("two memory nodes");
+        let mut held = lock(&stage, A, lost, Mode::Shared);
+        stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
+        let (end, held) = stage.run(A, async move |member| {
+            let end = member.memory.upgrade_lock(&mut held).await;
+            (end, held)
+        });
+        assert!(is_disconnected(&end.expect_err("the word is gone")), "seed {seed}");
+        assert_eq!(held.need().mode, Mode::Shared, "what it was");
+        assert_eq!(stage.owns(A, lost), Ownership::Shared, "the copy is good under the lock");
+        assert!(is_disconnected(&lock_fails(&stage, A, lost, Mode::Shared)), "seed {seed}");
+        let free = stage.node(A).cache().free_frames();
+        stage.drop_on(A, held);
+        assert_eq!(stage.node(A).cache().free_frames(), free + 1, "seed {seed}");
+        assert_eq!((stage.frame(A, lost), stage.node(A).locked_lines()), (None, 0));
+        assert!(is_disconnected(&fails(&stage, A, lost, Mode::Shared)), "seed {seed}");
         stage.abandon();
     });
 }

@@ -337,6 +337,66 @@ fn a_remembered_request_is_refused_when_the_line_is_locked() {
     });
 }
 
+/// Race: C's request comes to B with the line itself, while A's operation is late. C is told in the step in which B locks the
+/// line, not when A reports: whether B has obtained it for the lock, or finds it here.
+#[test]
+fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
+    in_every_world(|seed| {
+        for obtained in [false, true] {
+            let stage = Stage::new(3, seed);
+            let line = stage.line();
+            let ticket = stage.take(A, line, Mode::Exclusive);
+            let late = stage.hold(Leg::There, line, op(A, WordOp::HandOver(id(B))));
+            let waiting = |from| stage.count(line, answer(A, from, Answer::Queued)) == 1;
+            let first = obtained.then(|| locks(&stage, B, line, Mode::Exclusive));
+            let access = (!obtained).then(|| stage.writes(B, line, 1));
+            stage.until("A remembers B", || waiting(B));
+            let other = locks(&stage, C, line, Mode::Exclusive);
+            stage.until("A remembers C", || waiting(C));
+            stage.drop_on(A, ticket);
+            access.into_iter().for_each(|access| _ = stage.end(access));
+            let held = match first {
+                Some(first) => stage.end(first).expect("no error"),
+                None => tries(&stage, B, line, Mode::Exclusive).expect("it is here"),
+            };
+            let LockOutcome::Got(held) = held else { panic!("seed {seed}: nobody has locked it") };
+            assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
+            assert_eq!((late.held(), stage.word(line)), (1, x(A)), "A has not reported");
+            drop(late);
+            stage.drop_on(B, held);
+            stage.finish();
+        }
+    });
+}
+
+/// Who has waited until the bound of the lease comes before those who would lock the line that is still here.
+#[test]
+fn a_line_that_is_being_given_up_is_not_locked() {
+    in_every_world(|seed| {
+        let mut config = small(2, 1, 16, seed);
+        config.node.lease = Some(0);
+        let mut stage = Stage::on(config);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let access = stage.writes(B, line, 1);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        for mode in BOTH {
+            let need = Need { addr: line, mode };
+            assert_eq!(tries(&stage, second, line, mode).map(drop_outcome), Err(need));
+        }
+        let late = locks(&stage, second, line, Mode::Exclusive);
+        stage.drop_on(A, ticket);
+        stage.end(access);
+        let LockOutcome::Got(held) = stage.end(late).expect("no error") else {
+            panic!("seed {seed}: nobody has locked it");
+        };
+        assert_eq!(stage.read(A, line), 1, "seed {seed}: B came first");
+        stage.drop_on(second, held);
+        stage.finish();
+    });
+}
+
 /// Other lines come and go, as many as the cache has frames and more; the locked ones stay.
 #[test]
 fn locked_lines_are_not_evicted_and_have_a_bound() {
@@ -405,6 +465,54 @@ fn a_lock_of_a_line_whose_owner_does_not_answer_ends_in_time() {
         assert!(stage.now() - since < Duration::from_millis(11), "seed {seed}");
         drop(silent);
         stage.pass(A_WHILE);
+        let held = lock(&stage, B, line, Mode::Exclusive);
+        stage.drop_on(B, held);
+        stage.finish();
+    });
+}
+
+/// An access that waits has its node pause, for long by now. Who does not wait is told at once all the same, again and
+/// again, and that makes nobody ask more often for whom it waits.
+#[test]
+fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
+    in_every_way(2, |stage| {
+        for write in [false, true] {
+            let mut stage = stage();
+            let second = stage.add_worker(B);
+            let line = stage.line();
+            let held = lock(&stage, A, line, Mode::Exclusive);
+            let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
+            stage.pass(Duration::from_millis(5));
+            for _ in 0..20 {
+                BOTH.into_iter().for_each(|mode| is_refused(&stage, second, line, mode));
+            }
+            stage.forget();
+            stage.pass(Duration::from_millis(5));
+            let asked = stage.count(line, answer(A, B, Answer::Busy));
+            assert!((4..50).contains(&asked), "seed {}: asked {asked} times", stage.seed);
+            assert!(!access.is_finished(), "seed {}", stage.seed);
+            stage.drop_on(A, held);
+            stage.end(access);
+            stage.finish();
+        }
+    });
+}
+
+/// A refused reader's node looks at the word for as long as its bit waits there: no reason to pause.
+#[test]
+fn a_refused_reader_that_tries_again_is_told_at_once() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let held = lock(&stage, A, line, Mode::Exclusive);
+        is_refused(&stage, B, line, Mode::Shared);
+        for step in 0..40 {
+            stage.pass(Duration::from_micros(97 * step));
+            is_refused(&stage, B, line, Mode::Shared);
+            is_refused(&stage, B, line, Mode::Exclusive);
+        }
+        stage.drop_on(A, held);
+        stage.pass(Duration::from_millis(1));
         let held = lock(&stage, B, line, Mode::Exclusive);
         stage.drop_on(B, held);
         stage.finish();

@@ -125,6 +125,11 @@ impl Line {
         self.want.is_some()
     }
 
+    /// Whether it pauses before it asks for the line again: [`Event::Retry`] ends that.
+    pub fn is_pausing(&self) -> bool {
+        self.phase == Phase::Pausing
+    }
+
     /// Takes in one event. What is to be done is appended to `out`.
     pub fn step(
         &mut self,
