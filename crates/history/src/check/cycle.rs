@@ -156,7 +156,9 @@ fn step(index: &Index<'_>, part: &[u32], edge: &Edge) -> Step {
     let (before, after) = (index.transaction(from), index.transaction(to));
     let of = |writer: u32| {
         let versions = index.versions.of(edge.key);
-        let at = versions.iter().position(|written| written.writer == writer);
+        let cts = index.transaction(writer).outcome.cts();
+        let at = versions.partition_point(|written| written.cts < cts);
+        let at = Some(at).filter(|at| versions.get(*at).is_some_and(|found| found.cts == cts));
         let is_there = at.is_some_and(|at| versions[at].change.is_put());
         let old = at.and_then(|at| at.checked_sub(1)).map_or(0, |at| versions[at].cts);
         let new = at.map_or(0, |at| versions[at].cts);

@@ -12,6 +12,8 @@
 //!
 //! Where that leaves more than one, the reader is free to have seen any: see [`choice`](super::choice).
 
+use std::ops::Range;
+
 use super::index::{Index, Written};
 
 /// What a reader may have seen: versions with the same answer, of which the first gave it and the last was
@@ -73,44 +75,47 @@ pub(crate) fn candidates(
     is_there: bool,
 ) -> Vec<Candidate> {
     let (versions, place) = (index.versions.of(key), index.versions.place(key));
+    // The versions around one that have the same answer, or those at the start.
     let run = |at: Option<usize>| {
         // A reader's own write ends what it can have seen before.
         let is_same =
             |written: &&Written| written.change.is_put() == is_there && written.writer != reader;
-        let first = at.map(|at| at + 1 - versions[..=at].iter().rev().take_while(is_same).count());
+        let from =
+            at.map_or(0, |at| at + 1 - versions[..=at].iter().rev().take_while(is_same).count());
         let next = at.map_or(0, |at| at + 1);
-        let same = versions[next..].iter().take_while(is_same).count();
+        from..next + versions[next..].iter().take_while(is_same).count()
+    };
+    let candidate = |run: &Range<usize>| {
         // What was there from the start goes on as long as nothing changes it.
-        let after = first.filter(|first| *first > 0 || !starts(index, is_there));
+        let is_start = run.is_empty() || run.start == 0 && starts(index, is_there);
         Candidate {
-            after: after.map(|first| versions[first].writer),
-            before: versions.get(next + same).map(|written| written.writer),
+            after: Some(run.start).filter(|_| !is_start).map(|at| versions[at].writer),
+            before: versions.get(run.end).map(|written| written.writer),
         }
     };
     let me = index.transaction(reader);
     let overlap_from = times.ended[place.clone()].partition_point(|end| *end < me.begin);
-    let overlap_to = times.began[place].partition_point(|begin| *begin <= me.end);
-    let mut found: Vec<Candidate> = Vec::new();
-    let mut add = |candidate| {
-        if !found.contains(&candidate) {
-            found.push(candidate);
-        }
-    };
+    let overlap_to = times.began[place].partition_point(|begin| *begin <= me.end).max(overlap_from);
     let is_over = |at: usize| index.transaction(versions[at].writer).end < me.begin;
-    let over =
-        (0..overlap_to.max(overlap_from)).rev().find(|at| *at < overlap_from || is_over(*at));
+    let over = (0..overlap_to).rev().find(|at| *at < overlap_from || is_over(*at));
     // What stood when the reader began.
-    match over {
-        Some(at) if versions[at].change.is_put() == is_there => add(run(Some(at))),
-        None if starts(index, is_there) => add(run(None)),
-        _ => {}
-    }
-    let around = overlap_from..overlap_to.max(overlap_from);
-    for (written, at) in versions[around.clone()].iter().zip(around) {
+    let stood = match over {
+        Some(at) if versions[at].change.is_put() == is_there => Some(run(Some(at))),
+        None if starts(index, is_there) => Some(run(None)),
+        _ => None,
+    };
+    let mut found: Vec<Candidate> = stood.iter().map(candidate).collect();
+    let mut last = 0..0;
+    for at in overlap_from..overlap_to {
+        let written = &versions[at];
+        let is_known = last.contains(&at) || stood.as_ref().is_some_and(|run| run.contains(&at));
+        if is_known || written.writer == reader || written.change.is_put() != is_there {
+            continue;
+        }
         let writer = index.transaction(written.writer);
-        let is_beside = writer.begin <= me.end && writer.end >= me.begin;
-        if is_beside && written.writer != reader && written.change.is_put() == is_there {
-            add(run(Some(at)));
+        if writer.begin <= me.end && writer.end >= me.begin {
+            last = run(Some(at));
+            found.push(candidate(&last));
         }
     }
     if found.is_empty() {
@@ -119,7 +124,7 @@ pub(crate) fn candidates(
         let before = (0..over.unwrap_or(0)).rev();
         let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
         if same.is_some() || starts(index, is_there) {
-            found.push(run(same));
+            found.push(candidate(&run(same)));
         }
     }
     found

@@ -127,9 +127,16 @@ impl fmt::Display for Violation {
         if self.cycle.is_empty() {
             return writeln!(f, "  {} {}", self.transactions[0], self.text);
         }
-        self.cycle
-            .iter()
-            .try_for_each(|step| writeln!(f, "  {} < {}  {}", step.from, step.to, step.text))
+        // A long cycle begins and ends like any other; what is between is in the structure.
+        const SHOWN: usize = 16;
+        for (at, step) in self.cycle.iter().enumerate() {
+            if at < SHOWN / 2 || self.cycle.len() - at <= SHOWN / 2 {
+                writeln!(f, "  {} < {}  {}", step.from, step.to, step.text)?;
+            } else if at == SHOWN / 2 {
+                writeln!(f, "  .. {} more ..", self.cycle.len() - SHOWN)?;
+            }
+        }
+        Ok(())
     }
 }
 
