@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{History, Transaction, Version};
+use crate::{History, Operation, Outcome, Transaction, Version};
 
 /// The version of the format that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
@@ -127,6 +127,12 @@ impl History {
         Ok(history)
     }
 
+    /// Adds what another process recorded of the same run.
+    pub fn merge(&mut self, other: History) {
+        self.base = self.base.max(other.base);
+        self.transactions.extend(other.transactions);
+    }
+
     /// Writes it as [`load`](History::load) reads it.
     ///
     /// # Errors
@@ -141,6 +147,11 @@ impl History {
 fn sound(transaction: &Transaction) -> Result<(), String> {
     if transaction.end < transaction.begin {
         return Err(format!("{} ends before it begins", transaction.id));
+    }
+    let is_write = |operation: &Operation| matches!(operation, Operation::Write { .. });
+    let is_committed = matches!(transaction.outcome, Outcome::Committed { cts: 0 });
+    if is_committed && transaction.operations.iter().any(is_write) {
+        return Err(format!("{} is committed with writes and without a timestamp", transaction.id));
     }
     Ok(())
 }

@@ -1,0 +1,126 @@
+//! The program as its users meet it: what it says, and how it exits.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use latchwork_history::{Change, Outcome, Recording};
+use tempfile::TempDir;
+
+fn history(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_history"));
+    command.args(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// Two that each count from the same version up, or one after the other.
+fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
+    let path = directory.path().join(format!("lost-{is_lost}"));
+    let recording = Recording::create(&path, 0).expect("a new file");
+    let recorder = recording.recorder();
+    for (number, version) in [(1, 0), (2, 64), (3, if is_lost { 64 } else { 128 })] {
+        let mut record = recorder.begin(0, 3, number * 1000);
+        record.read(7, b"counter", version);
+        record.write(7, b"counter", Change::Put);
+        recorder.finish(record, Outcome::Committed { cts: number * 64 }, number * 1000 + 10);
+    }
+    recording.finish().expect("the disk has room");
+    path
+}
+
+#[test]
+fn the_verdict_is_the_status() {
+    let directory = TempDir::new().expect("a directory");
+    let good = recorded(&directory, false);
+    let output = history(&["check", good.to_str().expect("text")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).starts_with("serializable\n3 committed, 0 aborted"), "{output:?}");
+    let output = history(&["check", "--strict", good.to_str().expect("text")]);
+    assert!(text(&output.stdout).starts_with("strictly serializable\n"), "{output:?}");
+
+    let bad = recorded(&directory, true);
+    let output = history(&["check", bad.to_str().expect("text")]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let out = text(&output.stdout);
+    assert!(out.starts_with("NOT serializable\n"), "{out}");
+    assert!(out.contains("lost-update: two read the same version and both replaced it\n"), "{out}");
+    assert!(out.contains("T0.3.1 < T0.3.2  ww 7/counter: version 128, replaced by 192\n"), "{out}");
+    assert!(
+        out.contains("T0.3.2 < T0.3.1  rw 7/counter: read version 64, replaced by 128\n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn files_of_one_run_are_checked_together() {
+    let directory = TempDir::new().expect("a directory");
+    let (one, other) = (recorded(&directory, false), recorded(&directory, true));
+    let output = history(&["check", one.to_str().expect("text"), other.to_str().expect("text")]);
+    let out = text(&output.stdout);
+    // Both have the same timestamps, which cannot be if they are of one run.
+    assert!(out.contains("timestamp: ") && out.contains("6 committed"), "{out}");
+}
+
+#[test]
+fn elle_gets_what_jepsen_writes() {
+    let directory = TempDir::new().expect("a directory");
+    let good = recorded(&directory, false);
+    let output = history(&["elle", good.to_str().expect("text")]);
+    let expected = "\
+{:type :invoke, :f :txn, :value [[:r 0 nil] [:w 0 64]], :process 0, :time 1000, :index 0}
+{:type :ok, :f :txn, :value [[:r 0 nil] [:w 0 64]], :process 0, :time 1010, :index 1}
+{:type :invoke, :f :txn, :value [[:r 0 nil] [:w 0 128]], :process 0, :time 2000, :index 2}
+{:type :ok, :f :txn, :value [[:r 0 64] [:w 0 128]], :process 0, :time 2010, :index 3}
+{:type :invoke, :f :txn, :value [[:r 0 nil] [:w 0 192]], :process 0, :time 3000, :index 4}
+{:type :ok, :f :txn, :value [[:r 0 128] [:w 0 192]], :process 0, :time 3010, :index 5}
+";
+    assert_eq!(text(&output.stdout), expected);
+
+    let out = directory.path().join("lists.edn");
+    let to = ["--model", "list-append", "--out", out.to_str().expect("text")];
+    let output = history(&[&["elle", good.to_str().expect("text")][..], &to].concat());
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let written = std::fs::read_to_string(out).expect("it was written");
+    assert!(written.ends_with(
+        "{:type :ok, :f :txn, :value [[:r 0 [64 128]] [:append 0 192]], :process 0, :time 3010, :index 5}\n"
+    ), "{written}");
+}
+
+#[test]
+fn what_is_no_history_is_one_line() {
+    let directory = TempDir::new().expect("a directory");
+    let path = recorded(&directory, false);
+    let whole = std::fs::read_to_string(&path).expect("it was written");
+    for (from, to, error) in [
+        ("\"version\":1", "\"version\":2", "a history of version 2"),
+        ("latchwork-history", "diary", "this is no history"),
+        (
+            "\"cts\":128",
+            "\"cts\":0",
+            ", line 3: T0.3.1 is committed with writes and without a timestamp",
+        ),
+        ("\"put\"", "\"put", ", line 2: "),
+    ] {
+        std::fs::write(&path, whole.replacen(from, to, 1)).expect("the disk has room");
+        for command in ["check", "elle"] {
+            let output = history(&[command, path.to_str().expect("text")]);
+            let err = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{err}");
+            assert!(
+                err.contains(error) && err.lines().count() == 1 && output.stdout.is_empty(),
+                "{err}"
+            );
+        }
+    }
+    let output = history(&["check", "nothing-of-that-name"]);
+    let err = text(&output.stderr);
+    assert!(
+        err.starts_with("history: nothing-of-that-name: opening failed: No such file"),
+        "{err}"
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(history(&["check"]).status.code(), Some(2));
+    assert!(text(&history(&["--help"]).stdout).contains("elle"));
+}
