@@ -12,22 +12,33 @@ use latchwork_runtime::Handle;
 use latchwork_verbs::GlobalAddr;
 
 const CONFIG: TreeConfig =
-    TreeConfig { stamped: true, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+    TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };
 
 /// Ranges of keys of which each may have so many at most.
-const RANGES: u64 = 3;
-const MOST: u64 = 8;
+const RANGES: u64 = 300;
+const MOST: u64 = 4;
+/// After so many attempts the next range has its turn, whose leaves have yet to be split.
+const TURN: u64 = 24;
 /// Keys that each range might have.
 const KEYS: u64 = 40;
 
 /// What all workers share besides the tree.
-#[derive(Default)]
 struct Board {
+    /// Attempts to add a key.
+    attempts: AtomicU64,
     /// How many keys each range has for good.
-    counts: [AtomicU64; RANGES as usize],
+    counts: Vec<AtomicU64>,
     added: AtomicU64,
     /// How often somebody was in the way.
     conflicts: AtomicU64,
+}
+
+impl Board {
+    fn new() -> Board {
+        let counts = (0..RANGES).map(|_| AtomicU64::new(0)).collect();
+        let (attempts, added, conflicts) = Default::default();
+        Board { attempts, counts, added, conflicts }
+    }
 }
 
 fn key(range: u64, number: u64) -> [u8; 16] {
@@ -58,15 +69,23 @@ async fn count(tree: &Tree<LocalMemory>, range: u64, down: bool) -> (u64, Vec<Le
     (keys, leaves)
 }
 
+async fn others_turn(handle: &Handle) {
+    for _ in 0..handle.random_below(4) {
+        handle.yield_now().await;
+    }
+}
+
 /// Adds a key to a range if that then has no more than it may: enters the key first, and takes it back unless
 /// all leaves of the range still are as they were when it was counted, but for this key.
 async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
-    let (range, number) = (handle.random_below(RANGES), handle.random_below(KEYS));
+    let range = board.attempts.fetch_add(1, Ordering::Relaxed) / TURN;
+    let number = handle.random_below(KEYS);
     let (key, value) = (key(range, number), handle.random().to_le_bytes());
     let (keys, mut leaves) = count(tree, range, handle.random_below(2) == 0).await;
     if keys >= MOST {
         return;
     }
+    others_turn(handle).await;
     let inserted = tree.insert_seen(&key, &value, |_| true, |_| ()).await.unwrap();
     let Insertion::New { before, after } = inserted else { return };
     for leaf in &mut leaves {
@@ -84,10 +103,8 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
         let count = board.counts[range as usize].fetch_add(1, Ordering::SeqCst) + 1;
         assert!(count <= MOST, "range {range} has {count} keys");
         board.added.fetch_add(1, Ordering::Relaxed);
-        for _ in 0..handle.random_below(4) {
-            handle.yield_now().await;
-        }
-        if handle.random_below(8) == 0 {
+        others_turn(handle).await;
+        if handle.random_below(3) == 0 {
             return;
         }
         board.counts[range as usize].fetch_sub(1, Ordering::SeqCst);
@@ -211,13 +228,13 @@ fn on_threads<S: Sync>(
 
 #[test]
 fn nobody_adds_a_key_to_a_range_that_is_counted_unnoticed() {
-    on_tasks(Board::default, add, check);
+    on_tasks(Board::new, add, check);
 }
 
 #[test]
 fn nor_do_threads() {
     for _ in 0..2 {
-        on_threads(Board::default, add, check);
+        on_threads(Board::new, add, check);
     }
 }
 

@@ -10,3 +10,4 @@ mod memory;
 mod scans;
 mod shape;
 mod shared;
+mod stamps;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_blink::{Tree, TreeError};
+use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::Member;
 use latchwork_memnode::ObjectKind;
 use latchwork_selcc::Worker;
@@ -33,9 +33,18 @@ pub(crate) async fn shared_tree(
     member: &Member,
     load: impl AsyncFnOnce(&Tree<Worker>) -> Result<(), TreeError>,
 ) -> Result<Tree<Worker>, TreeError> {
+    shared_tree_of(member, FAN_OUT_3, load).await
+}
+
+/// As [`shared_tree`], of another kind.
+pub(crate) async fn shared_tree_of(
+    member: &Member,
+    config: TreeConfig,
+    load: impl AsyncFnOnce(&Tree<Worker>) -> Result<(), TreeError>,
+) -> Result<Tree<Worker>, TreeError> {
     let port = member.memory.port();
     if member.index == 0 {
-        let tree = Tree::create(member.memory.clone(), FAN_OUT_3).await?;
+        let tree = Tree::create(member.memory.clone(), config).await?;
         load(&tree).await?;
         let registered = member.catalogue.register(port, "tree", TREE, tree.root().bits()).await;
         registered.expect("a new name");
@@ -44,7 +53,7 @@ pub(crate) async fn shared_tree(
     let deadline = member.handle.now() + WAIT;
     let found = member.catalogue.wait_for(port, &member.handle, "tree", deadline).await;
     let root = GlobalAddr::from_bits(found.expect("the first worker's tree").value);
-    Tree::open(member.memory.clone(), root, FAN_OUT_3).await
+    Tree::open(member.memory.clone(), root, config).await
 }
 
 /// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says
