@@ -106,8 +106,8 @@ pub(crate) fn candidates(
     };
     let mut found: Vec<Candidate> = stood.iter().map(candidate).collect();
     let mut last = 0..0;
-    for at in overlap_from..overlap_to {
-        let written = &versions[at];
+    let around = versions.iter().enumerate().take(overlap_to).skip(overlap_from);
+    for (at, written) in around {
         let is_known = last.contains(&at) || stood.as_ref().is_some_and(|run| run.contains(&at));
         if is_known || written.writer == reader || written.change.is_put() != is_there {
             continue;
