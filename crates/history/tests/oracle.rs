@@ -71,6 +71,11 @@ fn runs(transaction: &Transaction, state: &mut State) -> bool {
     })
 }
 
+/// Nobody knows when one with an unknown outcome was over.
+fn is_over(transaction: &Transaction) -> bool {
+    !matches!(transaction.outcome, Outcome::Unknown { .. })
+}
+
 /// Whether some order exists that goes on from `state` with all that are left.
 fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool {
     if left.is_empty() {
@@ -78,7 +83,8 @@ fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool 
     }
     (0..left.len()).any(|at| {
         let next = left.swap_remove(at);
-        let is_early = is_strict && left.iter().any(|other| other.end < next.begin);
+        let is_early =
+            is_strict && left.iter().any(|other| is_over(other) && other.end < next.begin);
         let mut after = state.clone();
         let found = !is_early && runs(next, &mut after) && orders(left, &after, is_strict);
         left.push(next);

@@ -133,6 +133,14 @@ impl<'h> Index<'h> {
         &self.history.transactions[number as usize]
     }
 
+    /// When a transaction was over: nobody knows when the writes of one with an unknown outcome came to be seen.
+    pub(crate) fn over(&self, number: u32) -> u64 {
+        match self.transaction(number).outcome {
+            Outcome::Committed { .. } | Outcome::Aborted { .. } => self.transaction(number).end,
+            Outcome::Unknown { .. } => u64::MAX,
+        }
+    }
+
     /// Its operations, each with the numbers of its keys.
     pub(crate) fn operations(&self, number: u32) -> impl Iterator<Item = (&'h Operation, &[u32])> {
         let mut at = self.first[number as usize];

@@ -3,7 +3,7 @@
 use super::choice::Choice;
 use super::graph::{Builder, kind};
 use super::index::{Index, Written};
-use super::presence::{Times, candidates};
+use super::presence::{Observation, Times};
 use super::report::{Class, Findings, name};
 use crate::{Operation, Version};
 
@@ -103,6 +103,11 @@ impl Items<'_, '_> {
         }
     }
 
+    fn presence(&mut self, reader: u32, key: u32, is_there: bool, is_range: bool) {
+        let observation = Observation { reader, key, is_there, is_range };
+        observation.settle(self.index, self.times, self.graph, self.findings, self.choices);
+    }
+
     /// What the reader saw was replaced by the first of these.
     fn replaced(&mut self, reader: u32, key: u32, later: &[Written]) {
         if let Some(next) = later.first() {
@@ -131,63 +136,5 @@ impl Items<'_, '_> {
             written.cts, ids[1]
         );
         self.findings.add(class, &ids, text);
-    }
-
-    /// A key that was there, or not, in a version that the reader does not know.
-    fn presence(&mut self, reader: u32, key: u32, is_there: bool, is_range: bool) {
-        let (index, findings) = (self.index, &mut *self.findings);
-        match presence(index, self.times, reader, key, is_there, is_range) {
-            Seen::Free => findings.report.undecided += 1,
-            Seen::Never => {
-                let id = index.transaction(reader).id;
-                let what = if is_there {
-                    "there, and nobody put it there"
-                } else {
-                    "gone, and it was not"
-                };
-                let text = format!("found {} {what}", name(index, key));
-                findings.add(Class::Unwritten, &[id], text);
-            }
-            Seen::One(choice) => choice.take(0, self.graph),
-            Seen::Many(choice) => self.choices.push(choice),
-        }
-    }
-}
-
-/// How many states a reader may have seen.
-pub(crate) enum Seen {
-    /// Too little is known: a transaction with an unknown outcome may have made it so.
-    Free,
-    /// None.
-    Never,
-    /// This one.
-    One(Choice),
-    /// Any of these.
-    Many(Choice),
-}
-
-/// What a reader that found a key there, or not, may have seen.
-pub(crate) fn presence(
-    index: &Index<'_>,
-    times: &Times,
-    reader: u32,
-    key: u32,
-    is_there: bool,
-    is_range: bool,
-) -> Seen {
-    let end = index.transaction(reader).end;
-    let is_free = |written: &Written| {
-        let begin = index.transaction(written.writer).begin;
-        written.change.is_put() == is_there && begin <= end
-    };
-    if index.open.of(key).iter().any(is_free) {
-        return Seen::Free;
-    }
-    let candidates = candidates(index, times, reader, key, is_there);
-    let choice = Choice { reader, key, is_range, candidates };
-    match choice.candidates.len() {
-        0 => Seen::Never,
-        1 => Seen::One(choice),
-        _ => Seen::Many(choice),
     }
 }

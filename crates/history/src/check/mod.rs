@@ -104,7 +104,7 @@ fn analyze(history: &History, options: Options, every_key: bool) -> Report {
 /// its place in the chain, and from there come those that began behind it.
 fn real_time(index: &Index<'_>, graph: &mut Builder) {
     let mut ended: Vec<(u64, u32)> =
-        index.counted().map(|(number, transaction)| (transaction.end, number)).collect();
+        index.counted().map(|(number, _)| (index.over(number), number)).collect();
     ended.sort_unstable();
     let first = graph.nodes;
     for (_, number) in &ended {

@@ -14,7 +14,10 @@
 
 use std::ops::Range;
 
+use super::choice::Choice;
+use super::graph::Builder;
 use super::index::{Index, Written};
+use super::report::{Class, Findings, name};
 
 /// What a reader may have seen: versions with the same answer, of which the first gave it and the last was
 /// the last to give it.
@@ -40,9 +43,9 @@ pub(crate) struct Times {
 impl Times {
     pub(crate) fn new(index: &Index<'_>) -> Times {
         let all = index.versions.all();
-        let of = |written: &Written| index.transaction(written.writer);
-        let mut ended: Vec<u64> = all.iter().map(|written| of(written).end).collect();
-        let mut began: Vec<u64> = all.iter().map(|written| of(written).begin).collect();
+        let begin = |written: &Written| index.transaction(written.writer).begin;
+        let mut ended: Vec<u64> = all.iter().map(|written| index.over(written.writer)).collect();
+        let mut began: Vec<u64> = all.iter().map(begin).collect();
         let mut in_time = vec![true; index.keys.len()];
         for key in 0..index.keys.len() as u32 {
             let place = index.versions.place(key);
@@ -66,71 +69,111 @@ impl Times {
     }
 }
 
-/// What `reader` may have seen of `key` if it found it there (or not). Nothing: there is no such state.
-pub(crate) fn candidates(
-    index: &Index<'_>,
-    times: &Times,
-    reader: u32,
-    key: u32,
-    is_there: bool,
-) -> Vec<Candidate> {
-    let (versions, place) = (index.versions.of(key), index.versions.place(key));
-    // The versions around one that have the same answer, or those at the start.
-    let run = |at: Option<usize>| {
-        // A reader's own write ends what it can have seen before.
-        let is_same =
-            |written: &&Written| written.change.is_put() == is_there && written.writer != reader;
-        let from =
-            at.map_or(0, |at| at + 1 - versions[..=at].iter().rev().take_while(is_same).count());
-        let next = at.map_or(0, |at| at + 1);
-        from..next + versions[next..].iter().take_while(is_same).count()
-    };
-    let candidate = |run: &Range<usize>| {
-        // What was there from the start goes on as long as nothing changes it.
-        let is_start = run.is_empty() || run.start == 0 && starts(index, is_there);
-        Candidate {
-            after: Some(run.start).filter(|_| !is_start).map(|at| versions[at].writer),
-            before: versions.get(run.end).map(|written| written.writer),
+/// Who found a key there, or not, and does not know in which version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observation {
+    pub(crate) reader: u32,
+    pub(crate) key: u32,
+    pub(crate) is_there: bool,
+    pub(crate) is_range: bool,
+}
+
+impl Observation {
+    /// Adds the edges of the state that was seen, or leaves several to choose from.
+    pub(crate) fn settle(
+        self,
+        index: &Index<'_>,
+        times: &Times,
+        graph: &mut Builder,
+        findings: &mut Findings,
+        choices: &mut Vec<Choice>,
+    ) {
+        let Observation { reader, key, is_there, is_range } = self;
+        let me = index.transaction(reader);
+        let may_have_made_it_so = |written: &Written| {
+            let begin = index.transaction(written.writer).begin;
+            written.change.is_put() == is_there && begin <= me.end
+        };
+        if index.open.of(key).iter().any(may_have_made_it_so) {
+            findings.report.undecided += 1;
+            return;
         }
-    };
-    let me = index.transaction(reader);
-    let overlap_from = times.ended[place.clone()].partition_point(|end| *end < me.begin);
-    let overlap_to = times.began[place].partition_point(|begin| *begin <= me.end).max(overlap_from);
-    let is_over = |at: usize| index.transaction(versions[at].writer).end < me.begin;
-    let over = (0..overlap_to).rev().find(|at| *at < overlap_from || is_over(*at));
-    // What stood when the reader began.
-    let stood = match over {
-        Some(at) if versions[at].change.is_put() == is_there => Some(run(Some(at))),
-        None if starts(index, is_there) => Some(run(None)),
-        _ => None,
-    };
-    let mut found: Vec<Candidate> = stood.iter().map(candidate).collect();
-    let mut last = 0..0;
-    let around = versions.iter().enumerate().take(overlap_to).skip(overlap_from);
-    for (at, written) in around {
-        let is_known = last.contains(&at) || stood.as_ref().is_some_and(|run| run.contains(&at));
-        if is_known || written.writer == reader || written.change.is_put() != is_there {
-            continue;
-        }
-        let writer = index.transaction(written.writer);
-        if writer.begin <= me.end && writer.end >= me.begin {
-            last = run(Some(at));
-            found.push(candidate(&last));
+        let candidates = self.candidates(index, times);
+        let choice = Choice { reader, key, is_range, candidates };
+        match choice.candidates.len() {
+            0 => {
+                let text = format!("found {}, and nobody put it there", name(index, key));
+                findings.add(Class::Unwritten, &[me.id], text);
+            }
+            1 => choice.take(0, graph),
+            _ => choices.push(choice),
         }
     }
-    if found.is_empty() {
-        // None that time permits: the last before the reader, which then has a cycle to show for it if
-        // anything else depends on that.
-        let before = (0..over.unwrap_or(0)).rev();
-        let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
-        if same.is_some() || starts(index, is_there) {
-            found.push(candidate(&run(same)));
+
+    /// The states that it may be. None: somebody found what nobody put.
+    fn candidates(self, index: &Index<'_>, times: &Times) -> Vec<Candidate> {
+        let Observation { reader, key, is_there, .. } = self;
+        let (versions, place) = (index.versions.of(key), index.versions.place(key));
+        // The versions around one that have the same answer, or those at the start.
+        let run = |at: Option<usize>| {
+            // A reader's own write ends what it can have seen before.
+            let is_same = |written: &&Written| {
+                written.change.is_put() == is_there && written.writer != reader
+            };
+            let from = at
+                .map_or(0, |at| at + 1 - versions[..=at].iter().rev().take_while(is_same).count());
+            let next = at.map_or(0, |at| at + 1);
+            from..next + versions[next..].iter().take_while(is_same).count()
+        };
+        let candidate = |run: &Range<usize>| {
+            // What was there from the start goes on as long as nothing changes it.
+            let is_start = run.is_empty() || run.start == 0 && starts(index, is_there);
+            Candidate {
+                after: Some(run.start).filter(|_| !is_start).map(|at| versions[at].writer),
+                before: versions.get(run.end).map(|written| written.writer),
+            }
+        };
+        let me = index.transaction(reader);
+        let overlap_from = times.ended[place.clone()].partition_point(|end| *end < me.begin);
+        let overlap_to =
+            times.began[place].partition_point(|begin| *begin <= me.end).max(overlap_from);
+        let is_over = |at: usize| index.over(versions[at].writer) < me.begin;
+        let over = (0..overlap_to).rev().find(|at| *at < overlap_from || is_over(*at));
+        // What stood when the reader began.
+        let stood = match over {
+            Some(at) if versions[at].change.is_put() == is_there => Some(run(Some(at))),
+            None if starts(index, is_there) => Some(run(None)),
+            _ => None,
+        };
+        let mut found: Vec<Candidate> = stood.iter().map(candidate).collect();
+        let mut last = 0..0;
+        let around = versions.iter().enumerate().take(overlap_to).skip(overlap_from);
+        for (at, written) in around {
+            let is_known =
+                last.contains(&at) || stood.as_ref().is_some_and(|run| run.contains(&at));
+            if is_known || written.writer == reader || written.change.is_put() != is_there {
+                continue;
+            }
+            let begin = index.transaction(written.writer).begin;
+            if begin <= me.end && index.over(written.writer) >= me.begin {
+                last = run(Some(at));
+                found.push(candidate(&last));
+            }
         }
+        if found.is_empty() {
+            // None that time permits: the last before the reader, which then has a cycle to show for it if
+            // anything else depends on that.
+            let before = (0..over.unwrap_or(0)).rev();
+            let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
+            if same.is_some() || starts(index, is_there) {
+                found.push(candidate(&run(same)));
+            }
+        }
+        found
     }
-    found
 }
 
 /// Whether a key may have been there, or not, before all versions.
-pub(crate) fn starts(index: &Index<'_>, is_there: bool) -> bool {
+fn starts(index: &Index<'_>, is_there: bool) -> bool {
     !is_there || index.history.base > 0
 }

@@ -10,9 +10,8 @@ use std::ops::{Bound, Range};
 use super::choice::Choice;
 use super::graph::Builder;
 use super::index::Index;
-use super::items::{Seen, presence};
-use super::presence::Times;
-use super::report::{Class, Findings, name};
+use super::presence::{Observation, Times};
+use super::report::Findings;
 use super::snapshots::{Present, Snapshots, Way};
 use crate::{Operation, Scan};
 
@@ -131,7 +130,7 @@ impl Ranges<'_, '_> {
     fn before(&mut self, slots: &Slots) -> Vec<Gap> {
         let index = self.index;
         let begin = |number: u32| index.transaction(number).begin;
-        let end = |number: u32| index.transaction(number).end;
+        let end = |number: u32| index.over(number);
         let mut over: Vec<&(u32, usize, usize)> = slots.written.iter().collect();
         over.sort_by_key(|(writer, ..)| end(*writer));
         let mut over = over.into_iter().peekable();
@@ -174,7 +173,8 @@ impl Ranges<'_, '_> {
             running.extend_from_slice(&writers[begun..started.max(begun)]);
             begun = started.max(begun);
             running.retain(|writer| end(*writer) >= begin(reader));
-            let count = writers[begun..].partition_point(|writer| begin(*writer) <= end(reader));
+            let reader_end = index.transaction(reader).end;
+            let count = writers[begun..].partition_point(|writer| begin(*writer) <= reader_end);
             let beside = running.iter().chain(&writers[begun..begun + count]);
             let mut touched: Vec<usize> = beside
                 .filter(|writer| **writer != reader)
@@ -238,16 +238,8 @@ impl Ranges<'_, '_> {
 
     /// A key that was not there, and at which something happened while the reader ran.
     fn missed(&mut self, reader: u32, key: u32) {
-        match presence(self.index, self.times, reader, key, false, true) {
-            Seen::Free => self.findings.report.undecided += 1,
-            Seen::Never => {
-                let id = self.index.transaction(reader).id;
-                let text = format!("found nothing at {}, and it was there", name(self.index, key));
-                self.findings.add(Class::Unwritten, &[id], text);
-            }
-            Seen::One(choice) => choice.take(0, self.graph),
-            Seen::Many(choice) => self.choices.push(choice),
-        }
+        let missed = Observation { reader, key, is_there: false, is_range: true };
+        missed.settle(self.index, self.times, self.graph, self.findings, self.choices);
     }
 
     /// From the last reader to the first: what was put after they were over.
