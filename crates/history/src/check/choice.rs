@@ -38,7 +38,7 @@ impl Choice {
 }
 
 /// Edges that the search may go through in all, and orders that it may try: seconds.
-const EDGES: usize = 200_000_000;
+const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
 
 /// Chooses for all of them. `graph` has no cycle before; if it has one afterwards, no choice avoids one.

@@ -132,18 +132,21 @@ mod tests {
     const KEYS: u8 = 12;
 
     /// Transactions on a store that does each at once, at some time between its begin and its end; in some
-    /// histories readers see a store that is late.
+    /// histories readers see a store that is late, in some timestamps are.
     fn history(seed: u64) -> History {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
         let recording = Recording::memory(0);
         let recorder = recording.recorder();
         let mut states: Vec<[(u64, bool); KEYS as usize]> = vec![[(0, false); KEYS as usize]];
         let is_late = rng.random_bool(0.7);
+        let is_odd = rng.random_bool(0.3);
         let spread = [5, 30, 100][rng.random_range(0..3)];
         for number in 0..rng.random_range(5..40u64) {
             let now = number * 10 + 100;
             let mut record = recorder.begin(0, 0, now - rng.random_range(0..spread));
-            let (cts, mut state) = (now, *states.last().expect("the first"));
+            // Where timestamps are not drawn in time, later versions are earlier ones.
+            let cts = (now + if is_odd { rng.random_range(0..60) } else { 0 }) * 64 + number;
+            let mut state = *states.last().expect("the first");
             let old = if is_late && rng.random_bool(0.2) { rng.random_range(0..4) } else { 0 };
             let view = states[states.len().saturating_sub(1 + old)];
             if rng.random_bool(0.6) {
