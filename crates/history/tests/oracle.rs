@@ -119,7 +119,7 @@ struct Shape {
 }
 
 /// Transactions that run one after another, some of which see what is older than they are, or what comes after
-/// them: about half of these histories are serializable.
+/// them: a quarter to a half of these histories are not serializable.
 fn draw(rng: &mut SmallRng, shape: Shape) -> History {
     let mut maker = Maker::default();
     let count = rng.random_range(3..=6u64);
