@@ -252,6 +252,31 @@ fn a_lock_to_read_is_upgraded_unless_another_reads() {
     });
 }
 
+/// Race: B also reads the line, has no lock, and has been refused so often when it wanted to write that it comes before
+/// everybody. A, whose lock is in its way, cannot give way to it, so B has to give way to A.
+#[test]
+fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let mine = lock(&stage, A, line, Mode::Shared);
+        stage.end(stage.reads(B, line));
+        let write = stage.writes(B, line, 5);
+        stage.pass(Duration::from_millis(5));
+        assert!(!write.is_finished(), "seed {}", stage.seed);
+        let since = stage.now();
+        let (granted, mine) = upgrade(&stage, A, mine);
+        assert!(granted, "seed {}: nobody else has a lock", stage.seed);
+        let took = stage.now() - since;
+        // B may have to end a pause first.
+        assert!(took < Duration::from_millis(2), "seed {}: upgraded after {took:?}", stage.seed);
+        stage.write(A, line, 4);
+        stage.drop_on(A, mine);
+        assert_eq!(stage.end(write), 4);
+        stage.finish();
+    });
+}
+
 #[test]
 fn two_that_upgrade_are_not_both_granted() {
     in_every_way(2, |stage| {

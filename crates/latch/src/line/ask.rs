@@ -153,7 +153,8 @@ impl Line {
         let still = self.want.and_then(|want| copy.locked_out(want));
         let registered = self.registered.then_some(Want::Shared);
         self.want = still.max(registered).filter(|want| !want.is_met_by(self.hold));
-        if self.want.is_some() {
+        self.met_lock = self.want.is_some();
+        if self.met_lock {
             return self.pause(rules, out);
         }
         self.phase = Phase::Rest;

@@ -57,6 +57,9 @@ pub struct Line {
     settled_early: bool,
     seq: Seq,
     priority: u8,
+    /// It has met a lock since it began to want the line. Whoever has locked the line to read, and is to write it,
+    /// gives way to nobody, so this node does, whatever its priority.
+    met_lock: bool,
     remembered: Remembered,
     /// Readers served by the downgrade in flight, or the writer served by the hand-over in flight.
     served: SmallVec<[(ComputeNodeId, Seq); 4]>,
@@ -76,6 +79,7 @@ impl Line {
             settled_early: false,
             seq,
             priority: 0,
+            met_lock: false,
             remembered: Remembered::new(),
             served: SmallVec::new(),
         }
@@ -175,6 +179,7 @@ impl Line {
             }
             self.want = None;
             self.priority = 0;
+            self.met_lock = false;
         }
         if !rules.binding && self.want.is_some() {
             self.break_pledge(copy);
@@ -219,8 +224,11 @@ impl Line {
 
     /// The order among nodes that hold the line shared and all want to write it.
     fn must_give_way_to(&self, rules: &Rules, request: &Request) -> bool {
+        // While it asks itself, it could not serve whom it remembers: two would wait for each other.
+        let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
+        let mine = (self.priority_of_questions(rules), self.me);
         request.kind == RequestKind::Write
-            && (request.priority, request.from) > (self.priority_of_questions(rules), self.me)
+            && (by_lock || (request.priority, request.from) > mine)
     }
 
     fn is_upgrading(&self) -> bool {

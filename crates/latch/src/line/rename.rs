@@ -22,6 +22,7 @@ impl Line {
             settled_early,
             seq,
             priority,
+            met_lock,
             remembered,
             served,
         } = self;
@@ -46,6 +47,7 @@ impl Line {
             settled_early: *settled_early,
             seq: *seq,
             priority: *priority,
+            met_lock: *met_lock,
             remembered: remembered.iter().map(|request| request.renamed(name)).collect(),
             served: served.iter().map(|&(to, seq)| (name(to), seq)).collect(),
         }
