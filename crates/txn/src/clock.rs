@@ -23,6 +23,11 @@ impl NodeClock {
         NodeClock { counter: AtomicU64::new(0), node }
     }
 
+    /// Whose clock it is.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     // Relaxed, here and below: read-modify-writes of one atomic are in one order, so no two draw the same,
     // and nothing else is published by them. That a later transaction of another worker gets more than a
     // tuple that it read does not rest on this clock but on the tuple's own timestamp.

@@ -1,16 +1,64 @@
 //! Errors of tables.
 
+use std::time::Duration;
+
 use latchwork_blink::TreeError;
 use latchwork_coherence::MemoryError;
 use latchwork_verbs::GlobalAddr;
-use latchwork_wal::Timestamp;
+use latchwork_wal::{TableId, WalError};
 use thiserror::Error;
 
 use crate::schema::SchemaError;
 
+/// Why a transaction cannot go on beside others: it is to be aborted, and may be tried again as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Error)]
+pub enum Conflict {
+    /// Another transaction has locked a line that it needs, or adds a row that it has met.
+    #[error("another transaction has locked a row")]
+    Locked,
+    /// A row that it has read is another now.
+    #[error("a row that was read has changed")]
+    Changed,
+    /// A row may have come or gone where it has looked.
+    #[error("rows have come or gone where this transaction has looked")]
+    Phantom,
+    /// A transaction with a later timestamp came first (timestamp ordering).
+    #[error("a transaction with a later timestamp came first")]
+    TooLate,
+}
+
+impl Conflict {
+    /// All of them.
+    pub const ALL: [Conflict; 4] =
+        [Conflict::Locked, Conflict::Changed, Conflict::Phantom, Conflict::TooLate];
+}
+
 /// Why an operation on a table failed.
 #[derive(Debug, Error)]
 pub enum TxnError {
+    /// Other transactions are in the way: abort this one, and try it again as a whole.
+    #[error("{0}; abort the transaction and try it again")]
+    Conflict(#[from] Conflict),
+    /// The transaction has met an error before, and can only be aborted.
+    #[error("the transaction has failed before and can only be aborted")]
+    Doomed,
+    /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until a restart, which
+    /// will tell.
+    #[error("it is not known whether the transaction committed: {0}; restart to find out")]
+    InDoubt(WalError),
+    /// The log refused the commit, which has been undone.
+    #[error("the transaction was not committed: {0}")]
+    NotLogged(WalError),
+    /// A transaction was tried over and over, and met others each time.
+    #[error("gave up after {attempts} attempts within {waited:?}: {last}")]
+    Contended {
+        /// How often it was tried.
+        attempts: u32,
+        /// How long.
+        waited: Duration,
+        /// What was in the way the last time.
+        last: Conflict,
+    },
     /// The row is there already.
     #[error("the row exists already")]
     Exists,
@@ -33,15 +81,6 @@ pub enum TxnError {
         /// Bytes of payload per line.
         payload: usize,
     },
-    /// A row was to be written with a timestamp that is not above the one it has: whoever drew it did
-    /// not look at the row, or the row was not locked.
-    #[error("a row written at {there} cannot be written at {given}, which is not later")]
-    Stale {
-        /// The row's.
-        there: Timestamp,
-        /// That of the write.
-        given: Timestamp,
-    },
     /// A change of a part of a value reaches beyond its end.
     #[error("bytes {offset} to {} are not all inside a value of {value_len} bytes", .offset + .len)]
     OutsideValue {
@@ -61,10 +100,10 @@ pub enum TxnError {
         what: String,
     },
     /// An operation met other writers of its row over and over, beyond all patience.
-    #[error("gave up on a row of line {line}: it changed {rounds} times in between")]
+    #[error("gave up on a row of table {}: it changed {rounds} times in between", .table.0)]
     Starved {
-        /// The row's line.
-        line: GlobalAddr,
+        /// The row's table.
+        table: TableId,
         /// How often it was read again.
         rounds: u32,
     },
@@ -79,7 +118,39 @@ pub enum TxnError {
         /// Its id.
         node: u8,
     },
-    /// A schema was refused, or what is not of its shape.
+    /// Transactions went on for too long.
+    #[error("{transactions} transactions of one worker did not end in time")]
+    Busy {
+        /// How many.
+        transactions: usize,
+    },
+    /// There is no such table.
+    #[error("there is no table {name}")]
+    NoTable {
+        /// What was asked for.
+        name: String,
+    },
+    /// The table has fewer indexes.
+    #[error("there is no index {index}: the table has {indexes}, counted from 0")]
+    NoIndex {
+        /// What was asked for.
+        index: usize,
+        /// How many there are, the primary one not counted.
+        indexes: usize,
+    },
+    /// More tables were made than can be counted.
+    #[error("more tables were made than can be counted")]
+    TooManyTables,
+    /// The definition of a table is damaged.
+    #[error("the definition of a table is damaged")]
+    Definition,
+    /// The address is not that of a database of this version.
+    #[error("there is no database of this version at {root}")]
+    NoDatabase {
+        /// The address.
+        root: GlobalAddr,
+    },
+    /// What a schema does not allow.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// An index failed.
@@ -88,4 +159,14 @@ pub enum TxnError {
     /// The memory below failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+impl TxnError {
+    /// What other transactions were in the way, if that is all: then trying it again may help.
+    pub fn conflict(&self) -> Option<Conflict> {
+        match self {
+            TxnError::Conflict(conflict) => Some(*conflict),
+            _ => None,
+        }
+    }
 }

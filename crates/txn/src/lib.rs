@@ -1,13 +1,21 @@
-//! Tables in coherent memory: what every concurrency control needs and none decides.
+//! Transactions over tables in coherent memory: two-phase locking, timestamp ordering, optimistic concurrency
+//! control, on one path.
 //!
 //! ```text
-//!   key ──► primary index (B-link tree) ──► TupleId ──► heap line: slot ──► tuple { cts, state, key, value }
+//!   Database ── tables by name ──► Table: Schema, Heap, indexes
+//!      │ begin, run                   ▲
+//!      ▼                              │ rows by key, by index, in ranges
+//!   Transaction ── get, scan, insert, update, delete ──► commit ──► log ──► install
+//!
+//!   key ──► index (B-link tree) ──► TupleId ──► heap line: slot ──► tuple { cts, state, key, value }
 //! ```
 //!
+//! - [`schema`]: columns, keys and indexes of a table, made at run time.
+//! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node share.
+//! - [`Transaction`]: what it promises, and why it holds.
+//! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
-//! - [`Table`]: rows by key, each change of one row alone.
 //! - [`Key`]: columns as bytes that order like they do.
-//! - [`schema::Schema`]: columns, keys and indexes of a table, decided at run time.
 //! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
 //!
 //! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes hold one
@@ -16,37 +24,65 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_coherence::CoherentMemory;
-//! use latchwork_txn::{NodeClock, Seen, Table, TableId, Timestamp, TxnError};
+//! use latchwork_coherence::LineLocks;
+//! use latchwork_txn::schema::ColumnType;
+//! use latchwork_txn::{Database, Schema, TxnError};
 //!
-//! async fn pay<M: CoherentMemory>(memory: M, clock: &NodeClock) -> Result<Vec<u8>, TxnError> {
-//!     let orders = Table::create(memory, TableId(3)).await?;
-//!     let cts = clock.draw(Timestamp::ZERO)?;
-//!     orders.insert(&7_u64.to_be_bytes(), b"open", cts).await?;
-//!     let mut value = Vec::new();
-//!     if let Seen::Live(there) = orders.get(&7_u64.to_be_bytes(), &mut value).await? {
-//!         orders.update(&7_u64.to_be_bytes(), b"paid", clock.draw(there)?).await?;
-//!     }
-//!     orders.get(&7_u64.to_be_bytes(), &mut value).await?;
-//!     Ok(value)
+//! async fn pay<M: LineLocks>(database: &Database<M>) -> Result<u64, TxnError> {
+//!     let schema = Schema::builder("accounts")
+//!         .column("id", ColumnType::U32)
+//!         .column("cents", ColumnType::U64)
+//!         .primary_key(["id"])
+//!         .build()?;
+//!     let cents = schema.column("cents")?;
+//!     let accounts = database.create_table(schema).await?;
+//!     let (one, two) = (7_u32.to_be_bytes(), 8_u32.to_be_bytes());
+//!     database
+//!         .run(async |tx| {
+//!             tx.insert(&accounts, &one, &500_u64.to_le_bytes()).await?;
+//!             tx.insert(&accounts, &two, &0_u64.to_le_bytes()).await
+//!         })
+//!         .await?;
+//!     // Either both accounts change or none; in the way of others, it is tried again.
+//!     database
+//!         .run(async |tx| {
+//!             let mut row = Vec::new();
+//!             tx.get_for_update(&accounts, &one, &mut row).await?;
+//!             let had = accounts.schema().row(&row)?.u64(cents)?;
+//!             tx.update(&accounts, &one, &(had - 100).to_le_bytes()).await?;
+//!             tx.update(&accounts, &two, &100_u64.to_le_bytes()).await?;
+//!             Ok(had - 100)
+//!         })
+//!         .await
 //! }
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod clock;
+mod database;
 mod error;
 mod heap;
 mod key;
+mod node;
 mod page;
+mod purge;
+mod retry;
 pub mod schema;
+mod scheme;
 mod table;
+mod transaction;
 mod tuple_id;
 
 pub use clock::NodeClock;
-pub use error::TxnError;
-pub use heap::{Heap, Reading, Seen};
+pub use database::Database;
+pub use error::{Conflict, TxnError};
+pub use heap::{Heap, Seen};
 pub use key::Key;
-pub use latchwork_wal::{NodeId, TableId, Timestamp};
+pub use latchwork_wal::{DatabaseId, NodeId, TableId, Timestamp};
+pub use node::{Node, Settings};
+pub use schema::Schema;
+pub use scheme::Scheme;
 pub use table::Table;
+pub use transaction::{Range, Transaction};
 pub use tuple_id::TupleId;

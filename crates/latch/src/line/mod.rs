@@ -227,8 +227,7 @@ impl Line {
         // While it asks itself, it could not serve whom it remembers: two would wait for each other.
         let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
         let mine = (self.priority_of_questions(rules), self.me);
-        request.kind == RequestKind::Write
-            && (by_lock || (request.priority, request.from) > mine)
+        request.kind == RequestKind::Write && (by_lock || (request.priority, request.from) > mine)
     }
 
     fn is_upgrading(&self) -> bool {

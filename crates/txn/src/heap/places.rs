@@ -3,16 +3,19 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use latchwork_coherence::CoherentMemory;
+use latchwork_coherence::LineLocks;
 use latchwork_verbs::GlobalAddr;
+use smallvec::SmallVec;
 
-use super::Heap;
+use super::{Heap, Patience, Stop};
 use crate::page::{Edit, New, Page, format, tuple_size};
 use crate::{TupleId, TxnError};
 
 /// How many lines with room a worker remembers for each table. Room that it forgets is used by those
 /// who change rows there.
 const LINES_MAX: usize = 64;
+/// How many lines that turn out to be locked are passed by before a new one is taken.
+const LOCKED_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -25,8 +28,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    fn line_for(&self, size: usize) -> Option<GlobalAddr> {
-        self.lines.iter().rev().find(|(_, room)| *room >= size).map(|(line, _)| *line)
+    fn line_for(&self, size: usize, but: &[GlobalAddr]) -> Option<GlobalAddr> {
+        let fits = |(line, room): &&(GlobalAddr, usize)| *room >= size && !but.contains(line);
+        self.lines.iter().rev().find(fits).map(|(line, _)| *line)
     }
 
     /// Notes how much room a line has; `least` is what makes it worth it.
@@ -58,7 +62,7 @@ pub(crate) struct Placed {
 
 impl Placed {
     /// Its name, which becomes known.
-    pub(crate) fn keep(mut self) -> Option<TupleId> {
+    pub(crate) fn keep(&mut self) -> Option<TupleId> {
         self.id.take()
     }
 
@@ -73,7 +77,7 @@ impl Drop for Placed {
     }
 }
 
-impl<M: CoherentMemory> Heap<M> {
+impl<M: LineLocks> Heap<M> {
     /// Bytes of room that make a line worth remembering.
     pub(super) fn worth(&self) -> usize {
         self.memory.payload_len() / 8
@@ -83,46 +87,60 @@ impl<M: CoherentMemory> Heap<M> {
         Placed { id: Some(id), home: self.places.clone() }
     }
 
-    /// Puts a tuple where there is room for it. Nothing leads to it yet.
+    /// Puts a tuple where there is room for it, and no lock of another node in the way. Nothing leads to it yet.
     pub(crate) async fn place(&self, new: New<'_>) -> Result<Placed, TxnError> {
-        let (len, max) = (new.key.len() + new.value.len(), self.row_max());
+        self.check_row(new.key, new.value)?;
         let size = tuple_size(new.key.len(), new.value.len());
-        if len > max || size > tuple_size(0, max) {
-            return Err(TxnError::RowTooLong { len, max });
-        }
         self.tidy().await?;
+        let mut locked: SmallVec<[GlobalAddr; LOCKED_MAX]> = SmallVec::new();
         loop {
-            let line = self.places.borrow().line_for(size);
-            let line = match line {
+            let known = match locked.len() {
+                LOCKED_MAX => None,
+                _ => self.places.borrow().line_for(size, &locked),
+            };
+            let line = match known {
                 Some(line) => line,
                 None => self.extend().await?,
             };
-            let put = self.memory.write(line, |guard| {
-                let page = Page::open(guard.words(), self.table.0)?;
-                let done = page.insert(new);
-                if let Ok((_, dirty)) = &done {
-                    guard.mark_dirty(dirty.range());
-                }
-                let room =
-                    Page::open(guard.words(), self.table.0)?.header.room(guard.words().len());
-                Ok::<_, Edit>((done, room))
-            });
-            let (done, room) = match put.await? {
-                Ok(put) => put,
-                Err(Edit::Broken(broken)) => return Err(self.corrupt(line, broken)),
-                Err(Edit::Full) => return Err(TxnError::Corrupt { line, what: "no page".into() }),
-            };
-            self.places.borrow_mut().note(line, room, self.worth());
-            match done {
-                Ok((slot, _)) => return Ok(self.placed(TupleId::new(line, slot))),
+            let placing = self.drive(Patience::NoWait, || self.place_step(line, new));
+            match placing.await {
+                Ok(Ok(slot)) => return Ok(self.placed(TupleId::new(line, slot))),
                 // Its room is less than was thought, which is noted now: the next choice is another.
-                Err(Edit::Full) if room < size => {}
-                Err(Edit::Full) => {
+                Ok(Err(room)) if room < size => {}
+                Ok(Err(_)) => {
                     return Err(TxnError::Corrupt { line, what: "full with room".into() });
                 }
-                Err(Edit::Broken(broken)) => return Err(self.corrupt(line, broken)),
+                Err(TxnError::Conflict(_)) => locked.push(line),
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Adds a tuple to a page: its slot, or the room that there is, which was not enough.
+    fn place_step(&self, line: GlobalAddr, new: New<'_>) -> Result<Result<usize, usize>, Stop> {
+        let broken = |broken| Stop::Broken(line, broken);
+        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let len = guard.words().len();
+        let room = |page: &Page<'_>| match page.rows() < self.rows_max {
+            true => page.header.room(len),
+            false => 0,
+        };
+        let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
+        let placed = match room(&page) {
+            0 => Err(0),
+            room => match page.insert(new) {
+                Ok((slot, dirty)) => {
+                    guard.mark_dirty(dirty.range());
+                    Ok(slot)
+                }
+                Err(Edit::Full) => Err(room),
+                Err(Edit::Broken(what)) => return Err(broken(what)),
+            },
+        };
+        let left = room(&Page::open(guard.words(), self.table.0).map_err(broken)?);
+        drop(guard);
+        self.places.borrow_mut().note(line, left, self.worth());
+        Ok(placed)
     }
 
     /// Makes a new line the tail.
@@ -133,16 +151,17 @@ impl<M: CoherentMemory> Heap<M> {
             None => self.memory.allocate().await?,
         };
         let blank = Blank { line: Some(line), home: self.places.clone() };
+        // Nobody else knows of the line.
         let room = self
-            .memory
-            .write(line, |guard| {
+            .drive(Patience::Wait, || {
+                let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
                 let dirty = format(guard.words(), self.table.0);
                 guard.mark_dirty(dirty.range());
-                Page::open(guard.words(), self.table.0)
-                    .map(|page| page.header.room(guard.words().len()))
+                let page = Page::open(guard.words(), self.table.0);
+                let page = page.map_err(|broken| Stop::Broken(line, broken))?;
+                Ok(page.header.room(guard.words().len()))
             })
-            .await?
-            .map_err(|broken| self.corrupt(line, broken))?;
+            .await?;
         blank.keep();
         let mut places = self.places.borrow_mut();
         let worth = self.worth();
@@ -155,19 +174,27 @@ impl<M: CoherentMemory> Heap<M> {
         Ok(line)
     }
 
-    /// Takes tuples away that nothing leads to.
-    pub(super) async fn tidy(&self) -> Result<(), TxnError> {
-        loop {
+    /// Takes tuples away that nothing leads to, but for those whose line another node's transaction has
+    /// locked.
+    async fn tidy(&self) -> Result<(), TxnError> {
+        let strays = self.places.borrow().strays.len();
+        for _ in 0..strays {
             let stray = self.places.borrow_mut().strays.pop();
             let Some(id) = stray else { return Ok(()) };
-            let stray = self.placed(id);
-            let line = self.line_of(id);
-            let erased = self.change(line, |page| page.erase(self.slot_of(id), true)).await?;
-            stray.keep();
-            if let Err(Edit::Broken(broken)) = erased {
-                return Err(self.corrupt(line, broken));
+            let mut stray = self.placed(id);
+            let (line, slot) = (self.line_of(id), self.slot_of(id));
+            let erase = || self.change(line, |page| page.erase(slot));
+            match self.drive(Patience::NoWait, erase).await {
+                Ok(()) => drop(stray.keep()),
+                Err(TxnError::Conflict(_)) => {
+                    // It becomes the first again, to be tried last.
+                    stray.keep();
+                    self.places.borrow_mut().strays.insert(0, id);
+                }
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 

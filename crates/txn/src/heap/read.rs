@@ -1,6 +1,7 @@
-//! Reading a row: a plain function over lines that are here, and the loop that obtains them.
+//! Reading a row: plain functions over lines that are here.
 
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_cache::Ownership;
+use latchwork_coherence::{LineLocks, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
@@ -18,15 +19,19 @@ pub enum Seen {
     Live(Timestamp),
     /// It was deleted at this time.
     Deleted(Timestamp),
-    /// The tuple with this name is none of this row, or there is none: the row was deleted so long ago that
-    /// no transaction can be older, or it has another name now.
+    /// A transaction that has not ended adds it.
+    Pending,
+    /// The tuple with this name is none of this row, or there is none: the row was deleted and its tombstone is
+    /// gone, or it has another name now.
     Absent,
 }
 
 /// Why a step did not finish.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
+    /// A line is not here: obtain it and call again.
     Need(Need),
+    /// The page is corrupt: its read was validated.
     Broken(GlobalAddr, Broken),
     /// The row moved while it was read.
     Moved,
@@ -41,61 +46,26 @@ enum Home {
 /// How far a read of one row has come. One that stops for a line goes on where it was: without a cache
 /// two lines are never here at once.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Where the stub led, and when it was written.
     away: Option<(TupleId, Timestamp)>,
 }
 
-impl<M: CoherentMemory> Heap<M> {
+/// What became of the wish to leave a read stamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stamped {
+    /// It is there.
+    Done,
+    /// The row is not any more what was seen.
+    Changed,
+    /// Another transaction has locked the line to write.
+    Locked,
+}
+
+impl<M: LineLocks> Heap<M> {
     /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared memory.
-    /// The value is in `value` afterwards, if the row is there. With `None` it moved meanwhile: try again.
-    ///
-    /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before trying again with the same `at`;
-    /// [`get`](Heap::get) does that, and tells what is wrong with a page, which here is a need.
-    pub fn try_get(
-        &self,
-        at: &mut Reading,
-        id: TupleId,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Option<Seen>, Need> {
-        match self.get_step(at, id, key, value) {
-            Ok(seen) => Ok(Some(seen)),
-            Err(Stop::Moved) => Ok(None),
-            Err(Stop::Need(need)) => Err(need),
-            Err(Stop::Broken(addr, _)) => Err(Need { addr, mode: Mode::Shared }),
-        }
-    }
-
-    /// Reads the row `key` in `id`. The value is in `value` afterwards, if the row is there.
-    ///
-    /// # Errors
-    /// [`TxnError::Corrupt`], [`TxnError::Starved`], and when memory fails.
-    pub async fn get(
-        &self,
-        id: TupleId,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Seen, TxnError> {
-        let mut at = Reading::default();
-        let mut rounds = 0;
-        let mut _ticket = None;
-        loop {
-            match self.get_step(&mut at, id, key, value) {
-                Ok(seen) => return Ok(seen),
-                Err(Stop::Broken(line, broken)) => return Err(self.corrupt(line, broken)),
-                Err(Stop::Moved) => self.memory.handle().yield_now().await,
-                Err(Stop::Need(need)) => {
-                    drop(_ticket.take());
-                    _ticket = Some(self.memory.ensure(need).await?);
-                }
-            }
-            self.count_round(id, &mut rounds)?;
-        }
-    }
-
-    fn get_step(
+    /// The value is in `value` afterwards, if the row is there.
+    pub(crate) fn get_step(
         &self,
         at: &mut Reading,
         id: TupleId,
@@ -138,10 +108,93 @@ impl<M: CoherentMemory> Heap<M> {
                 }
                 State::Tombstone => Home::Seen(Seen::Deleted(tuple.cts)),
                 State::Stub => Home::Stub(TupleId::from_bits(tuple.target()?), tuple.cts),
+                State::Pending => Home::Seen(Seen::Pending),
                 // An index leads here that is out of date.
                 State::Away => Home::Seen(Seen::Absent),
             })
         })
+    }
+
+    /// The key of the row in `id`, if there is one, or its tombstone; `None` otherwise.
+    pub(crate) fn key_step(&self, id: TupleId, key: &mut Vec<u8>) -> Result<bool, Stop> {
+        let slot = self.slot_of(id);
+        self.read_page(self.line_of(id), |page| {
+            key.clear();
+            let row = page.tuple(slot)?.filter(|tuple| tuple.state != State::Away);
+            if let Some(tuple) = row {
+                tuple.append_key(key);
+            }
+            Ok(row.is_some())
+        })
+    }
+
+    /// Whether the row in `id` is as it was written at `cts`, and no transaction has locked its line to write,
+    /// other than the caller's, if it has (`mine`).
+    ///
+    /// The caller has locked what it writes, and has passed a SeqCst fence since. Then of two transactions that
+    /// each write what the other has read at least one fails here: either it sees that the other has locked
+    /// the line, or that has unlocked it before, and then the row is another.
+    pub(crate) fn unchanged_step(
+        &self,
+        id: TupleId,
+        cts: Timestamp,
+        mine: bool,
+    ) -> Result<bool, Stop> {
+        let (line, slot) = (self.line_of(id), self.slot_of(id));
+        for _ in 0..READS_MAX {
+            let seen = self.memory.try_read(line).map_err(Stop::Need)?;
+            let as_it_was = Page::open(seen.words(), self.table.0)
+                .and_then(|page| page.tuple(slot))
+                .map(|found| found.is_some_and(|t| t.cts == cts && t.state != State::Pending));
+            let locked = !mine && seen.locked() == Ownership::Exclusive;
+            if seen.validate() {
+                let as_it_was = as_it_was.map_err(|broken| Stop::Broken(line, broken))?;
+                return Ok(as_it_was && !locked);
+            }
+        }
+        Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+    }
+
+    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, unless it changed since, or another
+    /// transaction has locked its line to write.
+    ///
+    /// # Why no writer is missed
+    ///
+    /// A writer locks the line, and then looks at the stamp under the line's guard. Whoever raises the stamp
+    /// looks at the lock under the guard. If the guard of the reader comes first, the writer sees the stamp;
+    /// otherwise the reader sees the lock, or what was written under it. A reader that finds the stamp
+    /// high enough already raises nothing: the guard under which it was raised came before the writer's,
+    /// which then sees it, or after, and then the lock was there to be seen by whoever sees the stamp.
+    pub(crate) fn stamp_step(
+        &self,
+        id: TupleId,
+        seen_at: Timestamp,
+        ts: Timestamp,
+        mine: bool,
+    ) -> Result<Stamped, Stop> {
+        let (line, slot) = (self.line_of(id), self.slot_of(id));
+        let broken = |broken| Stop::Broken(line, broken);
+        if let Ok(read) = self.memory.try_read(line) {
+            let enough = Page::open(read.words(), self.table.0).and_then(|page| {
+                let same = page.tuple(slot)?.is_some_and(|tuple| tuple.cts == seen_at);
+                Ok(same && page.read_stamp() >= ts)
+            });
+            let locked = !mine && read.locked() == Ownership::Exclusive;
+            if enough == Ok(true) && !locked && read.validate() {
+                return Ok(Stamped::Done);
+            }
+        }
+        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        if !mine && guard.locked() == Ownership::Exclusive {
+            return Ok(Stamped::Locked);
+        }
+        let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
+        if page.tuple(slot).map_err(broken)?.is_none_or(|tuple| tuple.cts != seen_at) {
+            return Ok(Stamped::Changed);
+        }
+        let dirty = page.raise_read_stamp(ts);
+        guard.mark_dirty(dirty.range());
+        Ok(Stamped::Done)
     }
 
     /// Reads one page. `read` may see garbage; its result is used only if the page was consistent.
@@ -158,5 +211,20 @@ impl<M: CoherentMemory> Heap<M> {
             }
         }
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+    }
+
+    /// Reads the row `key` in `id`, waiting for whatever it takes. The value is in `value` afterwards, if the
+    /// row is there.
+    ///
+    /// # Errors
+    /// [`TxnError::Corrupt`], [`TxnError::Starved`], and when memory fails.
+    pub async fn get(
+        &self,
+        id: TupleId,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, TxnError> {
+        let mut at = Reading::default();
+        self.drive(super::Patience::Wait, || self.get_step(&mut at, id, key, value)).await
     }
 }

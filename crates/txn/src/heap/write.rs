@@ -1,287 +1,254 @@
-//! Changing rows: under the write guard of one line at a time.
+//! Changing rows: under the write guard of one line at a time, as plain functions over lines that are here.
 
-use latchwork_coherence::CoherentMemory;
+use latchwork_coherence::LineLocks;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::places::Placed;
-use super::{Heap, Seen};
+use super::{Heap, Patience, Seen, Stop};
 use crate::page::{Dirty, Edit, New, Page, State};
-use crate::{TupleId, TxnError};
+use crate::{Conflict, TupleId, TxnError};
 
-/// What became of a change under its guard.
-enum Outcome {
-    /// It is done.
-    Done {
-        /// The tuple elsewhere that nothing leads to any more.
-        stray: Option<TupleId>,
-        /// The row moved to the place that was found for it.
-        moved: bool,
-    },
-    /// The page has no room for the row.
+/// Where a row that is to change will stand.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    /// In its slot, where there is room for it.
+    AtHome,
+    /// Elsewhere, where it stands already; its slot will lead there.
+    Away(Placed),
+}
+
+/// What a row becomes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Install<'a> {
+    /// A row with this value.
+    Value(&'a [u8]),
+    /// A row with this value, of which only the bytes from `from` to `to` are new.
+    Part { value: &'a [u8], from: usize, to: usize },
+    /// A tombstone.
+    Tombstone,
+}
+
+/// What a look at the home line of a row that is to change found.
+enum Look {
+    Ready,
     NoRoom,
-    /// The row is in a state that was not asked for.
-    Other(Seen),
-    /// Written at this time already.
-    Stale(Timestamp),
+    Other,
+    TooLate,
 }
 
-/// Which rows a change is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Was {
-    Live,
-    Deleted,
-}
-
-impl<M: CoherentMemory> Heap<M> {
-    /// Adds a row that nothing leads to yet.
-    pub(crate) async fn insert(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        cts: Timestamp,
-    ) -> Result<Placed, TxnError> {
-        self.place(New { state: State::Live, cts, key, value }).await
-    }
-
-    /// Replaces the value of a row that is there. Otherwise nothing changes, and what the row is instead is
-    /// returned.
+impl<M: LineLocks> Heap<M> {
+    /// Makes sure that the row in `id`, whose line the caller has locked to write, is as it was at `cts`, that
+    /// nobody who comes after `ts` has read it, and that a value of `value` bytes (or a tombstone, with
+    /// `None`) will have room.
     ///
     /// # Errors
-    /// [`TxnError::Stale`], [`TxnError::RowTooLong`], [`TxnError::Corrupt`], and when memory fails or is
-    /// full.
-    pub async fn update(
+    /// [`Conflict::Changed`], [`Conflict::TooLate`]; [`TxnError::RowTooLong`], and when memory fails or
+    /// is full.
+    pub(crate) async fn prepare(
         &self,
         id: TupleId,
         key: &[u8],
-        value: &[u8],
         cts: Timestamp,
-    ) -> Result<Seen, TxnError> {
-        self.set(id, Was::Live, New { state: State::Live, cts, key, value }).await
-    }
-
-    /// Makes a tombstone a row again. Otherwise nothing changes, and what the row is instead is returned.
-    ///
-    /// # Errors
-    /// As [`update`](Heap::update).
-    pub async fn revive(
-        &self,
-        id: TupleId,
-        key: &[u8],
-        value: &[u8],
-        cts: Timestamp,
-    ) -> Result<Seen, TxnError> {
-        self.set(id, Was::Deleted, New { state: State::Live, cts, key, value }).await
-    }
-
-    /// Makes a row a tombstone, with which its space can be used again but for a few bytes. Otherwise nothing
-    /// changes, and what the row is instead is returned.
-    ///
-    /// # Errors
-    /// As [`update`](Heap::update).
-    pub async fn bury(&self, id: TupleId, key: &[u8], cts: Timestamp) -> Result<Seen, TxnError> {
-        self.set(id, Was::Live, New { state: State::Tombstone, cts, key, value: &[] }).await
-    }
-
-    async fn set(&self, id: TupleId, was: Was, new: New<'_>) -> Result<Seen, TxnError> {
-        let (len, max) = (new.key.len() + new.value.len(), self.row_max());
-        if len > max {
-            return Err(TxnError::RowTooLong { len, max });
-        }
+        ts: Option<Timestamp>,
+        value: Option<&[u8]>,
+    ) -> Result<Prepared, TxnError> {
+        self.check_row(key, value.unwrap_or(&[]))?;
         let (line, slot) = (self.line_of(id), self.slot_of(id));
-        let done = |new: &New<'_>| match new.state {
-            State::Tombstone => Seen::Deleted(new.cts),
-            _ => Seen::Live(new.cts),
+        let look = |page: Page<'_>| {
+            let old = page.tuple(slot)?.filter(|old| old.cts == cts && old.key_is(key));
+            if old.is_none_or(|old| matches!(old.state, State::Away | State::Pending)) {
+                return Ok((Look::Other, Dirty::default()));
+            }
+            if ts.is_some_and(|ts| page.read_stamp() > ts) {
+                return Ok((Look::TooLate, Dirty::default()));
+            }
+            match page.widen(slot, value.map_or(0, <[u8]>::len)) {
+                Ok(dirty) => Ok((Look::Ready, dirty)),
+                Err(Edit::Full) => Ok((Look::NoRoom, Dirty::default())),
+                Err(Edit::Broken(broken)) => Err(broken),
+            }
         };
-        let mut away: Option<Placed> = None;
-        let mut rounds = 0;
-        loop {
-            let target = away.as_ref().and_then(Placed::id).map(|id| id.bits().to_le_bytes());
-            let mut outcome = None;
-            let changed = self.change(line, |page| {
-                let (what, dirty) = set_step(page, slot, was, new, target.as_ref())?;
-                outcome = Some(what);
-                Ok(dirty)
-            });
-            if let Err(Edit::Broken(broken)) = changed.await? {
-                return Err(self.corrupt(line, broken));
+        let looked = self
+            .drive(Patience::NoWait, || self.change(line, |page| look(page).map_err(Edit::Broken)));
+        match (looked.await?, value) {
+            (Look::Ready, _) => Ok(Prepared::AtHome),
+            (Look::NoRoom, Some(value)) => {
+                let new = New { state: State::Away, cts, key, value };
+                Ok(Prepared::Away(self.place(new).await?))
             }
-            match outcome {
-                Some(Outcome::Done { stray, moved }) => {
-                    // The old tuple belongs to nobody from here on, and so does a new one if the row found
-                    // room at home meanwhile.
-                    drop(stray.map(|stray| self.placed(stray)));
-                    if moved {
-                        away.and_then(Placed::keep);
-                    }
-                    return Ok(done(&new));
-                }
-                Some(Outcome::Other(seen)) => return Ok(seen),
-                Some(Outcome::Stale(there)) => {
-                    return Err(TxnError::Stale { there, given: new.cts });
-                }
-                Some(Outcome::NoRoom) => {
-                    away = Some(self.place(New { state: State::Away, ..new }).await?);
-                }
-                None => {}
+            // A tombstone fits where a row was.
+            (Look::NoRoom, None) => {
+                Err(TxnError::Corrupt { line, what: "no room for a tombstone".into() })
             }
-            self.count_round(id, &mut rounds)?;
+            (Look::Other, _) => Err(Conflict::Changed.into()),
+            (Look::TooLate, _) => Err(Conflict::TooLate.into()),
         }
     }
 
-    /// Overwrites a part of the value of a row that is there, and only these bytes and the timestamp count
-    /// as changed. Otherwise nothing changes, and what the row is instead is returned. Of a row that has
-    /// moved the whole value is written, so the row must be locked: a change in between would be lost.
-    ///
-    /// # Errors
-    /// [`TxnError::OutsideValue`]; else as [`update`](Heap::update).
-    pub async fn update_part(
+    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared.
+    pub(crate) async fn install(
         &self,
         id: TupleId,
         key: &[u8],
-        offset: usize,
-        bytes: &[u8],
         cts: Timestamp,
-    ) -> Result<Seen, TxnError> {
-        let (line, slot, len) = (self.line_of(id), self.slot_of(id), bytes.len());
-        let outside = |value_len| TxnError::OutsideValue { offset, len, value_len };
-        let fits = |value_len| offset.checked_add(len).is_some_and(|end| end <= value_len);
-        let mut outcome = None;
-        let changed = self.change(line, |page| {
-            let old = page.tuple(slot)?.filter(|old| old.key_is(key));
-            outcome = Some(match old.map(|old| (old, old.state)) {
-                None | Some((_, State::Away)) => Ok(Some(Seen::Absent)),
-                Some((old, State::Tombstone)) => Ok(Some(Seen::Deleted(old.cts))),
-                Some((_, State::Stub)) => Ok(None),
-                Some((old, State::Live)) if old.cts >= cts => {
-                    Err(TxnError::Stale { there: old.cts, given: cts })
-                }
-                Some((old, State::Live)) if !fits(old.value_len()) => Err(outside(old.value_len())),
-                Some((_, State::Live)) => {
-                    outcome = Some(Ok(Some(Seen::Live(cts))));
-                    return page.set_part(slot, cts, offset, bytes);
-                }
-            });
-            Ok(Dirty::default())
-        });
-        if let Err(Edit::Broken(broken)) = changed.await? {
-            return Err(self.corrupt(line, broken));
+        prepared: &mut Prepared,
+        install: Install<'_>,
+    ) -> Result<(), TxnError> {
+        let (line, slot) = (self.line_of(id), self.slot_of(id));
+        let target = match prepared {
+            Prepared::AtHome => None,
+            Prepared::Away(placed) => placed.id(),
+        };
+        if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
+            // It was written before its timestamp was known.
+            let (line, slot) = (self.line_of(target), self.slot_of(target));
+            let redate = || self.change(line, |page| page.set_part(slot, cts, 0, &[]));
+            self.drive(Patience::Wait, redate).await?;
         }
-        if let Some(seen) = outcome.transpose()?.flatten() {
-            return Ok(seen);
+        let bytes = target.map(|target| target.bits().to_le_bytes());
+        let stray = self
+            .drive(Patience::Wait, || {
+                self.change(line, |page| {
+                    let old = page.tuple(slot)?.filter(|old| old.key_is(key));
+                    let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
+                    let stray = match old.state {
+                        State::Stub => Some(TupleId::from_bits(old.target()?)),
+                        _ => None,
+                    };
+                    let new = |state, value| New { state, cts, key, value };
+                    let dirty = match (install, &bytes) {
+                        (Install::Tombstone, _) => page.set(slot, new(State::Tombstone, &[]))?,
+                        (_, Some(target)) => page.set(slot, new(State::Stub, &target[..]))?,
+                        (Install::Part { value, from, to }, None)
+                            if old.state == State::Live && old.value_len() == value.len() =>
+                        {
+                            page.set_part(slot, cts, from, &value[from..to])?
+                        }
+                        (Install::Value(value) | Install::Part { value, .. }, None) => {
+                            page.set(slot, new(State::Live, value))?
+                        }
+                    };
+                    Ok((stray, dirty))
+                })
+            })
+            .await?;
+        // The old tuple elsewhere belongs to nobody from here on, and the new one to the row.
+        drop(stray.map(|stray| self.placed(stray)));
+        if let (Prepared::Away(placed), false) = (prepared, matches!(install, Install::Tombstone)) {
+            placed.keep();
         }
-        let mut value = Vec::new();
-        match self.get(id, key, &mut value).await? {
-            Seen::Live(_) if !fits(value.len()) => Err(outside(value.len())),
-            Seen::Live(_) => {
-                value[offset..offset + len].copy_from_slice(bytes);
-                self.update(id, key, &value, cts).await
-            }
-            other => Ok(other),
-        }
+        Ok(())
     }
 
-    /// Takes a tombstone away that no transaction can need any more: one up to `floor`. Its slot is
-    /// reserved until [`release`](Heap::release), so that an index that leads there still leads to
-    /// nothing. Returns whether there was one.
-    ///
-    /// # Errors
-    /// [`TxnError::Corrupt`], and when memory fails.
-    pub async fn reserve(
+    /// Makes a pending row a row like others. Waits for those who have locked its line to read, so the caller must
+    /// hold no lock.
+    pub(crate) async fn publish(&self, id: TupleId, cts: Timestamp) -> Result<(), TxnError> {
+        let (line, slot) = (self.line_of(id), self.slot_of(id));
+        let publish = || self.change(line, |page| page.publish(slot, cts));
+        self.drive(Patience::Wait, publish).await
+    }
+
+    /// Takes a tuple away to which nothing leads any more. `pending`: only if it is a pending row; otherwise only if it
+    /// is a tombstone.
+    pub(crate) async fn erase(
         &self,
         id: TupleId,
         key: &[u8],
-        floor: Timestamp,
+        pending: bool,
+        patience: Patience,
     ) -> Result<bool, TxnError> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
-        let mut erased = false;
-        let changed = self.change(line, |page| {
-            let old = page
-                .tuple(slot)?
-                .filter(|old| old.state == State::Tombstone && old.cts <= floor && old.key_is(key));
-            erased = old.is_some();
-            if erased { page.erase(slot, false) } else { Ok(Dirty::default()) }
-        });
-        match changed.await? {
-            Err(Edit::Broken(broken)) => Err(self.corrupt(line, broken)),
-            _ => Ok(erased),
-        }
+        let state = if pending { State::Pending } else { State::Tombstone };
+        self.drive(patience, || {
+            self.change(line, |page| {
+                let there = page.tuple(slot)?;
+                if there.is_some_and(|old| old.state == state && old.key_is(key)) {
+                    return Ok((true, page.erase(slot)?));
+                }
+                Ok((false, Dirty::default()))
+            })
+        })
+        .await
     }
 
-    /// Lets a reserved slot be used again: nothing leads to it any more.
-    ///
-    /// # Errors
-    /// [`TxnError::Corrupt`], also when it was not reserved; and when memory fails.
-    pub async fn release(&self, id: TupleId) -> Result<(), TxnError> {
-        let (line, slot) = (self.line_of(id), self.slot_of(id));
-        match self.change(line, |page| page.release(slot)).await? {
-            Err(Edit::Broken(broken)) => Err(self.corrupt(line, broken)),
-            _ => Ok(()),
-        }
+    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read stamp.
+    pub(crate) fn tombstone_step(
+        &self,
+        id: TupleId,
+        key: &[u8],
+    ) -> Result<Option<(Timestamp, Timestamp)>, Stop> {
+        let slot = self.slot_of(id);
+        self.read_page(self.line_of(id), |page| {
+            let old = page.tuple(slot)?;
+            let old = old.filter(|old| old.state == State::Tombstone && old.key_is(key));
+            Ok(old.map(|old| (old.cts, page.read_stamp())))
+        })
+    }
+
+    pub(crate) fn check_row(&self, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        let (len, max) = (key.len() + value.len(), self.row_max());
+        if len > max { Err(TxnError::RowTooLong { len, max }) } else { Ok(()) }
     }
 
     /// Changes a page of this table, and notes how much room it has then.
-    pub(super) async fn change(
+    pub(super) fn change<R>(
         &self,
         line: GlobalAddr,
-        change: impl FnOnce(Page<'_>) -> Result<Dirty, Edit>,
-    ) -> Result<Result<(), Edit>, TxnError> {
-        let changed = self.memory.write(line, |guard| {
-            let page = Page::open(guard.words(), self.table.0)?;
-            let before = page.header.room(guard.words().len());
-            let dirty = change(page)?;
-            guard.mark_dirty(dirty.range());
-            let after = Page::open(guard.words(), self.table.0)?.header.room(guard.words().len());
-            Ok::<_, Edit>((before, after))
-        });
-        Ok(changed.await?.map(|(before, after)| {
-            if after > before {
-                self.places.borrow_mut().note(line, after, self.worth());
+        change: impl FnOnce(Page<'_>) -> Result<R, Edit>,
+    ) -> Result<R::Result, Stop>
+    where
+        R: Changed,
+    {
+        let broken = |broken| Stop::Broken(line, broken);
+        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let len = guard.words().len();
+        let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
+        let before = page.header.room(len);
+        let (result, dirty) = match change(page) {
+            Ok(changed) => changed.split(),
+            Err(Edit::Broken(what)) => return Err(broken(what)),
+            Err(Edit::Full) => {
+                return Err(broken(crate::page::Broken("no room where some was kept")));
             }
-        }))
+        };
+        guard.mark_dirty(dirty.range());
+        let after = Page::open(guard.words(), self.table.0).map_err(broken)?.header.room(len);
+        drop(guard);
+        if after > before {
+            self.places.borrow_mut().note(line, after, self.worth());
+        }
+        Ok(result)
     }
 }
 
-/// Changes a row to `new` if it was as `was` says; with `away` it may become a stub that leads there.
-fn set_step(
-    page: Page<'_>,
-    slot: usize,
-    was: Was,
-    new: New<'_>,
-    away: Option<&[u8; 8]>,
-) -> Result<(Outcome, Dirty), Edit> {
-    let nothing = |outcome| Ok((outcome, Dirty::default()));
-    let Some(old) = page.tuple(slot)?.filter(|old| old.key_is(new.key)) else {
-        return nothing(Outcome::Other(Seen::Absent));
-    };
-    let is = match old.state {
-        State::Live | State::Stub => Was::Live,
-        State::Tombstone => Was::Deleted,
-        State::Away => return nothing(Outcome::Other(Seen::Absent)),
-    };
-    if is != was && old.cts == new.cts {
-        // Two writes of one transaction are one by the time they come here.
-        return nothing(Outcome::Stale(old.cts));
+/// What a change of a page gives back, and the bytes that it wrote.
+pub(super) trait Changed {
+    type Result;
+    fn split(self) -> (Self::Result, Dirty);
+}
+
+impl Changed for Dirty {
+    type Result = ();
+    fn split(self) -> ((), Dirty) {
+        ((), self)
     }
-    if is != was {
-        let seen = if is == Was::Live { Seen::Live(old.cts) } else { Seen::Deleted(old.cts) };
-        return nothing(Outcome::Other(seen));
+}
+
+impl<T> Changed for (T, Dirty) {
+    type Result = T;
+    fn split(self) -> (T, Dirty) {
+        self
     }
-    if old.cts >= new.cts {
-        return nothing(Outcome::Stale(old.cts));
-    }
-    let stray = match old.state {
-        State::Stub => Some(TupleId::from_bits(old.target()?)),
-        _ => None,
-    };
-    match (away, page.set(slot, new)) {
-        // Back home, or it never left.
-        (_, Ok(dirty)) => Ok((Outcome::Done { stray, moved: false }, dirty)),
-        (None, Err(Edit::Full)) => nothing(Outcome::NoRoom),
-        (Some(away), Err(Edit::Full)) => {
-            let stub = New { state: State::Stub, value: away, ..new };
-            Ok((Outcome::Done { stray, moved: true }, page.set(slot, stub)?))
+}
+
+/// What a row is in the eyes of whoever wants to change it.
+impl Seen {
+    /// When it was written or deleted.
+    pub fn at(self) -> Option<Timestamp> {
+        match self {
+            Seen::Live(at) | Seen::Deleted(at) => Some(at),
+            Seen::Pending | Seen::Absent => None,
         }
-        (_, Err(broken)) => Err(broken),
     }
 }

@@ -10,10 +10,10 @@ pub(crate) struct PageCheck {
     pub(crate) live: usize,
     pub(crate) tombstones: usize,
     pub(crate) stubs: usize,
+    /// Rows of transactions that have not ended.
+    pub(crate) pending: usize,
     /// Tuples that stubs lead to.
     pub(crate) away: usize,
-    /// Slots that are kept from being used again.
-    pub(crate) reserved: usize,
 }
 
 /// Checks that no byte belongs to two tuples, and that header and slots count what there is.
@@ -26,9 +26,10 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
         let Some(tuple) = tuple else {
             match Slot::load(page.words, number) {
                 Slot::FREE => free += 1,
-                Slot::RESERVED => found.reserved += 1,
                 other => {
-                    return Err(format!("slot {number}: {other:?} is neither free nor reserved"));
+                    return Err(format!(
+                        "slot {number}: {other:?} is without a tuple and not free"
+                    ));
                 }
             }
             continue;
@@ -41,6 +42,7 @@ pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
                 found.stubs += 1;
             }
             State::Away => found.away += 1,
+            State::Pending => found.pending += 1,
         }
         if tuple.state == State::Tombstone && tuple.value_len() > 0 {
             return Err(format!("slot {number}: a tombstone with a value"));

@@ -8,7 +8,7 @@ use latchwork_wal::Timestamp;
 
 use super::header::{Header, Slot};
 use super::read::Page;
-use super::{Broken, HEADER, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
+use super::{Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
 
 /// Why a page could not be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,12 @@ pub(crate) enum Edit {
     Full,
     /// It is none.
     Broken(Broken),
+}
+
+impl Edit {
+    pub(crate) fn of(what: &'static str) -> Edit {
+        Edit::Broken(Broken(what))
+    }
 }
 
 impl From<Broken> for Edit {
@@ -61,6 +67,7 @@ impl New<'_> {
 /// Makes the words an empty page.
 pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
     Header::empty(words.len(), table).store(words);
+    words.set_word(READ_STAMP, 0);
     Dirty(Some(0..HEADER))
 }
 
@@ -94,20 +101,36 @@ impl Page<'_> {
         } else {
             self.header.free_slots -= 1;
         }
-        self.place(slot, new, &mut dirty);
+        self.place(slot, new, size, &mut dirty);
         self.header.tombstones += u16::from(new.state == State::Tombstone);
         self.store_header(&mut dirty);
         Ok((slot, dirty))
     }
 
     /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on the page.
-    pub(crate) fn set(mut self, slot: usize, new: New<'_>) -> Result<Dirty, Edit> {
+    pub(crate) fn set(self, slot: usize, new: New<'_>) -> Result<Dirty, Edit> {
+        self.set_in(slot, new, new.size())
+    }
+
+    /// Gives the tuple of a slot a place where one with a value of `value` bytes will do, and changes nothing else.
+    pub(crate) fn widen(self, slot: usize, value: usize) -> Result<Dirty, Edit> {
+        let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to grow"))?;
+        let size = tuple_size(old.key, value);
+        if size <= old.slot.size {
+            return Ok(Dirty::default());
+        }
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        old.append_key(&mut key);
+        old.append_value(&mut value);
+        self.set_in(slot, New { state: old.state, cts: old.cts, key: &key, value: &value }, size)
+    }
+
+    fn set_in(mut self, slot: usize, new: New<'_>, size: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
         let header = self.header;
         let mut dirty = Dirty::default();
         self.forget(old.state);
         self.header.tombstones += u16::from(new.state == State::Tombstone);
-        let size = new.size();
         if size <= old.slot.size {
             // A row keeps the place that it had at its longest. What is no row any more does not.
             let keeps = matches!(new.state, State::Live | State::Away);
@@ -125,13 +148,13 @@ impl Page<'_> {
             }
             self.add_garbage(old.slot.size);
             if size > self.header.gap() {
-                Slot::RESERVED.store(self.words, slot);
+                Slot::FREE.store(self.words, slot);
                 self.compact(&mut dirty)?;
                 if size > self.header.gap() {
                     return Err(Broken("its garbage is not as much as it counts").into());
                 }
             }
-            self.place(slot, new, &mut dirty);
+            self.place(slot, new, size, &mut dirty);
         }
         if self.header != header {
             self.store_header(&mut dirty);
@@ -162,28 +185,34 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    /// Takes a tuple away. Its slot is reserved, or free with `free`.
-    pub(crate) fn erase(mut self, slot: usize, free: bool) -> Result<Dirty, Edit> {
+    /// Makes a row of a transaction that has committed a row like others.
+    pub(crate) fn publish(self, slot: usize, cts: Timestamp) -> Result<Dirty, Edit> {
+        let old = self.tuple(slot)?.filter(|old| old.state == State::Pending);
+        let old = old.ok_or(Broken("a row is to be published that is not pending"))?;
+        let at = old.slot.offset;
+        self.words.set_u64(at, cts.0);
+        self.words.set_u8(at + 12, State::Live as u8);
+        Ok(Dirty(Some(at..at + TUPLE)))
+    }
+
+    /// Says that a transaction of this timestamp has read a row.
+    pub(crate) fn raise_read_stamp(self, to: Timestamp) -> Dirty {
+        if self.read_stamp() >= to {
+            return Dirty::default();
+        }
+        self.words.set_word(READ_STAMP, to.0);
+        Dirty(Some(8 * READ_STAMP..HEADER))
+    }
+
+    /// Takes a tuple away. Its slot may be another's next.
+    pub(crate) fn erase(mut self, slot: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to be erased"))?;
         self.add_garbage(old.slot.size);
         self.forget(old.state);
-        self.vacate(slot, free)
-    }
-
-    /// Frees a slot that was reserved.
-    pub(crate) fn release(self, slot: usize) -> Result<Dirty, Edit> {
-        if !self.is_reserved(slot) {
-            return Err(Broken("a slot is to be released that was not reserved").into());
-        }
-        self.vacate(slot, true)
-    }
-
-    fn vacate(mut self, slot: usize, free: bool) -> Result<Dirty, Edit> {
+        Slot::FREE.store(self.words, slot);
+        self.header.free_slots += 1;
         let mut dirty = Dirty::default();
-        let word = if free { Slot::FREE } else { Slot::RESERVED };
-        word.store(self.words, slot);
         dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
-        self.header.free_slots += u16::from(free);
         self.store_header(&mut dirty);
         Ok(dirty)
     }
@@ -204,9 +233,9 @@ impl Page<'_> {
     }
 
     /// Puts a tuple at the lower end of the others, where there is room for it.
-    fn place(&mut self, slot: usize, new: New<'_>, dirty: &mut Dirty) {
-        self.header.heap -= new.size() as u16;
-        let place = Slot { offset: self.header.heap.into(), size: new.size() };
+    fn place(&mut self, slot: usize, new: New<'_>, size: usize, dirty: &mut Dirty) {
+        self.header.heap -= size as u16;
+        let place = Slot { offset: self.header.heap.into(), size };
         place.store(self.words, slot);
         dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
         self.write(place, new, dirty);

@@ -6,7 +6,7 @@ use super::{Broken, HEADER, SLOT, slots_max};
 
 const MAGIC: u64 = 0x7ea9;
 
-/// The first two words of a page.
+/// The first two words of a page. The third, the read stamp, is [`Page::read_stamp`](super::Page::read_stamp).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     /// Slots, those without a tuple counted.
@@ -100,8 +100,6 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) const FREE: Slot = Slot { offset: 0, size: 0 };
-    /// Its tuple is gone, but something may lead here still.
-    pub(crate) const RESERVED: Slot = Slot { offset: 8, size: 0 };
 
     #[inline]
     pub(crate) fn at(number: usize) -> usize {

@@ -4,13 +4,15 @@
 //! ([`Words`](latchwork_verbs::Words)) and the table that it should belong to. None of it is generic.
 //!
 //! ```text
-//! byte 0       16                                heap              payload length
+//! byte 0       24                                heap              payload length
 //! | header     | slot 0 | slot 1 | ·· : free      | tuples, each from a multiple of 8 on |
 //!
 //! header word 0   magic 16 | slots 16 | heap 16 | garbage 16           (low bits first)
 //!        word 1   table 32 | free slots 16 | tombstones 16
+//!        word 2   read stamp: the highest timestamp of a transaction that has read a row of this page,
+//!                 where timestamps order transactions
 //! slot            tuple's offset / 8, 16 bits | bytes allotted to it / 8, 16 bits
-//!                 0: free; RESERVED: no tuple, but the number must not be used again yet
+//!                 0: free
 //! tuple           commit timestamp 64 | value length 16 | key length 16 | state 8 | key | value
 //! ```
 //!
@@ -39,7 +41,9 @@ pub(crate) use edit::{Dirty, Edit, New, format};
 pub(crate) use read::Page;
 
 /// Bytes of the header.
-pub(crate) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 24;
+/// The word of the header that has the read stamp.
+const READ_STAMP: usize = 2;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 4;
 /// Bytes of a tuple in front of its key.
@@ -63,11 +67,13 @@ pub(crate) enum State {
     Stub = 3,
     /// The tuple that a stub leads to, and nothing else does.
     Away = 4,
+    /// A row of a transaction that has not ended: indexes lead to it, and nobody may see it or pass it.
+    Pending = 5,
 }
 
 impl State {
     fn from_bits(bits: u8) -> Option<State> {
-        [State::Live, State::Tombstone, State::Stub, State::Away]
+        [State::Live, State::Tombstone, State::Stub, State::Away, State::Pending]
             .into_iter()
             .find(|state| *state as u8 == bits)
     }

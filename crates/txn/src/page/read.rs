@@ -4,7 +4,7 @@ use latchwork_verbs::Words;
 use latchwork_wal::Timestamp;
 
 use super::header::{Header, Slot};
-use super::{Broken, State, TUPLE};
+use super::{Broken, READ_STAMP, State, TUPLE};
 
 /// A page whose header was in order when it was read.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +57,15 @@ impl<'a> Page<'a> {
         Ok(Some(TupleRef { words: self.words, slot, cts, state, key, value }))
     }
 
-    /// Whether a slot is kept from being used again.
-    pub(crate) fn is_reserved(&self, slot: usize) -> bool {
-        slot < usize::from(self.header.slots) && Slot::load(self.words, slot) == Slot::RESERVED
+    /// The highest timestamp of a transaction that has read a row of this page.
+    #[inline]
+    pub(crate) fn read_stamp(&self) -> Timestamp {
+        Timestamp(self.words.word(READ_STAMP))
+    }
+
+    /// How many tuples it has.
+    pub(crate) fn rows(&self) -> u16 {
+        self.header.slots.saturating_sub(self.header.free_slots)
     }
 }
 
@@ -67,6 +73,12 @@ impl TupleRef<'_> {
     /// Bytes of the value.
     pub(crate) fn value_len(&self) -> usize {
         self.value
+    }
+
+    /// Bytes that it has on the page.
+    #[cfg(test)]
+    pub(crate) fn allotted(&self) -> usize {
+        self.slot.size
     }
 
     pub(super) fn value_at(&self) -> usize {
@@ -78,7 +90,6 @@ impl TupleRef<'_> {
         self.words.compare(self.slot.offset + TUPLE, self.key, key).is_eq()
     }
 
-    #[cfg(test)]
     pub(crate) fn append_key(&self, to: &mut Vec<u8>) {
         self.words.append_to(self.slot.offset + TUPLE, self.key, to);
     }

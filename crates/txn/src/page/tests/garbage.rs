@@ -70,14 +70,17 @@ proptest! {
             copy.words().write_bytes(0, &before);
             change(Page { words: copy.words(), header: page.header });
         };
-        for state in [State::Live, State::Tombstone] {
+        for state in [State::Live, State::Tombstone, State::Pending] {
             let new = New { state, cts: Timestamp(1), key: &key, value: &value };
             on_a_copy(&|page| drop(page.insert(new)));
             on_a_copy(&|page| drop(page.set(slot, new)));
         }
         on_a_copy(&|page| drop(page.set_part(slot, Timestamp(1), 3, &key)));
-        on_a_copy(&|page| drop(page.erase(slot, true)));
-        on_a_copy(&|page| drop(page.erase(slot, false)));
-        on_a_copy(&|page| drop(page.release(slot)));
+        on_a_copy(&|page| drop(page.erase(slot)));
+        on_a_copy(&|page| drop(page.widen(slot, value.len())));
+        on_a_copy(&|page| drop(page.publish(slot, Timestamp(1))));
+        on_a_copy(&|page| {
+            page.raise_read_stamp(Timestamp(1));
+        });
     }
 }

@@ -52,8 +52,11 @@ enum Op {
     Part(usize, usize, Vec<u8>),
     Bury(usize),
     Forward(usize, u64),
-    Erase(usize, bool),
-    Release(usize),
+    Erase(usize),
+    Widen(usize, usize),
+    Announce(Vec<u8>, Vec<u8>),
+    Publish(usize),
+    ReadStamp(u64),
 }
 
 fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -67,8 +70,11 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..30usize, 0..20usize, bytes(20)).prop_map(|(slot, at, to)| Op::Part(slot, at, to)),
         1 => (0..30usize).prop_map(Op::Bury),
         1 => (0..30usize, any::<u64>()).prop_map(|(slot, to)| Op::Forward(slot, to)),
-        2 => (0..30usize, any::<bool>()).prop_map(|(slot, free)| Op::Erase(slot, free)),
-        1 => (0..30usize).prop_map(Op::Release),
+        2 => (0..30usize).prop_map(Op::Erase),
+        1 => (0..30usize, 0..200usize).prop_map(|(slot, value)| Op::Widen(slot, value)),
+        1 => (bytes(14), bytes(90)).prop_map(|(key, value)| Op::Announce(key, value)),
+        1 => (0..30usize).prop_map(Op::Publish),
+        1 => (0..9u64).prop_map(Op::ReadStamp),
     ]
 }
 
@@ -99,7 +105,7 @@ fn new(row: &Row) -> New<'_> {
     New { state: row.state, cts: Timestamp(row.cts), key: &row.key, value: &row.value }
 }
 
-/// The bytes of a page on which `rows` and `reserved` are all there is, at the least.
+/// The bytes of a page on which `rows` are all there is, at the least.
 fn least(rows: &BTreeMap<usize, Row>, slots: usize) -> usize {
     let sizes = rows.values().map(|row| tuple_size(row.key.len(), row.value.len()));
     HEADER + SLOT * slots + sizes.sum::<usize>()
@@ -118,7 +124,6 @@ proptest! {
         };
         copy(0..PAYLOAD);
         let mut model = BTreeMap::new();
-        let mut reserved = std::collections::BTreeSet::new();
         for (turn, op) in ops.into_iter().enumerate() {
             let (page, before, cts) = (open(&image), image.bytes(), turn as u64 + 1);
             let slots = usize::from(page.header.slots);
@@ -130,7 +135,6 @@ proptest! {
                     let done = page.insert(new(&row));
                     prop_assert_eq!(done.is_ok(), size <= room);
                     done.map(|(slot, dirty)| {
-                        assert!(!reserved.contains(&slot));
                         assert_eq!(model.insert(slot, row), None);
                         dirty
                     })
@@ -164,15 +168,41 @@ proptest! {
                         row.value[at..at + bytes.len()].copy_from_slice(&bytes);
                     })
                 }
-                Op::Erase(slot, free) => {
-                    let done = page.erase(slot, free);
+                Op::Erase(slot) => {
+                    let done = page.erase(slot);
                     prop_assert_eq!(done.is_ok(), model.remove(&slot).is_some());
-                    done.inspect(|_| reserved.extend((!free).then_some(slot)))
-                }
-                Op::Release(slot) => {
-                    let done = page.release(slot);
-                    prop_assert_eq!(done.is_ok(), reserved.remove(&slot));
                     done
+                }
+                Op::Widen(slot, value) => {
+                    let done = page.widen(slot, value);
+                    if let (Ok(_), Some(row)) = (&done, model.get(&slot)) {
+                        let widened = open(&image).tuple(slot).expect("in order").expect("there");
+                        prop_assert!(widened.allotted() >= tuple_size(row.key.len(), value));
+                    }
+                    done
+                }
+                Op::Announce(key, value) => {
+                    let row = Row { state: State::Pending, cts: 0, key, value };
+                    page.insert(new(&row)).map(|(slot, dirty)| {
+                        assert_eq!(model.insert(slot, row), None);
+                        dirty
+                    })
+                }
+                Op::Publish(slot) => {
+                    let pending = model.get_mut(&slot).filter(|row| row.state == State::Pending);
+                    let done = page.publish(slot, Timestamp(cts));
+                    prop_assert_eq!(done.is_ok(), pending.is_some());
+                    pending.into_iter().for_each(|row| {
+                        row.state = State::Live;
+                        row.cts = cts;
+                    });
+                    done
+                }
+                Op::ReadStamp(to) => {
+                    let was = page.read_stamp();
+                    let dirty = page.raise_read_stamp(Timestamp(to));
+                    prop_assert_eq!(open(&image).read_stamp(), was.max(Timestamp(to)));
+                    Ok(dirty)
                 }
             };
             match changed {
@@ -183,7 +213,8 @@ proptest! {
             let page = open(&image);
             prop_assert_eq!(&rows(&page), &model);
             let found = check(&page).map_err(TestCaseError::fail)?;
-            prop_assert_eq!(found.reserved, reserved.len());
+            let pending = model.values().filter(|row| row.state == State::Pending).count();
+            prop_assert_eq!(found.pending, pending);
             prop_assert!(least(&model, slots.max(page.header.slots.into())) <= PAYLOAD);
         }
     }
@@ -224,7 +255,7 @@ fn space_of_rows_that_are_gone_is_used_again() {
     assert_eq!(slots.len(), (PAYLOAD - HEADER) / (tuple_size(4, 60) + SLOT));
     // Every other one goes: the longest hole is one row long, and two rows together need compaction.
     for &slot in slots.iter().step_by(2) {
-        open(&image).erase(slot, true).expect("there");
+        open(&image).erase(slot).expect("there");
     }
     let long = Row { value: vec![3; 130], ..row };
     let (slot, dirty) = open(&image).insert(new(&long)).expect("room after compaction");
@@ -250,7 +281,7 @@ fn the_check_finds_each_kind_of_damage() {
     };
     // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's state.
     let state = usize::from(open(&image).header.heap) + 12;
-    for at in [0, 4, 6, 8, 12, 14, 16, 18, state] {
+    for at in [0, 4, 6, 8, 12, 14, HEADER, HEADER + 2, state] {
         assert!(damaged(at, 8).is_err(), "byte {at}");
     }
     image.words().write_bytes(0, &sound);
@@ -293,7 +324,7 @@ fn rows_of_tpcc_in_a_line() {
         (572, 3, 14),
         (76, 26, 107),
         (36, 55, 226),
-        (44, 45, 185),
+        (44, 45, 184),
         (76, 26, 107),
         (92, 21, 88),
         (324, 6, 25),

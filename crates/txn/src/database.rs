@@ -1,0 +1,360 @@
+//! [`Database`]: tables by name, and transactions over them.
+//!
+//! ```text
+//!  root line   | magic | version | database | tables' roots | counters ──► line of global atomics: timestamps, tables
+//!                                                 │
+//!  table 0     name ──► id | roots of its indexes | schema                 a table like any other
+//! ```
+//!
+//! The definition of a table is a row of table 0, and so is in the log like any other. The roots in it are addresses,
+//! which are worth nothing after a restart: recovery makes tables anew and writes the rows again.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_coherence::LineLocks;
+use latchwork_history::{Outcome, Record, Recorder};
+use latchwork_verbs::GlobalAddr;
+use latchwork_wal::{DatabaseId, TableId};
+
+use crate::node::Worker;
+use crate::purge::Purge;
+use crate::transaction::{State, Transaction};
+use crate::{Node, Schema, Scheme, Table, Timestamp, TxnError};
+
+/// The longest name of a table.
+const NAME_MAX: u8 = crate::schema::NAME_MAX as u8;
+const MAGIC: u64 = 0x4c57_5458_4e44_4231;
+const VERSION: u64 = 1;
+/// The counter of the timestamp of rows that were loaded.
+const LOADED: u64 = 1;
+/// Offsets in the line of global atomics.
+const TIMESTAMPS: usize = 0;
+const TABLES: usize = 8;
+
+/// One worker's handle on a database. Clones are the same.
+pub struct Database<M: LineLocks>(Rc<Inner<M>>);
+
+struct Inner<M: LineLocks> {
+    memory: M,
+    node: Arc<Node>,
+    worker: Arc<Worker>,
+    root: GlobalAddr,
+    id: DatabaseId,
+    counters: GlobalAddr,
+    definitions: Table<M>,
+    tables: RefCell<BTreeMap<String, Table<M>>>,
+    /// What transactions that have ended leave to the next.
+    // Boxed, since they go into transactions, which move.
+    #[expect(clippy::vec_box)]
+    states: RefCell<Vec<Box<State<M>>>>,
+    purges: RefCell<VecDeque<Purge<M>>>,
+    /// Timestamps that were drawn and not given out yet.
+    block: RefCell<std::ops::Range<u64>>,
+    /// Who records its transactions, and as which worker's.
+    recorder: RefCell<(Recorder, u16)>,
+}
+
+impl<M: LineLocks> Clone for Database<M> {
+    fn clone(&self) -> Self {
+        Database(self.0.clone())
+    }
+}
+
+impl<M: LineLocks> fmt::Debug for Database<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Database");
+        out.field("id", &self.0.id).field("root", &self.0.root).finish_non_exhaustive()
+    }
+}
+
+/// The schema of table 0.
+fn definitions() -> Result<Rc<Schema>, TxnError> {
+    let schema = Schema::builder("tables")
+        .column("name", crate::schema::ColumnType::Text(NAME_MAX))
+        .column("definition", crate::schema::ColumnType::Blob)
+        .primary_key(["name"]);
+    Ok(Rc::new(schema.build()?))
+}
+
+impl<M: LineLocks> Database<M> {
+    /// Makes an empty database. Other workers open it by its [`root`](Database::root).
+    ///
+    /// # Errors
+    /// When memory fails or is full, and when its lines are too small.
+    pub async fn create(
+        memory: M,
+        node: Arc<Node>,
+        id: DatabaseId,
+    ) -> Result<Database<M>, TxnError> {
+        let definitions = Table::create(memory.clone(), TableId(0), definitions()?).await?;
+        let counters = memory.allocate().await?;
+        // A line of global atomics is never written otherwise, and holds anything at first. The first table is 1.
+        for (counter, first) in [(TIMESTAMPS, 0_u64), (TABLES, 1)] {
+            let there = memory.fetch_add(counters, counter, 0).await?;
+            memory.fetch_add(counters, counter, first.wrapping_sub(there)).await?;
+        }
+        let root = memory.allocate().await?;
+        let Some(tables) = definitions.roots().next() else {
+            return Err(TxnError::NoDatabase { root });
+        };
+        let words = [MAGIC, VERSION, id.0, tables.bits(), counters.bits()];
+        let write = |line: &mut latchwork_cache::WriteGuard<'_>| {
+            for (at, word) in words.into_iter().enumerate() {
+                line.words().set_word(at, word);
+            }
+            line.mark_dirty(0..8 * words.len());
+        };
+        memory.write(root, write).await?;
+        Ok(Database::at(memory, node, root, id, counters, definitions))
+    }
+
+    /// Opens the database whose root is at `root`.
+    ///
+    /// # Errors
+    /// [`TxnError::NoDatabase`], and when memory fails.
+    pub async fn open(
+        memory: M,
+        node: Arc<Node>,
+        root: GlobalAddr,
+    ) -> Result<Database<M>, TxnError> {
+        let words: [u64; 5] =
+            memory.read(root, |line| [0, 1, 2, 3, 4].map(|at| line.word(at))).await?;
+        let [magic, version, id, tables, counters] = words;
+        if magic != MAGIC || version != VERSION {
+            return Err(TxnError::NoDatabase { root });
+        }
+        let roots = [GlobalAddr::from_bits(tables)];
+        let definitions = Table::open(memory.clone(), TableId(0), definitions()?, &roots).await?;
+        let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
+        Ok(Database::at(memory, node, root, id, counters, definitions))
+    }
+
+    fn at(
+        memory: M,
+        node: Arc<Node>,
+        root: GlobalAddr,
+        id: DatabaseId,
+        counters: GlobalAddr,
+        definitions: Table<M>,
+    ) -> Database<M> {
+        let worker = node.add_worker();
+        let (tables, states, purges, block, recorder) = Default::default();
+        Database(Rc::new(Inner {
+            memory,
+            node,
+            worker,
+            root,
+            id,
+            counters,
+            definitions,
+            tables,
+            states,
+            purges,
+            block,
+            recorder,
+        }))
+    }
+
+    /// The address that it is known by.
+    pub fn root(&self) -> GlobalAddr {
+        self.0.root
+    }
+
+    /// Which database it is, as its log has it.
+    pub fn id(&self) -> DatabaseId {
+        self.0.id
+    }
+
+    /// The memory that it lives in.
+    pub fn memory(&self) -> &M {
+        &self.0.memory
+    }
+
+    /// What this worker shares with the others of its node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.0.node
+    }
+
+    /// How transactions are kept apart.
+    #[inline]
+    pub fn scheme(&self) -> Scheme {
+        self.0.node.settings().scheme
+    }
+
+    /// Makes a table.
+    ///
+    /// # Errors
+    /// [`TxnError::Exists`] when there is one of this name; a schema whose keys are too long for an index, or
+    /// that is itself too long for a line; when memory fails or is full.
+    pub async fn create_table(&self, schema: Schema) -> Result<Table<M>, TxnError> {
+        schema.check_keys(self.definitions().tree(0).limits().key_max)?;
+        let id = self.memory().fetch_add(self.0.counters, TABLES, 1).await?;
+        let id = TableId(u32::try_from(id).map_err(|_| TxnError::TooManyTables)?);
+        let schema = Rc::new(schema);
+        let table = Table::create(self.memory().clone(), id, schema.clone()).await?;
+        let name = schema.name().to_owned();
+        let (key, row) = definition(&table)?;
+        self.run(async |tx| tx.insert(self.definitions(), &key, &row).await).await?;
+        self.0.tables.borrow_mut().insert(name, table.clone());
+        Ok(table)
+    }
+
+    /// The table with this name.
+    ///
+    /// # Errors
+    /// [`TxnError::NoTable`]; when memory fails.
+    pub async fn table(&self, name: &str) -> Result<Table<M>, TxnError> {
+        if let Some(table) = self.0.tables.borrow().get(name) {
+            return Ok(table.clone());
+        }
+        let mut key = Vec::new();
+        let definitions = self.definitions();
+        definitions.schema().encode_key(&[name.into()], &mut key)?;
+        let mut row = Vec::new();
+        let found = self.run(async |tx| tx.get(definitions, &key, &mut row).await).await?;
+        if !found {
+            return Err(TxnError::NoTable { name: name.to_owned() });
+        }
+        let (id, roots, schema) = read_definition(definitions.schema(), &row)?;
+        let table = Table::open(self.memory().clone(), id, Rc::new(schema), &roots).await?;
+        self.0.tables.borrow_mut().insert(name.to_owned(), table.clone());
+        Ok(table)
+    }
+
+    /// Adds a row to a table on which no transaction is at work yet, without a transaction and without the log: for
+    /// loading much at once. With a log, write a checkpoint afterwards.
+    ///
+    /// # Errors
+    /// [`TxnError::Exists`], also where a unique index has its key already: the table is of no use then;
+    /// [`TxnError::RowTooLong`]; when memory fails or is full.
+    pub async fn load(&self, table: &Table<M>, key: &[u8], row: &[u8]) -> Result<(), TxnError> {
+        let node = self.node().clock().node();
+        let cts = Timestamp::new(LOADED, node).ok_or(TxnError::NodeId { node: node.0 })?;
+        if self.node().clock().now() < cts {
+            self.raise_clocks(cts).await?;
+        }
+        table.load(key, row, cts).await
+    }
+
+    /// Begins a transaction. Under timestamp ordering it draws its timestamp.
+    ///
+    /// # Errors
+    /// When memory fails; [`TxnError::ClockExhausted`].
+    pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
+        let ts = match self.scheme() {
+            Scheme::TimestampOrdering => self.draw().await?,
+            _ => Timestamp::ZERO,
+        };
+        Ok(Transaction::begin(self.clone(), ts))
+    }
+
+    /// Draws a timestamp from the counter of all nodes.
+    async fn draw(&self) -> Result<Timestamp, TxnError> {
+        let next = self.0.block.borrow_mut().next();
+        let counter = match next {
+            Some(counter) => counter,
+            None => {
+                let most = self.node().settings().timestamp_block.max(1);
+                let from = self.memory().fetch_add(self.0.counters, TIMESTAMPS, most).await? + 1;
+                *self.0.block.borrow_mut() = from + 1..from + most;
+                from
+            }
+        };
+        let node = self.node().clock().node();
+        Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
+    }
+
+    /// Makes all timestamps to come later than `ts`, of every node: after rows were loaded that have some.
+    pub(crate) async fn raise_clocks(&self, ts: Timestamp) -> Result<(), TxnError> {
+        self.node().clock().raise(ts);
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let now = memory.fetch_add(counters, TIMESTAMPS, 0).await?;
+        if now < ts.counter() {
+            memory.fetch_add(counters, TIMESTAMPS, ts.counter() - now).await?;
+        }
+        Ok(())
+    }
+
+    /// Records what the transactions that begin from now on do, as those of `worker` of this node.
+    pub fn record(&self, recorder: Recorder, worker: u16) {
+        *self.0.recorder.borrow_mut() = (recorder, worker);
+    }
+
+    pub(crate) fn begin_record(&self) -> Record {
+        let (recorder, worker) = &*self.0.recorder.borrow();
+        match recorder.is_on() {
+            true => {
+                let now = self.memory().handle().instant();
+                recorder.begin(self.node().clock().node().0.into(), *worker, now.as_nanos())
+            }
+            false => Record::off(),
+        }
+    }
+
+    pub(crate) fn end_record(&self, state: &mut State<M>, outcome: Outcome) {
+        let record = state.take_record();
+        if record.is_on() {
+            let now = self.memory().handle().instant().as_nanos();
+            self.0.recorder.borrow().0.finish(record, outcome, now);
+        }
+    }
+
+    pub(crate) fn definitions(&self) -> &Table<M> {
+        &self.0.definitions
+    }
+
+    pub(crate) fn begin_generation(&self) -> Arc<()> {
+        self.0.worker.begin()
+    }
+
+    pub(crate) fn take_state(&self) -> Box<State<M>> {
+        self.0.states.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back(&self, mut state: Box<State<M>>) {
+        state.clear();
+        self.0.states.borrow_mut().push(state);
+    }
+
+    pub(crate) fn purges(&self) -> &RefCell<VecDeque<Purge<M>>> {
+        &self.0.purges
+    }
+}
+
+/// The row of table 0 for a table: its key, and what stands there.
+pub(crate) fn definition<M: LineLocks>(table: &Table<M>) -> Result<(Vec<u8>, Vec<u8>), TxnError> {
+    let mut blob = table.id().0.to_le_bytes().to_vec();
+    let roots: Vec<_> = table.roots().collect();
+    blob.push(roots.len() as u8);
+    roots.iter().for_each(|root| blob.extend_from_slice(&root.bits().to_le_bytes()));
+    blob.extend_from_slice(&table.schema().encode());
+    let schema = definitions()?;
+    let (mut key, mut row) = (Vec::new(), Vec::new());
+    schema.encode_key(&[table.schema().name().into()], &mut key)?;
+    schema.encode_row(&[blob.as_slice().into()], &mut row)?;
+    Ok((key, row))
+}
+
+/// What a row of table 0 says.
+pub(crate) fn read_definition(
+    definitions: &Schema,
+    row: &[u8],
+) -> Result<(TableId, Vec<GlobalAddr>, Schema), TxnError> {
+    let blob = definitions.row(row)?.bytes(definitions.column("definition")?)?;
+    let cut = || TxnError::Definition;
+    let (id, rest) = blob.split_first_chunk::<4>().ok_or_else(cut)?;
+    let (&count, rest) = rest.split_first().ok_or_else(cut)?;
+    let (roots, schema) = rest.split_at_checked(8 * usize::from(count)).ok_or_else(cut)?;
+    let (roots, _) = roots.as_chunks::<8>();
+    let roots = roots.iter().map(|root| GlobalAddr::from_bits(u64::from_le_bytes(*root)));
+    let schema = Schema::decode(schema)?;
+    let roots: Vec<_> = roots.collect();
+    if roots.len() != schema.indexes().len() + 1 {
+        return Err(cut());
+    }
+    Ok((TableId(u32::from_le_bytes(*id)), roots, schema))
+}

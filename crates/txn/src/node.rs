@@ -1,0 +1,127 @@
+//! [`Node`]: what the workers of a compute node share of a database.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::{Handle, Time};
+use latchwork_wal::{Log, NodeId};
+
+use crate::{NodeClock, Scheme, TxnError};
+
+/// How often it is looked whether transactions have ended.
+const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
+
+/// How transactions work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The concurrency control.
+    pub scheme: Scheme,
+    /// Timestamp ordering: how many timestamps a worker draws at once. More than one spares the global counter, and
+    /// gives up that a transaction is later than all that committed before it began: workers that are behind
+    /// abort more, and reads may be of a past that others have left already.
+    pub timestamp_block: u64,
+    /// How long a commit waits for its log.
+    pub log_deadline: Duration,
+    /// The first pause of a transaction that has met others is up to so long; it doubles with each attempt.
+    pub pause: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// How long a transaction is tried again.
+    pub retry_for: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            scheme: Scheme::default(),
+            timestamp_block: 1,
+            log_deadline: Duration::from_secs(10),
+            pause: Duration::from_micros(2),
+            pause_max: Duration::from_millis(1),
+            retry_for: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the workers of a compute node share of a database: one clock, one log, one way to keep transactions apart.
+pub struct Node {
+    clock: NodeClock,
+    log: Option<Log>,
+    settings: Settings,
+    /// Of each worker, what its transactions hold while they are under way.
+    workers: Mutex<Vec<Arc<Worker>>>,
+}
+
+/// What a worker's transactions hold from their begin to their end: each the generation that it began in.
+#[derive(Default, Debug)]
+pub(crate) struct Worker {
+    generation: Mutex<Arc<()>>,
+}
+
+impl Worker {
+    pub(crate) fn begin(&self) -> Arc<()> {
+        self.generation.lock().clone()
+    }
+}
+
+impl Node {
+    /// A node without a log, or with one.
+    pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
+        let clock = NodeClock::new(node);
+        Arc::new(Node { clock, log, settings, workers: Mutex::default() })
+    }
+
+    /// Where its commit timestamps come from.
+    pub fn clock(&self) -> &NodeClock {
+        &self.clock
+    }
+
+    /// Its log.
+    pub fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// How its transactions work.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn add_worker(&self) -> Arc<Worker> {
+        let worker = Arc::<Worker>::default();
+        self.workers.lock().push(worker.clone());
+        worker
+    }
+
+    /// Begins a new generation of transactions. What it returns ends with those that have begun before: when nothing
+    /// but the caller has any of it.
+    pub(crate) fn turn_generation(&self) -> Vec<Arc<()>> {
+        let workers = self.workers.lock();
+        let turn = |worker: &Arc<Worker>| std::mem::take(&mut *worker.generation.lock());
+        workers.iter().map(turn).collect()
+    }
+
+    /// Waits until all transactions of this node that have begun before this call have ended.
+    ///
+    /// # Errors
+    /// [`TxnError::Busy`] when some have not by `deadline`.
+    pub async fn quiesce(&self, handle: &Handle, deadline: Time) -> Result<(), TxnError> {
+        let before = self.turn_generation();
+        // Nobody else can get hold of a generation that was turned, so once only this has it they have ended.
+        while let Some(busy) = before.iter().map(|one| Arc::strong_count(one) - 1).find(|&n| n > 0)
+        {
+            if handle.now() >= deadline {
+                return Err(TxnError::Busy { transactions: busy });
+            }
+            handle.sleep(QUIESCE_PAUSE).await;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("clock", &self.clock).field("log", &self.log).finish()
+    }
+}

@@ -1,0 +1,291 @@
+//! [`Last`]: the end of a transaction, which is carried through whoever waits for it.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_coherence::{LineLocks, Mode};
+use latchwork_history::Outcome;
+use latchwork_wal::{Timestamp, WalError};
+
+use super::Transaction;
+use super::commit::Decided;
+use super::state::{Base, Change, State};
+use crate::heap::{Install, Patience};
+use crate::purge::{Purge, What};
+use crate::{Database, TxnError};
+
+impl<M: LineLocks> Transaction<M> {
+    /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a transaction that
+    /// wrote nothing, the highest that it has read.
+    ///
+    /// If this future is dropped, the transaction commits or not. With a log, one that has waited for longer than
+    /// [`Settings::log_deadline`](crate::Settings::log_deadline) is an error, and still may commit later.
+    ///
+    /// # Errors
+    /// Conflicts; [`TxnError::Exists`] when a row would have the same key in a unique index as another;
+    /// [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full. Nothing has
+    /// happened then, but for `InDoubt` and a deadline that has passed.
+    pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
+        self.alive()?;
+        let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
+        let (database, generation) = (self.database.clone(), self.generation.clone());
+        let phase = Phase::Deciding;
+        let mut last =
+            Last { database, state: Some(state), phase, service: false, _generation: generation };
+        last.run().await
+    }
+}
+
+/// How far the end of a transaction has come.
+#[derive(Debug)]
+enum Phase {
+    /// It may fail.
+    Deciding,
+    /// Its group is in the log, lasting or not.
+    Logged(Decided),
+    /// It has committed.
+    Installing(Timestamp),
+    /// It has failed.
+    Undoing(Option<TxnError>),
+    /// Nothing is left to do.
+    Ended,
+}
+
+/// How often, and how long apart, a commit that memory does not take is tried again.
+const TRIES: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+struct Last<M: LineLocks> {
+    database: Database<M>,
+    /// `None` once it is over.
+    state: Option<Box<State<M>>>,
+    phase: Phase,
+    /// It is a task of its own: nobody waits for it.
+    service: bool,
+    _generation: Arc<()>,
+}
+
+impl<M: LineLocks> Drop for Last<M> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let phase = mem::replace(&mut self.phase, Phase::Ended);
+        let outcome = match &phase {
+            Phase::Logged(Decided { cts, .. }) | Phase::Installing(cts) => {
+                Outcome::Unknown { cts: cts.0 }
+            }
+            _ => Outcome::Aborted { cts: 0 },
+        };
+        self.database.end_record(&mut state, outcome);
+        match phase {
+            Phase::Ended => self.database.give_back(state),
+            // Nothing is known of it.
+            Phase::Deciding if state.entries.is_empty() => self.database.give_back(state),
+            // The worker ends. What has to stay locked does.
+            Phase::Logged(_) | Phase::Installing(_) if self.service => {
+                mem::take(&mut state.locks).into_iter().for_each(mem::forget);
+            }
+            _ if self.service => {}
+            phase => {
+                let phase = match phase {
+                    Phase::Deciding => Phase::Undoing(None),
+                    phase => phase,
+                };
+                let (database, generation) = (self.database.clone(), self._generation.clone());
+                let handle = database.memory().handle().clone();
+                let state = Some(state);
+                let mut last =
+                    Last { database, state, phase, service: true, _generation: generation };
+                drop(handle.spawn_service(async move { last.run_alone().await }));
+            }
+        }
+    }
+}
+
+impl<M: LineLocks> Last<M> {
+    async fn run_alone(&mut self) {
+        for _ in 0..TRIES {
+            // Whoever began it has been told what there was to tell.
+            let _ = self.run().await;
+            if self.state.is_none() {
+                return;
+            }
+            self.database.memory().handle().sleep(PAUSE).await;
+        }
+    }
+
+    async fn run(&mut self) -> Result<Timestamp, TxnError> {
+        let database = self.database.clone();
+        loop {
+            let Some(state) = self.state.as_deref_mut() else { return Err(TxnError::Doomed) };
+            match &mut self.phase {
+                Phase::Deciding => match database.decide(state).await {
+                    Ok(Some(decided)) => self.phase = Phase::Logged(decided),
+                    Ok(None) => {
+                        let cts = state.floor;
+                        self.end(Outcome::Committed { cts: cts.0 });
+                        return Ok(cts);
+                    }
+                    Err(error) => self.phase = Phase::Undoing(Some(error)),
+                },
+                Phase::Logged(decided) => {
+                    let lasting = database.acknowledged(decided).await;
+                    let cts = decided.cts;
+                    match lasting {
+                        Ok(()) => self.phase = Phase::Installing(cts),
+                        Err(error @ WalError::Timeout { .. }) => {
+                            return Err(TxnError::InDoubt(error));
+                        }
+                        Err(error @ WalError::Refused { .. }) => {
+                            self.phase = Phase::Undoing(Some(TxnError::NotLogged(error)));
+                        }
+                        Err(error) => {
+                            // Only a restart can tell. Until then nobody may see or overwrite these rows.
+                            mem::take(&mut state.locks).into_iter().for_each(mem::forget);
+                            state.writes.iter_mut().for_each(|write| {
+                                write.placed.take().into_iter().for_each(|mut row| {
+                                    row.keep();
+                                });
+                            });
+                            self.end(Outcome::Unknown { cts: cts.0 });
+                            return Err(TxnError::InDoubt(error));
+                        }
+                    }
+                }
+                Phase::Installing(cts) => {
+                    let cts = *cts;
+                    database.install(state, cts).await?;
+                    self.end(Outcome::Committed { cts: cts.0 });
+                    database.purge_some().await;
+                    return Ok(cts);
+                }
+                Phase::Undoing(error) => {
+                    let undone = database.undo(state).await;
+                    let error = error.take();
+                    self.end(Outcome::Aborted { cts: 0 });
+                    undone?;
+                    return Err(error.unwrap_or(TxnError::Doomed));
+                }
+                Phase::Ended => return Err(TxnError::Doomed),
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        self.phase = Phase::Ended;
+        if let Some(mut state) = self.state.take() {
+            self.database.end_record(&mut state, outcome);
+            self.database.give_back(state);
+        }
+    }
+}
+
+impl<M: LineLocks> Database<M> {
+    async fn acknowledged(&self, decided: &Decided) -> Result<(), WalError> {
+        let (Some(log), Some(position)) = (self.node().log(), &decided.position) else {
+            return Ok(());
+        };
+        let handle = self.memory().handle();
+        log.acknowledged(handle, position, handle.now() + self.node().settings().log_deadline).await
+    }
+
+    /// Makes visible what was written. May be called again after it failed or was dropped.
+    async fn install(&self, state: &mut State<M>, cts: Timestamp) -> Result<(), TxnError> {
+        // Reads need no protection any more: everything that this transaction may lock it has.
+        state.locks.retain(|held| held.mode == Mode::Exclusive);
+        let State { writes, tables, arena, .. } = state;
+        for write in writes.iter_mut().filter(|write| !write.installed) {
+            let (Some((id, _)), Some(prepared)) = (write.base.named(), &mut write.prepared) else {
+                continue;
+            };
+            let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
+            let value = bytes(&write.value);
+            let install = match (write.change, &write.part) {
+                (Change::Put, None) => Install::Value(value),
+                (Change::Put, Some(part)) => {
+                    Install::Part { value, from: part.start as usize, to: part.end as usize }
+                }
+                _ => Install::Tombstone,
+            };
+            let heap = tables[usize::from(write.table)].heap();
+            heap.install(id, bytes(&write.key), cts, prepared, install).await?;
+            write.installed = true;
+        }
+        state.locks.clear();
+        // Publishing may wait for those who have locked the line to read, and so comes last.
+        for write in state.writes.iter_mut().filter(|write| !write.installed) {
+            let Some(placed) = &mut write.placed else { continue };
+            if let Some(id) = placed.id() {
+                state.tables[usize::from(write.table)].heap().publish(id, cts).await?;
+            }
+            placed.keep();
+            write.installed = true;
+        }
+        self.queue_purges(state, cts);
+        Ok(())
+    }
+
+    /// Notes what nothing needs any more but those who look at the moment.
+    fn queue_purges(&self, state: &State<M>, cts: Timestamp) {
+        for write in &state.writes {
+            let table = state.table(write.table);
+            let Base::Row(id, _) = write.base else { continue };
+            if write.change == Change::Put && (table.secondaries() == 0 || write.old.is_empty()) {
+                continue;
+            }
+            let key = state.bytes(&write.key);
+            let old = state.bytes(&write.old);
+            let mut entries = Vec::new();
+            for index in 1..=table.secondaries() {
+                let (mut before, mut after) = (Vec::new(), Vec::new());
+                // A row that has no key in an index has no entry there.
+                if table.index_key(index, key, old, &mut before).is_err() {
+                    continue;
+                }
+                let row = state.bytes(&write.value);
+                let stays = write.change == Change::Put
+                    && table.index_key(index, key, row, &mut after).is_ok()
+                    && before == after;
+                if !stays {
+                    entries.push((index as u8, before));
+                }
+            }
+            let what = match write.change {
+                Change::Put if entries.is_empty() => continue,
+                Change::Put => What::Entries,
+                _ => What::Row(cts),
+            };
+            let (table, key) = (table.clone(), key.to_vec());
+            self.queue_purge(Purge { table, id, key, what, entries });
+        }
+    }
+
+    /// Takes back what was entered into indexes, and rows that were placed. May be called again after it failed or
+    /// was dropped.
+    async fn undo(&self, state: &mut State<M>) -> Result<(), TxnError> {
+        // Under the locks: when they are gone another transaction may need an entry of these rows that is there
+        // already. Index pages are never locked, so this waits for nobody who may wait for a lock.
+        while let Some(entry) = state.entries.last() {
+            let write = &state.writes[entry.write as usize];
+            if let Some(id) = write.id() {
+                let (key, bits) = (state.bytes(&entry.key), id.bits().to_le_bytes());
+                let tree = state.table(write.table).tree(usize::from(entry.index));
+                tree.remove_seen(key, &bits, 0, 0).await?;
+            }
+            state.entries.pop();
+        }
+        state.locks.clear();
+        let State { writes, tables, arena, .. } = state;
+        for write in writes {
+            let Some(placed) = &mut write.placed else { continue };
+            if let Some(id) = placed.id() {
+                let heap = tables[usize::from(write.table)].heap();
+                let key = &arena[write.key.start as usize..write.key.end as usize];
+                heap.erase(id, key, true, Patience::Wait).await?;
+            }
+            placed.keep();
+        }
+        Ok(())
+    }
+}

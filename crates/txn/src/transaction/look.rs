@@ -1,0 +1,236 @@
+//! Looking a row up: what each concurrency control does on the way.
+
+use latchwork_blink::Leaf;
+use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_verbs::GlobalAddr;
+
+use super::Transaction;
+use super::state::{Base, Held, Read, SeenLeaf, State, hash_of};
+use crate::heap::{Patience, Reading, Seen, Stamped};
+use crate::table::name_in;
+use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
+
+/// How often an entry is followed that leads to nothing.
+const ROUNDS_MAX: u32 = 1000;
+
+impl<M: LineLocks> Transaction<M> {
+    /// Reads the row `key`. Returns whether it is there; its value is in `value` then.
+    ///
+    /// # Errors
+    /// Conflicts; when the key is empty or too long, and when memory fails.
+    pub async fn get(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        self.read(table, key, value, Mode::Shared).await
+    }
+
+    /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking locks it so at once.
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_for_update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        self.read(table, key, value, Mode::Exclusive).await
+    }
+
+    async fn read(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Result<bool, TxnError> {
+        value.clear();
+        let (database, state) = self.alive()?;
+        let (number, hash) = (state.number(table), hash_of(key));
+        if let Some(own) = state.own_row(number, hash, key) {
+            return Ok(own.is_some_and(|row| {
+                value.extend_from_slice(row);
+                true
+            }));
+        }
+        let looked = database.look_up(state, number, key, hash, value, mode).await;
+        Ok(matches!(self.doom(looked)?, Base::Row(..)))
+    }
+}
+
+impl<M: LineLocks> State<M> {
+    /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it deletes it.
+    pub(super) fn own_row(&self, table: u8, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        let write = &self.writes[self.write_of(table, hash, key)?];
+        Some((write.change == super::state::Change::Put).then(|| self.bytes(&write.value)))
+    }
+}
+
+impl<M: LineLocks> Database<M> {
+    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is in `value` then.
+    pub(super) async fn look_up(
+        &self,
+        state: &mut State<M>,
+        number: u8,
+        key: &[u8],
+        hash: u32,
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Result<Base, TxnError> {
+        let base = self.find(state, number, key, hash, value, mode).await?;
+        let version = base.named().map_or(0, |(_, cts)| cts.0);
+        let table = state.table(number).id().0;
+        state.record.read(table, key, version);
+        Ok(base)
+    }
+
+    async fn find(
+        &self,
+        state: &mut State<M>,
+        number: u8,
+        key: &[u8],
+        hash: u32,
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Result<Base, TxnError> {
+        let table = state.table(number).clone();
+        if let Some(id) = state.read_of(number, hash) {
+            match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
+                Seen::Live(cts) => return Ok(Base::Row(id, cts)),
+                Seen::Deleted(cts) => return Ok(Base::Tombstone(id, cts)),
+                Seen::Pending => return Err(Conflict::Locked.into()),
+                Seen::Absent => {}
+            }
+        }
+        let mut nothing_at = None;
+        for _ in 0..ROUNDS_MAX {
+            let (found, leaf) = table.tree(0).get_seen(key, |value| value.u64(0)).await?;
+            let Some(id) = found.map(TupleId::from_bits) else {
+                self.found_nothing(state, number, &table, 0, leaf).await?;
+                return Ok(Base::Nothing(None));
+            };
+            if nothing_at == Some(id) {
+                self.found_nothing(state, number, &table, 0, leaf).await?;
+                return Ok(Base::Nothing(Some(id)));
+            }
+            match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
+                Seen::Live(cts) => return Ok(Base::Row(id, cts)),
+                Seen::Deleted(cts) => return Ok(Base::Tombstone(id, cts)),
+                Seen::Pending => return Err(Conflict::Locked.into()),
+                // Purged and perhaps added again since the index was read, or the entry leads to nothing.
+                Seen::Absent => nothing_at = Some(id),
+            }
+        }
+        Err(TxnError::Starved { table: table.id(), rounds: ROUNDS_MAX })
+    }
+
+    /// Reads the row in `id`, if it is that of `key`.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
+    pub(super) async fn look_at(
+        &self,
+        state: &mut State<M>,
+        number: u8,
+        table: &Table<M>,
+        id: TupleId,
+        (key, hash): (&[u8], u32),
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Result<Seen, TxnError> {
+        let heap = table.heap();
+        let line = heap.line_of(id);
+        let scheme = self.scheme();
+        if scheme == Scheme::TwoPhaseLocking {
+            self.lock(state, line, mode).await?;
+        }
+        loop {
+            let mut at = Reading::default();
+            let step = || heap.get_step(&mut at, id, key, value);
+            let seen = heap.drive(Patience::NoWait, step).await?;
+            let Some(cts) = seen.at() else { return Ok(seen) };
+            if scheme == Scheme::TimestampOrdering {
+                if cts > state.ts {
+                    return Err(Conflict::TooLate.into());
+                }
+                let mine = state.writes_line(line);
+                let step = || heap.stamp_step(id, cts, state.ts, mine);
+                match heap.drive(Patience::NoWait, step).await? {
+                    Stamped::Done => {}
+                    Stamped::Changed => continue,
+                    Stamped::Locked => return Err(Conflict::Locked.into()),
+                }
+            }
+            state.reads.push(Read { table: number, hash, id, cts });
+            state.be_later_than(cts);
+            return Ok(seen);
+        }
+    }
+
+    /// Locks a line, or fails at once.
+    pub(super) async fn lock(
+        &self,
+        state: &mut State<M>,
+        line: GlobalAddr,
+        mode: Mode,
+    ) -> Result<(), TxnError> {
+        let memory = self.memory();
+        if let Some(held) = state.held(line) {
+            let held = &mut state.locks[held];
+            if held.mode < mode {
+                match memory.upgrade_lock(&mut held.lock).await? {
+                    LockOutcome::Got(()) => held.mode = mode,
+                    LockOutcome::Locked => return Err(Conflict::Locked.into()),
+                }
+            }
+            return Ok(());
+        }
+        let need = Need { addr: line, mode };
+        let outcome = match memory.try_lock(need) {
+            Ok(outcome) => outcome,
+            Err(need) => memory.lock(need).await?,
+        };
+        match outcome {
+            LockOutcome::Got(lock) => state.locks.push(Held { line, mode, lock }),
+            LockOutcome::Locked => return Err(Conflict::Locked.into()),
+        }
+        Ok(())
+    }
+
+    /// Remembers that something was not in a leaf, or all that was in it.
+    pub(super) async fn found_nothing(
+        &self,
+        state: &mut State<M>,
+        number: u8,
+        table: &Table<M>,
+        index: usize,
+        leaf: Leaf,
+    ) -> Result<(), TxnError> {
+        let removed = crate::Timestamp(leaf.stamp.removed);
+        if self.scheme() == Scheme::TimestampOrdering {
+            if removed > state.ts {
+                return Err(Conflict::TooLate.into());
+            }
+            let raised = table.tree(index).raise_read(&leaf, state.ts.0).await?;
+            return raised.map(drop).ok_or(Conflict::Phantom.into());
+        }
+        state.be_later_than(removed);
+        let seen = SeenLeaf { table: number, index: index as u8, leaf };
+        let same = |last: &SeenLeaf| {
+            last.leaf.addr == leaf.addr && last.leaf.stamp.structure == leaf.stamp.structure
+        };
+        if !state.leaves.iter().rev().take(8).any(same) {
+            state.leaves.push(seen);
+        }
+        Ok(())
+    }
+
+    /// The name of the row that an entry leads to.
+    pub(super) fn named(value: &[u8]) -> TupleId {
+        name_in(value)
+    }
+}

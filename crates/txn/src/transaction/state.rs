@@ -1,0 +1,281 @@
+//! What a transaction knows until it ends. Kept for the worker's next one, so that a transaction allocates nothing.
+
+use std::ops::Range;
+
+use latchwork_blink::Leaf;
+use latchwork_coherence::{LineLocks, Mode};
+use latchwork_history::Record;
+use latchwork_verbs::GlobalAddr;
+use latchwork_wal::{TableId, Timestamp};
+
+use crate::heap::{Placed, Prepared};
+use crate::{Table, TupleId};
+
+/// A line that is locked.
+pub(super) struct Held<L> {
+    pub(super) line: GlobalAddr,
+    pub(super) mode: Mode,
+    pub(super) lock: L,
+}
+
+/// A row, or the tombstone of one, that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) table: u8,
+    /// Of the key.
+    pub(super) hash: u32,
+    pub(super) id: TupleId,
+    pub(super) cts: Timestamp,
+}
+
+/// A leaf in which something was found not to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenLeaf {
+    pub(super) table: u8,
+    pub(super) index: u8,
+    pub(super) leaf: Leaf,
+}
+
+/// What stands where a row is to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Base {
+    /// A row.
+    Row(TupleId, Timestamp),
+    /// What is left of one.
+    Tombstone(TupleId, Timestamp),
+    /// Nothing. An entry of the primary index may lead there.
+    Nothing(Option<TupleId>),
+}
+
+impl Base {
+    /// What has to be locked to write there.
+    pub(super) fn named(self) -> Option<(TupleId, Timestamp)> {
+        match self {
+            Base::Row(id, cts) | Base::Tombstone(id, cts) => Some((id, cts)),
+            Base::Nothing(_) => None,
+        }
+    }
+}
+
+/// What a row is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// A row.
+    Put,
+    /// Deleted.
+    Delete,
+    /// As it is: added and deleted by the same transaction.
+    Nothing,
+}
+
+/// A row that is to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) table: u8,
+    pub(super) change: Change,
+    pub(super) base: Base,
+    pub(super) hash: u32,
+    /// Where in the arena its key stands, and its value.
+    pub(super) key: Range<u32>,
+    pub(super) value: Range<u32>,
+    /// The row as it is, where a table has more indexes than one.
+    pub(super) old: Range<u32>,
+    /// Of a row that stays as long as it is: the bytes that are new.
+    pub(super) part: Option<Range<u32>>,
+    pub(super) prepared: Option<Prepared>,
+    pub(super) placed: Option<Placed>,
+    pub(super) installed: bool,
+}
+
+impl Write {
+    /// Where the row is, or will be.
+    pub(super) fn id(&self) -> Option<TupleId> {
+        let placed = self.placed.as_ref().and_then(Placed::id);
+        placed.or(self.base.named().map(|(id, _)| id))
+    }
+}
+
+/// An entry that was added to an index.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) write: u32,
+    pub(super) index: u8,
+    /// Where in the arena it stands.
+    pub(super) key: Range<u32>,
+}
+
+pub(crate) struct State<M: LineLocks> {
+    /// Timestamp ordering: the transaction's. The commit's, once it is drawn.
+    pub(super) ts: Timestamp,
+    /// The commit has to be later.
+    pub(super) floor: Timestamp,
+    /// It can only be aborted.
+    pub(super) doomed: bool,
+    pub(super) tables: Vec<Table<M>>,
+    pub(super) locks: Vec<Held<M::Lock>>,
+    pub(super) reads: Vec<Read>,
+    pub(super) leaves: Vec<SeenLeaf>,
+    pub(super) writes: Vec<Write>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) arena: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
+    /// What it did, if that is recorded.
+    pub(super) record: Record,
+}
+
+impl<M: LineLocks> Default for State<M> {
+    fn default() -> Self {
+        State {
+            ts: Timestamp::ZERO,
+            floor: Timestamp::ZERO,
+            doomed: false,
+            tables: Vec::new(),
+            locks: Vec::new(),
+            reads: Vec::new(),
+            leaves: Vec::new(),
+            writes: Vec::new(),
+            entries: Vec::new(),
+            arena: Vec::new(),
+            scratch: Vec::new(),
+            record: Record::off(),
+        }
+    }
+}
+
+impl<M: LineLocks> State<M> {
+    /// Forgets everything. Tables stay: the next transaction will probably use them.
+    pub(crate) fn clear(&mut self) {
+        self.ts = Timestamp::ZERO;
+        self.floor = Timestamp::ZERO;
+        self.doomed = false;
+        self.locks.clear();
+        self.reads.clear();
+        self.leaves.clear();
+        self.writes.clear();
+        self.entries.clear();
+        self.arena.clear();
+        self.record = Record::off();
+    }
+
+    pub(crate) fn take_record(&mut self) -> Record {
+        std::mem::take(&mut self.record)
+    }
+
+    /// Records what it is about to write.
+    pub(super) fn record_writes(&mut self) {
+        if !self.record.is_on() {
+            return;
+        }
+        let mut record = self.take_record();
+        let mut entry = Vec::new();
+        for write in &self.writes {
+            let table = self.table(write.table);
+            let (key, value) = (self.bytes(&write.key), self.bytes(&write.value));
+            let put = write.change == Change::Put;
+            let change = |put| {
+                if put { latchwork_history::Change::Put } else { latchwork_history::Change::Delete }
+            };
+            record.write(table.id().0, key, change(put));
+            for index in 1..=table.secondaries() {
+                let of = index_number(table.id(), index);
+                let mut old = Vec::new();
+                if matches!(write.base, Base::Row(..)) {
+                    let _ = table.index_key(index, key, self.bytes(&write.old), &mut old);
+                }
+                entry.clear();
+                if put {
+                    let _ = table.index_key(index, key, value, &mut entry);
+                }
+                if old != entry {
+                    if !old.is_empty() {
+                        record.write(of, &old, change(false));
+                    }
+                    if !entry.is_empty() {
+                        record.write(of, &entry, change(true));
+                    }
+                }
+            }
+        }
+        self.record = record;
+    }
+
+    /// The number by which this transaction knows a table.
+    #[inline]
+    pub(super) fn number(&mut self, table: &Table<M>) -> u8 {
+        let known = self.tables.iter().position(|known| known.is(table));
+        let number = known.unwrap_or_else(|| {
+            self.tables.push(table.clone());
+            self.tables.len() - 1
+        });
+        number as u8
+    }
+
+    #[inline]
+    pub(super) fn table(&self, number: u8) -> &Table<M> {
+        &self.tables[usize::from(number)]
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self, range: &Range<u32>) -> &[u8] {
+        &self.arena[range.start as usize..range.end as usize]
+    }
+
+    /// Puts bytes into the arena.
+    #[inline]
+    pub(super) fn keep(&mut self, bytes: &[u8]) -> Range<u32> {
+        let from = self.arena.len() as u32;
+        self.arena.extend_from_slice(bytes);
+        from..self.arena.len() as u32
+    }
+
+    /// What this transaction is to write to a row.
+    #[inline]
+    pub(super) fn write_of(&self, table: u8, hash: u32, key: &[u8]) -> Option<usize> {
+        self.writes.iter().position(|write| {
+            write.hash == hash && write.table == table && self.bytes(&write.key) == key
+        })
+    }
+
+    /// Where a row was read whose key has this hash.
+    #[inline]
+    pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<TupleId> {
+        let read = self.reads.iter().rev().find(|read| read.hash == hash && read.table == table);
+        read.map(|read| read.id)
+    }
+
+    #[inline]
+    pub(super) fn held(&self, line: GlobalAddr) -> Option<usize> {
+        self.locks.iter().position(|held| held.line == line)
+    }
+
+    /// Whether this transaction has locked the line to write.
+    #[inline]
+    pub(super) fn writes_line(&self, line: GlobalAddr) -> bool {
+        self.held(line).is_some_and(|held| self.locks[held].mode == Mode::Exclusive)
+    }
+
+    #[inline]
+    pub(super) fn be_later_than(&mut self, cts: Timestamp) {
+        self.floor = self.floor.max(cts);
+    }
+}
+
+/// The number of an index in histories: that of the table itself for the primary one.
+pub(super) fn index_number(table: TableId, index: usize) -> u32 {
+    table.0 | (index as u32) << 24
+}
+
+/// A hash of a key, the same on every platform: FNV-1a over words.
+#[inline]
+pub(super) fn hash_of(key: &[u8]) -> u32 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ key.len() as u64;
+    let (words, rest) = key.as_chunks::<8>();
+    for word in words {
+        hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(PRIME).rotate_left(23);
+    }
+    for &byte in rest {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    }
+    (hash ^ hash >> 32) as u32
+}

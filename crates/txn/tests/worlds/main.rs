@@ -1,0 +1,71 @@
+//! Several nodes on one database in virtual time, under every concurrency control and both protocols: random
+//! transactions that get in each other's way, whose history has to be that of some serial run.
+
+mod mix;
+mod world;
+
+use latchwork_cluster::Protocol;
+use latchwork_txn::Scheme;
+use latchwork_verbs_sim::SimConfig;
+
+use world::{Shape, World};
+
+fn schemes() -> impl Iterator<Item = (Scheme, Protocol)> {
+    let protocols = [Protocol::Selcc, Protocol::Sel];
+    Scheme::ALL.into_iter().flat_map(move |scheme| protocols.map(|protocol| (scheme, protocol)))
+}
+
+#[test]
+fn what_transactions_see_is_some_serial_run() {
+    for (scheme, protocol) in schemes() {
+        for seed in 0..6 {
+            let shape = Shape { seed, scheme, protocol, ..Shape::default() };
+            let report = World::run(&shape);
+            assert!(report.commits > 100, "{shape:?}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn one_node_and_four_nodes() {
+    for (scheme, protocol) in schemes() {
+        for nodes in [1, 4] {
+            let shape = Shape { seed: 77, scheme, protocol, nodes, ..Shape::default() };
+            World::run(&shape);
+        }
+    }
+}
+
+#[test]
+fn on_a_rough_network() {
+    for (scheme, protocol) in schemes() {
+        let network = SimConfig::rough();
+        let shape = Shape { seed: 5, scheme, protocol, network, ..Shape::default() };
+        World::run(&shape);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    for scheme in Scheme::ALL {
+        let shape = Shape { seed: 3, scheme, ..Shape::default() };
+        assert_eq!(World::run(&shape), World::run(&shape), "{scheme}");
+    }
+}
+
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test worlds -- --ignored`.
+#[test]
+#[ignore = "a long hunt"]
+fn more_worlds() {
+    let range = std::env::var("WORLDS").unwrap_or_else(|_| "100..200".into());
+    let (from, to) = range.split_once("..").expect("WORLDS=FROM..TO");
+    let (from, to): (u64, u64) = (from.parse().expect("a number"), to.parse().expect("a number"));
+    for seed in from..to {
+        for (scheme, protocol) in schemes() {
+            let nodes = 1 + seed as usize % 4;
+            let network = if seed % 3 == 0 { SimConfig::rough() } else { SimConfig::default() };
+            let keys = [4, 12, 60][seed as usize % 3];
+            World::run(&Shape { seed, scheme, protocol, nodes, network, keys, ..Shape::default() });
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Random transactions.
+
+use std::ops::ControlFlow;
+
+use latchwork_coherence::LineLocks;
+use latchwork_runtime::Handle;
+use latchwork_txn::{Database, Range, Table, Transaction, TxnError};
+
+/// One step, drawn before the transaction, so that it is the same when it is tried again.
+#[derive(Clone, Debug)]
+enum Step {
+    Get(u32),
+    /// Reads and adds one.
+    Count(u32),
+    /// Writes a row without reading it before.
+    Put(u32, u8, usize),
+    /// Changes a part of a row.
+    Part(u32, u64),
+    Delete(u32),
+    Scan {
+        from: u32,
+        to: u32,
+        limit: usize,
+        descending: bool,
+    },
+    Bucket(u8),
+}
+
+fn draw(handle: &Handle, keys: u32) -> Step {
+    let key = || handle.random_below(keys.into()) as u32;
+    let bucket = || handle.random_below(3) as u8;
+    match handle.random_below(16) {
+        0..=3 => Step::Get(key()),
+        4..=6 => Step::Count(key()),
+        // Mostly short, sometimes most of a line: rows grow, move away and come back.
+        7..=9 => {
+            let long = handle.random_below(4) == 0;
+            let note = handle.random_below(if long { 700 } else { 30 });
+            Step::Put(key(), bucket(), note as usize)
+        }
+        10 => Step::Part(key(), handle.random()),
+        11..=12 => Step::Delete(key()),
+        13..=14 => {
+            let (one, two) = (key(), key());
+            let limit = if handle.random_below(3) == 0 { 2 } else { usize::MAX };
+            let descending = handle.random_below(2) == 0;
+            Step::Scan { from: one.min(two), to: one.max(two) + 1, limit, descending }
+        }
+        _ => Step::Bucket(bucket()),
+    }
+}
+
+fn row_of(amount: u64, bucket: u8, note: usize) -> Vec<u8> {
+    let mut row = amount.to_le_bytes().to_vec();
+    row.push(bucket);
+    row.resize(9 + note, bucket);
+    row
+}
+
+/// Runs one transaction until it commits, or gives it up.
+pub(crate) async fn transaction<M: LineLocks>(database: &Database<M>, table: &Table<M>, keys: u32) {
+    let handle = database.memory().handle().clone();
+    let steps: Vec<_> = (0..1 + handle.random_below(5)).map(|_| draw(&handle, keys)).collect();
+    let give_up = handle.random_below(10) == 0;
+    let ran = database
+        .run(async |tx| {
+            for step in &steps {
+                self::step(tx, table, step).await?;
+                handle.charge(std::time::Duration::from_nanos(handle.random_below(2000)));
+                handle.catch_up().await;
+            }
+            if give_up { Err(TxnError::NotFound) } else { Ok(()) }
+        })
+        .await;
+    match ran {
+        Ok(()) if !give_up => {}
+        Err(TxnError::NotFound) if give_up => {}
+        other => panic!("{steps:?}: {other:?}"),
+    }
+}
+
+async fn step<M: LineLocks>(
+    tx: &mut Transaction<M>,
+    table: &Table<M>,
+    step: &Step,
+) -> Result<(), TxnError> {
+    let mut row = Vec::new();
+    match *step {
+        Step::Get(key) => {
+            tx.get(table, &key.to_be_bytes(), &mut row).await?;
+        }
+        Step::Count(key) => {
+            let key = key.to_be_bytes();
+            if tx.get_for_update(table, &key, &mut row).await? {
+                let amount = u64::from_le_bytes(row[..8].try_into().expect("8 bytes"));
+                tx.update_part(table, &key, 0, &(amount + 1).to_le_bytes()).await?;
+            }
+        }
+        Step::Put(key, bucket, note) => {
+            let key = key.to_be_bytes();
+            let new = row_of(1, bucket, note);
+            match tx.insert(table, &key, &new).await {
+                Err(TxnError::Exists) => tx.update(table, &key, &new).await?,
+                other => other?,
+            }
+            // It sees what it wrote.
+            assert!(tx.get(table, &key, &mut row).await? && row == new);
+        }
+        Step::Part(key, amount) => {
+            let changed = tx.update_part(table, &key.to_be_bytes(), 0, &amount.to_le_bytes()).await;
+            if !matches!(changed, Err(TxnError::NotFound)) {
+                changed?;
+            }
+        }
+        Step::Delete(key) => {
+            let deleted = tx.delete(table, &key.to_be_bytes()).await;
+            if !matches!(deleted, Err(TxnError::NotFound)) {
+                deleted?;
+                assert!(!tx.get(table, &key.to_be_bytes(), &mut row).await?);
+            }
+        }
+        Step::Scan { from, to, limit, descending } => {
+            let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+            let range = Range { descending, ..Range::between(&from, &to).limit(limit) };
+            let mut keys = Vec::new();
+            tx.scan(table, range, |key, _| {
+                keys.push(key.to_vec());
+                ControlFlow::Continue(())
+            })
+            .await?;
+            let ordered = match descending {
+                true => keys.is_sorted_by(|a, b| a > b),
+                false => keys.is_sorted_by(|a, b| a < b),
+            };
+            assert!(ordered && keys.len() <= limit, "{keys:?}");
+        }
+        Step::Bucket(bucket) => {
+            let (from, to) = ([bucket], [bucket + 1]);
+            tx.scan_index(table, 0, Range::between(&from, &to), |_, row| {
+                assert_eq!(row[8], bucket);
+                ControlFlow::Continue(())
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}

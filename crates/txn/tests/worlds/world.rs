@@ -1,0 +1,231 @@
+//! A cluster with a database, workers that run transactions, and what has to hold in the end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cache::Cache;
+use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
+use latchwork_coherence::{CoherentMemory, LineLocks};
+use latchwork_history::{Operation, Options, Outcome, Recording};
+use latchwork_txn::schema::{ColumnType, Order};
+use latchwork_txn::{
+    Database, DatabaseId, Node, NodeId, Range, Schema, Scheme, Settings, Table, TxnError,
+};
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::SimConfig;
+
+use crate::mix;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a world is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    pub(crate) scheme: Scheme,
+    pub(crate) protocol: Protocol,
+    pub(crate) nodes: usize,
+    /// Tasks of each node.
+    pub(crate) tasks: usize,
+    /// Transactions of each task.
+    pub(crate) transactions: usize,
+    /// Few, so that they meet.
+    pub(crate) keys: u32,
+    /// The most rows in a line, if that is bounded.
+    pub(crate) rows_per_line: Option<u16>,
+    pub(crate) network: SimConfig,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            seed: 0,
+            scheme: Scheme::default(),
+            protocol: Protocol::Selcc,
+            nodes: 2,
+            tasks: 3,
+            transactions: 40,
+            keys: 12,
+            rows_per_line: None,
+            network: SimConfig::default(),
+        }
+    }
+}
+
+/// What a world came to.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Report {
+    pub(crate) commits: usize,
+    pub(crate) aborts: usize,
+    /// Reads, writes and scans of those that committed.
+    pub(crate) operations: usize,
+}
+
+/// A table of things, with an index of buckets and ids.
+pub(crate) fn schema(rows_per_line: Option<u16>) -> Schema {
+    let mut builder = Schema::builder("things")
+        .column("id", ColumnType::U32)
+        .column("amount", ColumnType::U64)
+        .column("bucket", ColumnType::U8)
+        .column("note", ColumnType::Blob)
+        .primary_key(["id"])
+        .index("by_bucket", [("bucket", Order::Ascending)]);
+    if let Some(rows) = rows_per_line {
+        builder = builder.rows_per_line(rows);
+    }
+    builder.build().expect("a good schema")
+}
+
+pub(crate) struct World {
+    shape: Shape,
+    root: RefCell<Option<GlobalAddr>>,
+    nodes: Vec<Arc<Node>>,
+    recording: Recording,
+    /// Tasks that have not ended.
+    busy: RefCell<usize>,
+}
+
+impl World {
+    pub(crate) fn run(shape: &Shape) -> Report {
+        let mut config = ClusterConfig {
+            compute_nodes: shape.nodes,
+            memory_nodes: 2,
+            workers: 1,
+            inflight: 32,
+            memory_bytes: 16 << 20,
+            cache_bytes: Cache::footprint(256, 1024),
+            line_size: 1024,
+            chunk_size: 128 << 10,
+            seed: shape.seed,
+            ..ClusterConfig::default()
+        };
+        config.node.policy = shape.protocol.policy();
+        let cluster =
+            Simulated::start(config, shape.network.clone()).expect("a good configuration");
+        let settings = Settings { scheme: shape.scheme, ..Settings::default() };
+        let node = |at| Node::new(NodeId(at as u8), None, settings.clone());
+        let world = Rc::new(World {
+            shape: shape.clone(),
+            root: RefCell::default(),
+            nodes: (0..shape.nodes).map(node).collect(),
+            recording: Recording::memory(0),
+            busy: RefCell::new(shape.nodes * shape.tasks),
+        });
+        cluster
+            .run(LIMIT, {
+                let world = world.clone();
+                move |member| world.clone().work(member)
+            })
+            .unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+        world.report()
+    }
+
+    async fn work(self: Rc<Self>, member: Member) {
+        let first = member.node == 0;
+        let memory = member.memory.clone();
+        let _operation = memory.enter().await.expect("memory is in order");
+        let node = self.nodes[member.node].clone();
+        let database = match first {
+            true => {
+                let id = DatabaseId(self.shape.seed);
+                let database = Database::create(memory.clone(), node, id).await.expect("room");
+                database.record(self.recording.recorder(), 0);
+                database.create_table(schema(self.shape.rows_per_line)).await.expect("room");
+                *self.root.borrow_mut() = Some(database.root());
+                database
+            }
+            false => loop {
+                let root = *self.root.borrow();
+                if let Some(root) = root {
+                    break Database::open(memory.clone(), node, root).await.expect("it is there");
+                }
+                memory.handle().sleep(Duration::from_micros(20)).await;
+            },
+        };
+        database.record(self.recording.recorder(), 1);
+        let table = database.table("things").await.expect("it is there");
+        let tasks: Vec<_> = (0..self.shape.tasks)
+            .map(|_| {
+                let (world, database, table) = (self.clone(), database.clone(), table.clone());
+                memory.handle().spawn(async move {
+                    for _ in 0..world.shape.transactions {
+                        mix::transaction(&database, &table, world.shape.keys).await;
+                    }
+                    *world.busy.borrow_mut() -= 1;
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        while *self.busy.borrow() > 0 {
+            memory.handle().sleep(Duration::from_micros(50)).await;
+        }
+        if first {
+            self.settle(&database, &table).await;
+        }
+    }
+
+    /// When everything is quiet: rows are what the history says, and the index leads to all of them.
+    async fn settle<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>) {
+        let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
+        for transaction in &self.recording.history().transactions {
+            let Outcome::Committed { cts } = transaction.outcome else { continue };
+            for operation in &transaction.operations {
+                let Operation::Write { table: of, key, change } = operation else { continue };
+                if *of == table.id().0 {
+                    let latest = expected.entry(key.to_vec()).or_default();
+                    *latest = (*latest).max((cts, change.is_put()));
+                }
+            }
+        }
+        expected.retain(|_, (_, live)| *live);
+        let (mut rows, mut by_bucket) = (Vec::new(), Vec::new());
+        let read: Result<(), TxnError> = database
+            .run(async |tx| {
+                rows.clear();
+                by_bucket.clear();
+                tx.scan(table, Range::all(), |key, row| {
+                    rows.push((row[8], key.to_vec(), row.to_vec()));
+                    ControlFlow::Continue(())
+                })
+                .await?;
+                tx.scan_index(table, 0, Range::all(), |key, row| {
+                    by_bucket.push((row[8], key.to_vec(), row.to_vec()));
+                    ControlFlow::Continue(())
+                })
+                .await?;
+                Ok(())
+            })
+            .await;
+        read.expect("nobody else is at work");
+        let keys: Vec<_> = rows.iter().map(|(_, key, _)| key.clone()).collect();
+        assert_eq!(keys, expected.keys().cloned().collect::<Vec<_>>(), "{:?}", self.shape);
+        rows.sort_unstable();
+        assert_eq!(rows, by_bucket, "the index is another order of the rows; {:?}", self.shape);
+    }
+
+    fn report(&self) -> Report {
+        let history = self.recording.history();
+        let options = Options { is_strict: true, ..Options::default() };
+        let verdict = latchwork_history::check(&history, options);
+        assert!(verdict.is_serializable(), "{:?}\n{verdict}", self.shape);
+        assert_eq!(verdict.undecided, 0, "{:?}\n{verdict}", self.shape);
+        let mut report = Report::default();
+        for transaction in &history.transactions {
+            match transaction.outcome {
+                Outcome::Committed { .. } => {
+                    report.commits += 1;
+                    report.operations += transaction.operations.len();
+                }
+                Outcome::Aborted { .. } => report.aborts += 1,
+                Outcome::Unknown { .. } => panic!("nobody has stopped waiting"),
+            }
+        }
+        report
+    }
+}
