@@ -107,17 +107,17 @@ impl<M: CoherentMemory> Tree<M> {
         Child { addr, hint, siblings, level: 0 }
     }
 
-    /// Reads a leaf where `key` belongs.
+    /// Reads a leaf where `seek` leads.
     #[inline]
     pub(super) fn hot_page<R>(
         &self,
         leaf: Child<'_>,
-        key: &[u8],
+        seek: Seek<'_>,
         read: impl FnOnce(&Page<'_>, Line<'_>) -> Result<R, Broken>,
     ) -> Option<R> {
         let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
         let page = Page::open(self.page_words(seen.line()), self.tag).ok()?;
-        if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
+        if !page.header.is_leaf() || page.place(seek) != Ok(Place::Here) {
             return None;
         }
         let line = Line::new(leaf.addr, seen.line());

@@ -104,16 +104,17 @@ impl<M: CoherentMemory> Tree<M> {
                 page.append_high(high);
                 Ok((page.header.right, look(line)))
             };
-            let (right, looked) = match leaf.and_then(|leaf| self.hot_page(leaf, key, &mut take)) {
-                Some(taken) => taken,
-                None => {
-                    let operation = self.memory.enter().await?;
-                    let taken =
-                        self.drive(|| self.find(&mut at, Seek::At(key), 0, &mut take)).await?;
-                    drop(operation);
-                    taken
-                }
-            };
+            let (right, looked) =
+                match leaf.and_then(|leaf| self.hot_page(leaf, Seek::At(key), &mut take)) {
+                    Some(taken) => taken,
+                    None => {
+                        let operation = self.memory.enter().await?;
+                        let taken =
+                            self.drive(|| self.find(&mut at, Seek::At(key), 0, &mut take)).await?;
+                        drop(operation);
+                        taken
+                    }
+                };
             self.memory.handle().coop().await;
             report(looked);
             let shown = entries.show(false, &mut visit);
@@ -180,30 +181,42 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded([]) => return Ok(0),
             Bound::Excluded(key) => Seek::Below(key),
         };
+        // Those who scan downwards often are transactions, and they have trees with stamps.
+        let mut is_hot = self.config.stamped;
         let mut scratch = self.scratch.take().unwrap_or_default();
         let entries = &mut scratch.entries;
         let mut seen = 0;
         while seen < limit {
-            let operation = self.memory.enter().await?;
-            let mut at = Descent::new(self.root, None);
-            let (next, looked) = self
-                .drive(|| {
-                    self.find(&mut at, seek, 0, |page, line| {
-                        let end = match seek {
-                            Seek::Last => page.header.count(),
-                            Seek::At(key) => {
-                                page.search(key).map_or_else(|slot| slot, |slot| slot + 1)
-                            }
-                            Seek::Below(key) => page.search(key).unwrap_or_else(|slot| slot),
-                        };
-                        let end = end.min(page.header.count());
-                        let first = end.saturating_sub(limit - seen);
-                        entries.take(page, first..end)?;
-                        Ok((page.low(), look(line)))
-                    })
-                })
-                .await?;
-            drop(operation);
+            let mut take = |page: &Page<'_>, line: Line<'_>| {
+                let end = match seek {
+                    Seek::Last => page.header.count(),
+                    Seek::At(key) => page.search(key).map_or_else(|slot| slot, |slot| slot + 1),
+                    Seek::Below(key) => page.search(key).unwrap_or_else(|slot| slot),
+                };
+                let end = end.min(page.header.count());
+                let first = end.saturating_sub(limit - seen);
+                entries.take(page, first..end)?;
+                Ok((page.low(), look(line)))
+            };
+            let leaf = match seek {
+                Seek::At(key) | Seek::Below(key) if is_hot => self.hot_leaf(key, head_of(key)).ok(),
+                _ => None,
+            };
+            let mut at = match leaf {
+                Some(leaf) => Descent::new(leaf.addr, Some(0)),
+                None => Descent::new(self.root, None),
+            };
+            let (next, looked) = match leaf.and_then(|leaf| self.hot_page(leaf, seek, &mut take)) {
+                Some(taken) => taken,
+                None => {
+                    // What is below a key may be to the left of its leaf.
+                    at = Descent::new(self.root, None);
+                    let operation = self.memory.enter().await?;
+                    let taken = self.drive(|| self.find(&mut at, seek, 0, &mut take)).await?;
+                    drop(operation);
+                    taken
+                }
+            };
             self.memory.handle().coop().await;
             report(looked);
             let shown = entries.show(true, &mut visit);
@@ -213,7 +226,8 @@ impl<M: CoherentMemory> Tree<M> {
             if flow.is_break() || low.is_empty() {
                 break;
             }
-            seek = Seek::Below(&low);
+            // The hot way leads to the leaf that starts there, and not to the one before.
+            (seek, is_hot) = (Seek::Below(&low), false);
         }
         self.scratch.set(Some(scratch));
         Ok(seen)
