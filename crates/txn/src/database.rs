@@ -12,8 +12,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::ops::ControlFlow;
+use std::ptr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::{Outcome, Record, Recorder};
@@ -22,7 +24,8 @@ use latchwork_wal::{DatabaseId, TableId};
 
 use crate::node::Worker;
 use crate::purge::Purge;
-use crate::transaction::{State, Transaction};
+use crate::schema::Value;
+use crate::transaction::{Range, State, Transaction};
 use crate::{Node, Schema, Scheme, Table, Timestamp, TxnError};
 
 /// The longest name of a table.
@@ -53,9 +56,17 @@ struct Inner<M: LineLocks> {
     states: RefCell<Vec<Box<State<M>>>>,
     purges: RefCell<VecDeque<Purge<M>>>,
     /// Timestamps that were drawn and not given out yet.
-    block: RefCell<std::ops::Range<u64>>,
+    block: RefCell<Block>,
     /// Who records its transactions, and as which worker's.
     recorder: RefCell<(Recorder, u16)>,
+}
+
+/// Timestamps that were drawn together.
+#[derive(Default)]
+struct Block {
+    /// The generation in which they were. Held weakly: as long as it is, its place in memory is no other's.
+    of: Option<Weak<()>>,
+    left: std::ops::Range<u64>,
 }
 
 impl<M: LineLocks> Clone for Database<M> {
@@ -245,22 +256,32 @@ impl<M: LineLocks> Database<M> {
     /// # Errors
     /// When memory fails; [`TxnError::ClockExhausted`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
+        // First: whoever begins in a new generation draws what is later than all that was drawn before it.
+        let generation = self.0.worker.begin();
         let ts = match self.scheme() {
-            Scheme::TimestampOrdering => self.draw().await?,
+            Scheme::TimestampOrdering => self.draw(&generation).await?,
             _ => Timestamp::ZERO,
         };
-        Ok(Transaction::begin(self.clone(), ts))
+        Ok(Transaction::begin(self.clone(), ts, generation))
     }
 
     /// Draws a timestamp from the counter of all nodes.
-    async fn draw(&self) -> Result<Timestamp, TxnError> {
-        let next = self.0.block.borrow_mut().next();
+    async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
+        let next = {
+            let mut block = self.0.block.borrow_mut();
+            // Those of an earlier generation may be below a floor that was drawn since.
+            if !block.of.as_ref().is_some_and(|of| ptr::eq(of.as_ptr(), Arc::as_ptr(generation))) {
+                *block = Block::default();
+            }
+            block.left.next()
+        };
         let counter = match next {
             Some(counter) => counter,
             None => {
                 let most = self.node().settings().timestamp_block.max(1);
                 let from = self.memory().fetch_add(self.0.counters, TIMESTAMPS, most).await? + 1;
-                *self.0.block.borrow_mut() = from + 1..from + most;
+                let of = Some(Arc::downgrade(generation));
+                *self.0.block.borrow_mut() = Block { of, left: from + 1..from + most };
                 from
             }
         };
@@ -268,7 +289,49 @@ impl<M: LineLocks> Database<M> {
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 
-    /// Makes all timestamps to come later than `ts`, of every node: after rows were loaded that have some.
+    /// The names of all tables.
+    ///
+    /// # Errors
+    /// When memory fails.
+    pub async fn table_names(&self) -> Result<Vec<String>, TxnError> {
+        let mut names = Vec::new();
+        self.run(async |tx| {
+            names.clear();
+            tx.scan(self.definitions(), Range::all(), |key, _| {
+                names.extend(self.name_in(key));
+                ControlFlow::Continue(())
+            })
+            .await
+        })
+        .await?;
+        Ok(names)
+    }
+
+    /// The name in a key of table 0.
+    fn name_in(&self, key: &[u8]) -> Option<String> {
+        let schema = self.definitions().schema();
+        match schema.key(key).ok()?.get(schema.column("name").ok()?).ok()? {
+            Value::Bytes(name) => Some(String::from_utf8_lossy(&name).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// The highest timestamp that was drawn from the counter of all nodes.
+    pub(crate) async fn timestamps_drawn(&self) -> Result<u64, TxnError> {
+        Ok(self.memory().fetch_add(self.0.counters, TIMESTAMPS, 0).await?)
+    }
+
+    /// Sees to it that no table to come has a number up to `highest`.
+    pub(crate) async fn reserve_tables(&self, highest: u32) -> Result<(), TxnError> {
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let next = memory.fetch_add(counters, TABLES, 0).await?;
+        if next <= highest.into() {
+            memory.fetch_add(counters, TABLES, u64::from(highest) + 1 - next).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes all timestamps to come later than `ts`: this node's, and those that order transactions.
     pub(crate) async fn raise_clocks(&self, ts: Timestamp) -> Result<(), TxnError> {
         self.node().clock().raise(ts);
         let (memory, counters) = (self.memory(), self.0.counters);
@@ -305,10 +368,6 @@ impl<M: LineLocks> Database<M> {
 
     pub(crate) fn definitions(&self) -> &Table<M> {
         &self.0.definitions
-    }
-
-    pub(crate) fn begin_generation(&self) -> Arc<()> {
-        self.0.worker.begin()
     }
 
     pub(crate) fn take_state(&self) -> Box<State<M>> {

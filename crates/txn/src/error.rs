@@ -118,6 +118,9 @@ pub enum TxnError {
         /// Its id.
         node: u8,
     },
+    /// The log failed, or a checkpoint.
+    #[error(transparent)]
+    Log(#[from] WalError),
     /// Transactions went on for too long.
     #[error("{transactions} transactions of one worker did not end in time")]
     Busy {

@@ -13,6 +13,7 @@
 //! - [`schema`]: columns, keys and indexes of a table, made at run time.
 //! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node share.
 //! - [`Transaction`]: what it promises, and why it holds.
+//! - [`Database::checkpoint`], [`Recovery`]: what lasts, and what is made of it after a crash.
 //! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
 //! - [`Key`]: columns as bytes that order like they do.
@@ -59,6 +60,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod clock;
 mod database;
 mod error;
@@ -67,6 +69,7 @@ mod key;
 mod node;
 mod page;
 mod purge;
+mod recovery;
 mod retry;
 pub mod schema;
 mod scheme;
@@ -74,6 +77,7 @@ mod table;
 mod transaction;
 mod tuple_id;
 
+pub use checkpoint::Checkpoint;
 pub use clock::NodeClock;
 pub use database::Database;
 pub use error::{Conflict, TxnError};
@@ -81,6 +85,7 @@ pub use heap::{Heap, Seen};
 pub use key::Key;
 pub use latchwork_wal::{DatabaseId, NodeId, TableId, Timestamp};
 pub use node::{Node, Settings};
+pub use recovery::Recovery;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;

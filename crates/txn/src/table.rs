@@ -1,6 +1,7 @@
 //! [`Table`]: one worker's handle on a table's rows and indexes.
 
 use std::fmt;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
 use latchwork_blink::{Insertion, Tree, TreeConfig};
@@ -9,7 +10,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
 use crate::page::{New, State};
-use crate::{Heap, Schema, TupleId, TxnError};
+use crate::{Heap, Schema, Seen, TupleId, TxnError};
 
 /// One worker's handle on a table: its schema, its rows, and its indexes, which are trees from keys to names of
 /// tuples. The first one is the primary index. Clones are the same.
@@ -119,6 +120,33 @@ impl<M: LineLocks> Table<M> {
     ) -> Result<(), TxnError> {
         to.clear();
         Ok(self.0.schema.index_key(index - 1, key, row, to)?)
+    }
+
+    /// Shows each row as it is when it comes by, or what is left of it.
+    pub(crate) async fn each<E: Into<TxnError>>(
+        &self,
+        mut visit: impl FnMut(&[u8], Seen, &[u8]) -> Result<(), E>,
+    ) -> Result<(), TxnError> {
+        const BATCH: usize = 256;
+        let mut found: Vec<(Vec<u8>, TupleId)> = Vec::with_capacity(BATCH);
+        let (mut value, mut from) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            found.clear();
+            let take = |key: &[u8], id: &[u8]| {
+                found.push((key.to_vec(), name_in(id)));
+                ControlFlow::Continue(())
+            };
+            let bound = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            self.tree(0).scan_up(bound, BATCH, take).await?;
+            for (key, id) in &found {
+                let seen = self.heap().get(*id, key, &mut value).await?;
+                visit(key, seen, &value).map_err(Into::into)?;
+            }
+            match found.pop() {
+                Some((key, _)) if found.len() + 1 == BATCH => from = Some(key),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Adds a row to a table that no transaction knows yet.

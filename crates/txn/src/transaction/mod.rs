@@ -64,11 +64,14 @@ pub struct Transaction<M: LineLocks> {
 }
 
 impl<M: LineLocks> Transaction<M> {
-    pub(crate) fn begin(database: Database<M>, ts: Timestamp) -> Transaction<M> {
+    pub(crate) fn begin(
+        database: Database<M>,
+        ts: Timestamp,
+        generation: Arc<()>,
+    ) -> Transaction<M> {
         let mut state = database.take_state();
         state.ts = ts;
         state.record = database.begin_record();
-        let generation = database.begin_generation();
         Transaction { database, state: Some(state), generation }
     }
 

@@ -1,0 +1,104 @@
+//! Checkpoints: what stands in the tables, written while transactions go on, so that old segments of logs can go.
+//!
+//! ```text
+//!   floor F: what clocks show ──► clocks above F ──► new generation ──► the old one has ended
+//!                                                                           │ all commits up to F are installed
+//!   every log begins a segment ◄──────────────────────────────────────────┘
+//!   rows of all tables, as they come by ──► parts ──► logs lasting ──► in place ──► old segments go
+//! ```
+//!
+//! A row that is read has its own timestamp, so it does not matter when it is read: replay takes the later of it
+//! and of what the logs have above the floor. What was committed up to the floor and deleted again above it is in
+//! the logs as deleted. Loaded rows, which no log has, are lasting with the first checkpoint.
+
+use std::sync::Arc;
+
+use latchwork_coherence::LineLocks;
+use latchwork_runtime::Time;
+use latchwork_wal::{CheckpointWriter, Entry, Log, LogDirectory, NodeId, PartWriter};
+
+use crate::heap::Seen;
+use crate::{Database, Node, Table, Timestamp, TxnError};
+
+/// What a checkpoint came to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Checkpoint {
+    /// Everything up to it is in the checkpoint.
+    pub floor: Timestamp,
+    /// Rows that were written.
+    pub rows: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Segments of logs that were removed.
+    pub segments_removed: usize,
+}
+
+impl<M: LineLocks> Database<M> {
+    /// Writes a checkpoint, and removes what it makes unnecessary. `nodes` are all nodes of the database, whose logs are
+    /// in `directory`. Transactions go on meanwhile.
+    ///
+    /// # Errors
+    /// [`TxnError::Busy`] when a transaction goes on beyond `deadline`; [`TxnError::Log`]; when memory fails. The
+    /// checkpoint before stays in place.
+    pub async fn checkpoint(
+        &self,
+        nodes: &[Arc<Node>],
+        directory: &Arc<LogDirectory>,
+        deadline: Time,
+    ) -> Result<Checkpoint, TxnError> {
+        let handle = self.memory().handle();
+        let floor = self.draw_floor(nodes).await?;
+        for node in nodes {
+            node.quiesce(handle, deadline).await?;
+        }
+        let logs: Vec<&Log> = nodes.iter().filter_map(|node| node.log()).collect();
+        let mut continues = Vec::new();
+        for log in &logs {
+            continues.push((log.node(), log.rotate(handle, deadline).await?));
+        }
+        let writer = CheckpointWriter::begin(directory, floor, continues)?;
+        let mut part = writer.part()?;
+        let mut rows = self.write_rows(self.definitions(), &mut part).await?;
+        for name in self.table_names().await? {
+            let table = self.table(&name).await?;
+            rows += self.write_rows(&table, &mut part).await?;
+        }
+        let bytes = part.bytes();
+        part.finish()?;
+        for log in &logs {
+            log.flush(handle, deadline).await?;
+        }
+        writer.publish()?;
+        let mut segments_removed = 0;
+        for (node, _) in directory.segments() {
+            segments_removed += directory.remove_through(node, floor)?;
+        }
+        Ok(Checkpoint { floor, rows, bytes, segments_removed })
+    }
+
+    /// Draws a timestamp above which all commits are whose transactions begin from now on.
+    async fn draw_floor(&self, nodes: &[Arc<Node>]) -> Result<Timestamp, TxnError> {
+        let clocks = nodes.iter().map(|node| node.clock().now().counter());
+        let drawn = self.timestamps_drawn().await?;
+        let counter = clocks.max().unwrap_or(0).max(drawn);
+        // Above those of all nodes with this counter.
+        let last = NodeId(Timestamp::NODES_MAX - 1);
+        let floor = Timestamp::new(counter, last).ok_or(TxnError::ClockExhausted)?;
+        for node in nodes {
+            node.clock().raise(floor);
+        }
+        self.raise_clocks(floor).await?;
+        Ok(floor)
+    }
+
+    async fn write_rows(&self, table: &Table<M>, part: &mut PartWriter) -> Result<u64, TxnError> {
+        let mut rows = 0;
+        let write = |key: &[u8], seen: Seen, value: &[u8]| {
+            let Seen::Live(timestamp) = seen else { return Ok(()) };
+            rows += 1;
+            part.put(Entry { timestamp, table: table.id(), key, value: Some(value) })
+        };
+        table.each(write).await?;
+        Ok(rows)
+    }
+}

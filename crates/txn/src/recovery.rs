@@ -1,0 +1,154 @@
+//! [`Recovery`]: tables and indexes anew, from what logs and checkpoint come to.
+//!
+//! ```text
+//!   Replayed: partitions of keys ──► tables ──► rows into heaps, by all workers ──► indexes in bulk, by all workers
+//!                                    (one)      partition by partition              tree by tree
+//! ```
+//!
+//! The three steps follow one another, on all workers: nobody begins one before all have ended the one before.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use latchwork_coherence::LineLocks;
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_wal::{Latest, Replayed, TableId};
+
+use crate::database::{definition, read_definition};
+use crate::page::{New, State};
+use crate::{Database, Table, TxnError};
+
+/// How full the pages of rebuilt indexes are.
+const FILL: f64 = 0.8;
+
+/// Entries of an index: keys, and the bits of names.
+type Entries = Vec<(Box<[u8]>, u64)>;
+
+/// A recovery under way, shared by all workers that take part in it.
+pub struct Recovery {
+    replayed: Replayed,
+    next_partition: AtomicUsize,
+    /// Of each table and index, what the workers have collected.
+    entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
+    rows: AtomicUsize,
+}
+
+impl Recovery {
+    /// A recovery from what [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay) has read.
+    pub fn new(replayed: Replayed) -> Recovery {
+        let (entries, next_partition, rows) = Default::default();
+        Recovery { replayed, next_partition, entries, rows }
+    }
+
+    /// Does all of it by one worker.
+    ///
+    /// # Errors
+    /// As the steps.
+    pub async fn run<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        self.tables(database).await?;
+        self.rows(database).await?;
+        self.indexes(database).await
+    }
+
+    /// Rows that were restored.
+    pub fn restored(&self) -> usize {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// First, by one worker: makes the tables, in a database that is empty.
+    ///
+    /// # Errors
+    /// [`TxnError::Definition`]; when memory fails or is full.
+    pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        let definitions = database.definitions();
+        let mut highest = 0;
+        for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
+            let Some(row) = &latest.value else { continue };
+            let (id, _, schema) = read_definition(definitions.schema(), row)?;
+            highest = highest.max(id.0);
+            let memory = database.memory().clone();
+            let table = Table::create(memory, id, Rc::new(schema)).await?;
+            let (key, row) = definition(&table)?;
+            definitions.load(&key, &row, latest.timestamp).await?;
+        }
+        database.reserve_tables(highest).await?;
+        database.raise_clocks(self.replayed.highest).await
+    }
+
+    /// Second, by all workers at once: puts rows into heaps.
+    ///
+    /// # Errors
+    /// [`TxnError::NoTable`] when rows are there of a table that is not; when memory fails or is full.
+    pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        // Each node has a clock of its own.
+        database.node().clock().raise(self.replayed.highest);
+        let mut tables = BTreeMap::new();
+        for name in database.table_names().await? {
+            let table = database.table(&name).await?;
+            tables.insert(table.id(), table);
+        }
+        let mut mine: BTreeMap<(TableId, usize), Entries> = BTreeMap::new();
+        let definitions = database.definitions().id();
+        loop {
+            // Relaxed: it deals out numbers, and what they name was there before.
+            let at = self.next_partition.fetch_add(1, Ordering::Relaxed);
+            let Some(partition) = self.replayed.partitions.get(at) else { break };
+            for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {
+                let Some(table) = tables.get(&id) else {
+                    // A table that was made by a commit that is not there has no commits that are.
+                    return Err(TxnError::NoTable { name: format!("number {}", id.0) });
+                };
+                for latest in keys {
+                    self.restore(table, latest, &mut mine).await?;
+                }
+            }
+        }
+        let mut all = self.entries.lock();
+        for (index, entries) in mine {
+            all.entry(index).or_default().extend(entries);
+        }
+        Ok(())
+    }
+
+    async fn restore<M: LineLocks>(
+        &self,
+        table: &Table<M>,
+        latest: &Latest,
+        entries: &mut BTreeMap<(TableId, usize), Entries>,
+    ) -> Result<(), TxnError> {
+        let (key, cts) = (&latest.key, latest.timestamp);
+        let Some(value) = &latest.value else { return Ok(()) };
+        let new = New { state: State::Live, cts, key, value };
+        let mut placed = table.heap().place(new).await?;
+        let Some(id) = placed.keep() else { return Ok(()) };
+        entries.entry((table.id(), 0)).or_default().push((key.clone(), id.bits()));
+        let mut entry = Vec::new();
+        for index in 1..=table.secondaries() {
+            table.index_key(index, key, value, &mut entry)?;
+            let entry = entry.as_slice().into();
+            entries.entry((table.id(), index)).or_default().push((entry, id.bits()));
+        }
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Third, by all workers at once: builds the indexes.
+    ///
+    /// # Errors
+    /// When memory fails or is full.
+    pub async fn indexes<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        let mut tables = BTreeMap::new();
+        for name in database.table_names().await? {
+            let table = database.table(&name).await?;
+            tables.insert(table.id(), table);
+        }
+        loop {
+            let next = self.entries.lock().pop_first();
+            let Some(((id, index), mut entries)) = next else { return Ok(()) };
+            let Some(table) = tables.get(&id) else { continue };
+            entries.sort_unstable();
+            let entries = entries.iter().map(|(key, id)| (key, id.to_le_bytes()));
+            table.tree(index).bulk_load(entries, FILL).await?;
+        }
+    }
+}
