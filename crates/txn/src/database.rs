@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use latchwork_coherence::LineLocks;
 use latchwork_history::{Outcome, Record, Recorder};
 use latchwork_verbs::GlobalAddr;
-use latchwork_wal::{DatabaseId, TableId};
+use latchwork_wal::{DatabaseId, NodeId, TableId};
 
 use crate::node::Worker;
 use crate::purge::Purge;
@@ -141,7 +141,13 @@ impl<M: LineLocks> Database<M> {
         let roots = [GlobalAddr::from_bits(tables)];
         let definitions = Table::open(memory.clone(), TableId(0), definitions()?, &roots).await?;
         let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
-        Ok(Database::at(memory, node, root, id, counters, definitions))
+        let database = Database::at(memory, node, root, id, counters, definitions);
+        // This node may be new to the database: its clock begins behind what was recovered or loaded, and behind the
+        // floor of the checkpoint in place.
+        let drawn = database.timestamps_drawn().await?;
+        let drawn = Timestamp::new(drawn, NodeId(Timestamp::NODES_MAX - 1));
+        database.node().clock().raise(drawn.ok_or(TxnError::ClockExhausted)?);
+        Ok(database)
     }
 
     fn at(

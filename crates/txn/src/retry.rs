@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
 
-use crate::{Database, Transaction, TxnError};
+use crate::{Database, Timestamp, Transaction, TxnError};
 
 /// How often the pause doubles.
 const DOUBLINGS_MAX: u32 = 16;
@@ -28,26 +28,9 @@ impl<M: LineLocks> Database<M> {
         let deadline = begin + self.node().settings().retry_for;
         let mut attempts = 0;
         loop {
-            let mut transaction = self.begin().await?;
-            let result = match body(&mut transaction).await {
-                Ok(result) => transaction.commit().await.map(|_| result),
-                Err(TxnError::Conflict(conflict)) => {
-                    transaction.abort();
-                    Err(conflict.into())
-                }
-                // What it is about may never have been so.
-                Err(error) => {
-                    let validated = transaction.validate().await;
-                    transaction.abort();
-                    match validated {
-                        Err(TxnError::Conflict(conflict)) => Err(conflict.into()),
-                        _ => Err(error),
-                    }
-                }
-            };
-            let conflict = match result {
+            let conflict = match self.attempt(&mut body).await {
                 Err(TxnError::Conflict(conflict)) => conflict,
-                other => return other,
+                other => return other.map(|(result, _)| result),
             };
             attempts += 1;
             if handle.now() >= deadline {
@@ -55,6 +38,26 @@ impl<M: LineLocks> Database<M> {
                 return Err(TxnError::Contended { attempts, waited, last: conflict });
             }
             handle.sleep(self.pause(attempts)).await;
+        }
+    }
+
+    /// Runs a transaction and commits it, once. Returns what `body` does, and the commit's timestamp.
+    ///
+    /// # Errors
+    /// Conflicts: it may be tried again. Else as [`run`](Database::run).
+    pub async fn attempt<R>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
+    ) -> Result<(R, Timestamp), TxnError> {
+        let mut transaction = self.begin().await?;
+        let error = match body(&mut transaction).await {
+            Ok(result) => return transaction.commit().await.map(|cts| (result, cts)),
+            Err(error) => error,
+        };
+        // What another error is about may never have been so.
+        match (error.conflict(), transaction.validate().await) {
+            (None, Err(TxnError::Conflict(conflict))) => Err(conflict.into()),
+            _ => Err(error),
         }
     }
 

@@ -1,0 +1,117 @@
+//! What has to be there after a crash.
+
+use std::collections::BTreeMap;
+
+use latchwork_wal::Mode;
+
+/// A transaction: what it was to do, under which tag, and when it committed, if that is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Intent {
+    /// Keys that it puts, with its tag, and keys that it deletes.
+    pub(crate) keys: BTreeMap<u32, bool>,
+    pub(crate) acknowledged: Option<u64>,
+}
+
+/// All transactions of all lives that may be there.
+pub(crate) struct Judge {
+    mode: Mode,
+    next_tag: u64,
+    pub(crate) intents: BTreeMap<u64, Intent>,
+    /// Counted over all crashes.
+    pub(crate) acknowledged: usize,
+    pub(crate) unknown: usize,
+}
+
+/// Of each key that is there, the tag of its writer, and when that committed.
+pub(crate) type Rows = BTreeMap<u32, (u64, u64)>;
+
+impl Judge {
+    pub(crate) fn new(mode: Mode) -> Judge {
+        Judge { mode, next_tag: 1, intents: BTreeMap::new(), acknowledged: 0, unknown: 0 }
+    }
+
+    pub(crate) fn begin(&mut self) -> u64 {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.intents.insert(tag, Intent { keys: BTreeMap::new(), acknowledged: None });
+        tag
+    }
+
+    /// It is about to commit, and that is what it does.
+    pub(crate) fn commits(&mut self, tag: u64, keys: BTreeMap<u32, bool>) {
+        self.intents.get_mut(&tag).expect("it has begun").keys = keys;
+    }
+
+    pub(crate) fn acknowledge(&mut self, tag: u64, cts: u64) {
+        let intent = self.intents.get_mut(&tag).expect("it has begun");
+        intent.acknowledged = Some(cts);
+    }
+
+    /// It has told its caller that it did not commit.
+    pub(crate) fn refuse(&mut self, tag: u64) {
+        self.intents.remove(&tag);
+    }
+
+    /// Judges what a recovery found. From then on that is what is known.
+    pub(crate) fn judge(&mut self, rows: &Rows) {
+        // When those committed that are seen.
+        let mut known: BTreeMap<u64, u64> = BTreeMap::new();
+        for (key, &(tag, cts)) in rows {
+            let intent = self
+                .intents
+                .get(&tag)
+                .unwrap_or_else(|| panic!("{key} is of {tag}, which cannot be there"));
+            assert_eq!(
+                intent.keys.get(key),
+                Some(&true),
+                "{key} is of {tag}, which did not put it"
+            );
+            assert_eq!(*known.entry(tag).or_insert(cts), cts, "{tag} has two timestamps");
+            if let Some(told) = intent.acknowledged {
+                assert_eq!(told, cts, "{tag} was acknowledged with another timestamp");
+            }
+        }
+        let lasting = self.mode == Mode::Sync;
+        for (&tag, intent) in &self.intents {
+            match intent.acknowledged {
+                Some(cts) if lasting => drop(known.insert(tag, cts)),
+                Some(_) => {}
+                None => self.unknown += 1,
+            }
+            self.acknowledged += usize::from(intent.acknowledged.is_some());
+        }
+        for (&tag, &cts) in &known {
+            for (&key, &put) in &self.intents[&tag].keys {
+                match rows.get(&key) {
+                    Some(&(_, there)) if there >= cts => {}
+                    Some(&(other, there)) => {
+                        panic!(
+                            "{tag} at {cts} wrote {key}, and there it is as of {other} at {there}"
+                        )
+                    }
+                    None if !put => {}
+                    None => assert!(
+                        self.may_be_deleted(key, tag, cts),
+                        "{tag} at {cts} put {key}, and it is not there"
+                    ),
+                }
+            }
+        }
+        // What was not found does not come back. What has nothing left to be seen may have been or not.
+        let mut dead = Vec::new();
+        for (&tag, intent) in &mut self.intents {
+            match known.get(&tag) {
+                Some(&cts) => intent.acknowledged = Some(cts),
+                None => dead.push(tag),
+            }
+        }
+        dead.into_iter().for_each(|tag| drop(self.intents.remove(&tag)));
+    }
+
+    fn may_be_deleted(&self, key: u32, but: u64, after: u64) -> bool {
+        self.intents.iter().any(|(&tag, intent)| {
+            let deletes = intent.keys.get(&key) == Some(&false);
+            tag != but && deletes && intent.acknowledged.is_none_or(|cts| cts > after)
+        })
+    }
+}
