@@ -1,7 +1,7 @@
 //! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test here
 //! fails, the worlds that are clean say nothing.
 
-use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, WorkloadKind};
 use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
 
 /// The world of a seed, busy enough for bugs to show.
@@ -88,6 +88,14 @@ fn lines_that_nobody_frees_are_missed() {
     let workload = Workload::Memory(MemoryLoad::default());
     let forgets = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
     is_found(Plant::ForgetsToFree, 5, &[Check::Leak], forgets);
+}
+
+#[test]
+fn transactions_that_forget_a_lock_or_look_too_early_are_found() {
+    let load = LocksLoad { flags: 40, looks: 0, ..LocksLoad::default() };
+    let locks = |seed| Scenario { workload: Workload::Locks(load.clone()), ..busy(seed) };
+    is_found(Plant::ForgetsToLock, 5, &[Check::Owners, Check::Linearizability], locks);
+    is_found(Plant::LooksTooEarly, 10, &[Check::Linearizability], locks);
 }
 
 #[test]

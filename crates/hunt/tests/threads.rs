@@ -1,7 +1,9 @@
 //! The workloads of worlds on threads: real races, judged by the same histories.
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, StoreOrder, YcsbLoad};
+use latchwork_hunt::scenario::{
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, StoreOrder, YcsbLoad,
+};
 use latchwork_hunt::{Check, Plant, Scenario, Workload, run_on_threads};
 
 fn scenario(protocol: Protocol, workload: Workload) -> Scenario {
@@ -50,6 +52,11 @@ fn writes_that_overtake_each_other_are_found_on_threads_too() {
 #[test]
 fn memory() {
     clean(&Workload::Memory(MemoryLoad::default()));
+}
+
+#[test]
+fn locks() {
+    clean(&Workload::Locks(LocksLoad::default()));
 }
 
 #[test]

@@ -59,6 +59,11 @@ fn memory() {
 }
 
 #[test]
+fn locks() {
+    all_struck(&clean(WorkloadKind::Locks, 200));
+}
+
+#[test]
 fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
 }

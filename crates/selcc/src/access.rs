@@ -62,6 +62,8 @@ enum Attempt {
     NoFrame,
     /// It was asked for; this is the waiter.
     Asked(u64),
+    /// It is not asked for, as if it were locked.
+    Locked,
 }
 
 /// An access that waits for the local latch of a frame, and comes before requests of other nodes.
@@ -207,6 +209,9 @@ impl Inner {
             }
             return Ok(attempt);
         }
+        if access.no_wait && mode == Mode::Shared && !self.may_be_refused(record) {
+            return Ok(Attempt::Locked);
+        }
         if record.frame.is_none() {
             let Some(id) = self.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
             record.frame = Some(id);
@@ -232,6 +237,7 @@ impl Inner {
             let attempt = poll_fn(|cx| Poll::Ready(self.attempt(access, first, cx.waker())));
             match attempt.await? {
                 Attempt::Here(frame) => return Ok(End::Here(frame)),
+                Attempt::Locked => return Ok(End::Locked),
                 Attempt::Latched(id) => {
                     looks += 1;
                     if looks > LATCHED_LOOKS {
@@ -330,6 +336,7 @@ impl Drop for Waiting<'_> {
         let Some(record) = records.get_mut(&self.addr) else { return };
         let Some(at) = record.waiters.iter().position(|w| w.id == id) else { return };
         let waiter = record.waiters.swap_remove(at);
+        record.forsaken = waiter.no_wait && record.waiters.is_empty();
         // The grant came, but the access is gone: the line simply stays, for whoever asks.
         if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.frame) {
             self.inner.node.cache.frame(id).unreserve();

@@ -45,6 +45,7 @@ impl Inner {
         let mut copy = FrameCopy {
             frame: record.frame.map(|id| node.cache.frame(id)),
             waiters: &mut record.waiters,
+            forsaken: record.forsaken,
             dirty: record.incoming_dirty,
             lapsed,
             held: held.is_some() || local_code_first,
@@ -97,6 +98,7 @@ impl Inner {
             record.blocked_since = None;
         }
         self.see_to_locks(addr, record);
+        self.see_to_refusal(record);
         if record.failed.is_some() {
             return;
         }

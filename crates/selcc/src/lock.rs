@@ -14,7 +14,8 @@ use std::pin::pin;
 
 use latchwork_cache::{Frame, FrameId, Ownership, TryLock};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
-use latchwork_latch::Event;
+use latchwork_latch::{Event, Hold};
+use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::GlobalAddr;
 
 use crate::access::{End, Ticket};
@@ -76,6 +77,9 @@ enum Try {
     /// The node does not own it as it has to.
     NotHere,
 }
+
+/// So many times as many frames there are as lines that were refused to readers.
+const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
 fn no_wait(need: Need) -> Access {
@@ -179,6 +183,33 @@ impl Inner {
             if !record.line.is_asked_for() {
                 frame.ask_no_more();
             }
+        }
+    }
+
+    /// Whether a reader that does not wait for locks may ask for the line: if it is refused, its bit stays in the word until
+    /// the lock ends, and the line keeps its frame. Such lines have a quarter of the frames at most, and those that are
+    /// locked here a half, so there are always frames for others; else two nodes whose transactions
+    /// have locked what the other has tried to read could both wait for a frame.
+    pub(crate) fn may_be_refused(&self, record: &mut Record) -> bool {
+        let node = &*self.node;
+        let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
+        if !record.counts_as_refused {
+            let next = |refused| (refused < most).then_some(refused + 1);
+            // Relaxed: only about how many there are.
+            let counted = node.refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            record.counts_as_refused = counted.is_ok();
+        }
+        record.counts_as_refused
+    }
+
+    /// Ends what [`may_be_refused`](Inner::may_be_refused) counts, once the line is here or not wanted any more.
+    pub(crate) fn see_to_refusal(&self, record: &mut Record) {
+        let over = record.line.hold() != Hold::Nothing
+            || !record.line.is_wanted() && record.waiters.is_empty()
+            || record.frame.is_none();
+        if record.counts_as_refused && over {
+            record.counts_as_refused = false;
+            self.node.refused.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

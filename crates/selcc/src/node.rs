@@ -63,6 +63,9 @@ pub struct Node {
     pub(crate) releasing: AtomicUsize,
     /// How many lines transactions may lock.
     pub(crate) lock_share: Share,
+    /// Lines that are asked for by readers that do not wait for locks, and such that were refused to them: these
+    /// keep their frames until the lock ends.
+    pub(crate) refused: AtomicUsize,
     /// Which messages have arrived.
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
@@ -118,6 +121,7 @@ impl Node {
             blocked: Blocked::default(),
             frame_waiters: FrameWaiters::default(),
             releasing: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),

@@ -151,8 +151,13 @@ pub(crate) struct Record {
     pub(crate) hold_off_until: Time,
     /// When the node was refused, the first time since it last got what it wanted; zero: it was not.
     pub(crate) refused_since: Time,
+    /// The last access that waited for the line does so no more, and would not have waited for a lock.
+    pub(crate) forsaken: bool,
     /// An alarm is set for the end of a pause that has ended before its time.
     pub(crate) retry_is_set: bool,
+    /// A reader that does not wait for locks has asked: if it is refused its bit stays in the word, and so does the
+    /// frame.
+    pub(crate) counts_as_refused: bool,
     /// The last time at which an alarm was set for a local writer to let go.
     pub(crate) let_go_at: Time,
     /// Since when local code has kept a request waiting.
@@ -188,7 +193,9 @@ impl Record {
             incoming_dirty: DirtyBounds::EMPTY,
             hold_off_until: Time::ZERO,
             refused_since: Time::ZERO,
+            forsaken: false,
             retry_is_set: false,
+            counts_as_refused: false,
             let_go_at: Time::ZERO,
             blocked_since: None,
             passed_at: Time::ZERO,
@@ -206,6 +213,7 @@ impl Record {
     /// One more access waits for the line; its number.
     pub(crate) fn wait(&mut self, access: Access, waker: &Waker) -> u64 {
         let Access { need: Need { mode, .. }, upgrade, by, no_wait } = access;
+        self.forsaken = false;
         let id = self.next_waiter;
         self.next_waiter += 1;
         let (outcome, waker) = (Outcome::Waiting, Some(waker.clone()));
@@ -242,6 +250,8 @@ impl Record {
 pub(crate) struct FrameCopy<'a> {
     pub(crate) frame: Option<&'a Frame>,
     pub(crate) waiters: &'a mut Vec<Waiter>,
+    /// Nobody waits any more who would wait for a lock.
+    pub(crate) forsaken: bool,
     pub(crate) dirty: DirtyBounds,
     /// Reservations count no more.
     pub(crate) lapsed: bool,
@@ -338,7 +348,7 @@ impl LocalCopy for FrameCopy<'_> {
 
     fn locked_out(&mut self, want: Want) -> Option<Want> {
         let is_waiting = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Waiting);
-        let mut ended = false;
+        let mut ended = self.forsaken;
         for waiter in self.waiters.iter_mut().filter(is_waiting).filter(|w| w.no_wait) {
             waiter.end(Outcome::Locked);
             ended = true;

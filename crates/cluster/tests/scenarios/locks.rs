@@ -544,6 +544,65 @@ fn a_refused_reader_that_tries_again_is_told_at_once() {
     });
 }
 
+/// What was refused to readers keeps its frames as long as it is locked, but never all: the node goes on with
+/// other lines, its transactions among them.
+#[test]
+fn lines_that_were_refused_leave_frames_to_others() {
+    in_every_world(|seed| {
+        let stage = Stage::with(3, 8, seed);
+        let lines: Vec<_> = (0..8).map(|_| stage.line()).collect();
+        let others: Vec<_> = (0..12).map(|_| stage.line()).collect();
+        let held: Vec<_> = lines
+            .iter()
+            .zip([A, C].into_iter().cycle())
+            .map(|(line, worker)| (worker, lock(&stage, worker, *line, Mode::Exclusive)))
+            .collect();
+        for _ in 0..3 {
+            lines.iter().for_each(|line| is_refused(&stage, B, *line, Mode::Shared));
+        }
+        let frames = stage.node(B).cache().capacity();
+        let kept = lines.iter().filter(|line| stage.frame(B, **line).is_some()).count();
+        assert!((1..=frames / 4).contains(&kept), "seed {seed}: {kept} of {frames}");
+        for line in &others {
+            let mine = lock(&stage, B, *line, Mode::Exclusive);
+            assert_eq!(stage.write(B, *line, 1), 0, "seed {seed}");
+            stage.drop_on(B, mine);
+        }
+        for (worker, held) in held {
+            stage.drop_on(worker, held);
+        }
+        stage.pass(Duration::from_millis(2));
+        for line in &lines {
+            let mine = lock(&stage, B, *line, Mode::Shared);
+            stage.drop_on(B, mine);
+        }
+        stage.finish();
+    });
+}
+
+/// Who wished to lock the line has been dropped when the answer comes: nobody asks again.
+#[test]
+fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
+    in_every_way(2, |stage| {
+        for mode in BOTH {
+            let stage = stage();
+            let line = stage.line();
+            let held = lock(&stage, A, line, Mode::Exclusive);
+            let wish = locks(&stage, B, line, mode);
+            stage.until("B asks", || stage.count(line, request(B, A)) == 1);
+            wish.abort();
+            stage.pass(Duration::from_millis(2));
+            // The bit of a refused reader stays, and so its node looks at the word.
+            let asked = stage.count(line, request(B, A));
+            assert!(asked == 1 || mode == Mode::Shared, "seed {}: {asked}", stage.seed);
+            stage.drop_on(A, held);
+            stage.pass(Duration::from_millis(2));
+            assert_eq!(stage.node(B).lines_under_way(), 0, "seed {}", stage.seed);
+            stage.finish();
+        }
+    });
+}
+
 /// Under SEL the word is held for as long as the lock is.
 #[test]
 fn under_sel_a_lock_holds_the_word() {

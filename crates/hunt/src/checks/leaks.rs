@@ -2,8 +2,8 @@
 //!
 //! | after | promised |
 //! | --- | --- |
-//! | no loss | nothing is under way, no frame is reserved or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
-//! | lost messages, failing connections, lost nodes | on the nodes that live: no batch in flight, no frame latched or reserved, every frame accounted for. A question whose answer was lost stays open, a line whose holder is gone stays its own, and lines that were being allocated may be lost |
+//! | no loss | nothing is under way, no frame is reserved, locked or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
+//! | lost messages, failing connections, lost nodes | on the nodes that live: no batch in flight, no frame latched, locked or reserved, every frame accounted for. A question whose answer was lost stays open, a line whose holder is gone stays its own, and lines that were being allocated may be lost |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,9 +32,16 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
         if frame.state().is_latched() {
             return leak(format!("{id:?}: the frame of {addr} is latched, and nobody works"));
         }
+        if frame.is_locked() {
+            return leak(format!("{id:?}: the frame of {addr} is locked, and nobody works"));
+        }
         if frame.is_reserved() {
             return leak(format!("{id:?}: the frame of {addr} is reserved, and nobody works"));
         }
+    }
+    let locked = node.locked_lines();
+    if locked > 0 {
+        return leak(format!("{id:?}: {locked} lines count as locked, and nobody works"));
     }
     let (free, all) = (cache.free_frames(), cache.capacity());
     if in_use + free != all {

@@ -26,6 +26,7 @@
 mod checks;
 mod error;
 mod faults;
+mod locks;
 mod network;
 mod parse;
 mod plant;
@@ -37,6 +38,7 @@ mod workload;
 pub use checks::Checks;
 pub use error::ScenarioError;
 pub use faults::FaultPlan;
+pub use locks::LocksLoad;
 pub use network::Network;
 pub use plant::Plant;
 pub use swarm::Choice;

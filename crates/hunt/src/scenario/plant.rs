@@ -37,11 +37,15 @@ pub enum Plant {
     Scribbles,
     /// Buffered writes overtake each other, whatever order they are to have.
     Overtakes,
+    /// A transaction now and then forgets to lock a line.
+    ForgetsToLock,
+    /// A transaction that locks only what it writes looks at what it reads before that, and not behind it.
+    LooksTooEarly,
 }
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 13] = [
+    pub const ALL: [Plant; 15] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
         Plant::NoBinding,
@@ -55,6 +59,8 @@ impl Plant {
         Plant::WaitsForNothing,
         Plant::Scribbles,
         Plant::Overtakes,
+        Plant::ForgetsToLock,
+        Plant::LooksTooEarly,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -73,7 +79,9 @@ impl Plant {
             | Plant::Backdates
             | Plant::WaitsForNothing
             | Plant::Scribbles
-            | Plant::Overtakes => {}
+            | Plant::Overtakes
+            | Plant::ForgetsToLock
+            | Plant::LooksTooEarly => {}
         }
     }
 }

@@ -6,8 +6,8 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
 use super::{
-    BufferedLoad, FaultPlan, LinesLoad, MemoryLoad, Network, Scenario, StoreOrder, TreeLoad, Vary,
-    Workload, WorkloadKind, YcsbLoad,
+    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, Scenario, StoreOrder,
+    TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
 /// What [`Scenario::from_seed`] may choose from.
@@ -30,6 +30,9 @@ impl Default for Choice {
     }
 }
 
+/// Which stream of a seed decides whether its world has locks. None of the worlds that are kept by their seeds has.
+const LOCKS: u64 = (1 << 40) + 2;
+
 struct Draw(Random);
 
 impl Draw {
@@ -50,8 +53,7 @@ impl Scenario {
     /// The scenario of a seed, within `of`: small, and unlike its neighbours.
     pub fn from_seed(seed: u64, of: &Choice) -> Scenario {
         let mut draw = Draw(Random::for_stream(seed, 0));
-        let kinds = if of.workloads.is_empty() { &WorkloadKind::ALL[..] } else { &of.workloads };
-        let kind = draw.one_of(kinds);
+        let kind = draw.kind(seed, of);
         let mut scenario = Scenario {
             seed,
             compute_nodes: draw.between(2, 6) as usize,
@@ -67,6 +69,11 @@ impl Scenario {
             settings: of.vary.draw(seed),
             ..Scenario::default()
         };
+        if let Workload::Locks(load) = &mut scenario.workload
+            && scenario.frames < LocksLoad::frames_to_look(scenario.workers * scenario.tasks)
+        {
+            load.looks = 0;
+        }
         let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
         scenario.operations = (draw.between(200, 800) / tasks).max(5);
         if of.faults {
@@ -102,6 +109,16 @@ impl Draw {
         self.one_of(&[Network::Calm, Network::Rough, Network::Harsh])
     }
 
+    fn kind(&mut self, seed: u64, of: &Choice) -> WorkloadKind {
+        if !of.workloads.is_empty() {
+            return self.one_of(&of.workloads);
+        }
+        let [others @ .., locks] = WorkloadKind::ALL;
+        let other = self.one_of(&others);
+        // From a stream of its own: the other seeds have the worlds that they had before there were locks.
+        if Random::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
+    }
+
     fn workload(&mut self, kind: WorkloadKind) -> Workload {
         match kind {
             WorkloadKind::Lines => {
@@ -126,6 +143,15 @@ impl Draw {
                 linger_us: self.one_of(&[0, 5, 20]),
                 write_deadline_us: self.one_of(&[0, 0, 0, 60, 300, 2_000]),
                 zipfian: self.chance(2),
+            }),
+            WorkloadKind::Locks => Workload::Locks(LocksLoad {
+                lines: self.one_of(&[1, 2, 4, 8, 16]),
+                most: self.one_of(&[1, 2, 3, 5]),
+                upgrades: self.one_of(&[0, 30, 100]),
+                audits: self.one_of(&[0, 10, 30]),
+                flags: self.one_of(&[0, 20, 50]),
+                looks: self.one_of(&[0, 10, 20]),
+                dropped: self.one_of(&[0, 0, 10]),
             }),
             WorkloadKind::Memory => {
                 Workload::Memory(MemoryLoad { slots: self.one_of(&[1, 4, 12, 28]) })

@@ -8,6 +8,7 @@ use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde::{Deserialize, Serialize};
 
+use super::locks::LocksLoad;
 use super::values::within;
 use super::{Scenario, ScenarioError};
 
@@ -19,6 +20,8 @@ pub enum Workload {
     Lines(LinesLoad),
     /// Lines that are written through write buffers.
     Buffered(BufferedLoad),
+    /// Transactions that lock lines.
+    Locks(LocksLoad),
     /// All operations of a B-link tree.
     Tree(TreeLoad),
     /// Lines that are allocated, used, freed and allocated again.
@@ -40,16 +43,19 @@ pub enum WorkloadKind {
     Memory,
     /// [`Workload::Ycsb`].
     Ycsb,
+    /// [`Workload::Locks`].
+    Locks,
 }
 
 impl WorkloadKind {
     /// All there are.
-    pub const ALL: [WorkloadKind; 5] = [
+    pub const ALL: [WorkloadKind; 6] = [
         WorkloadKind::Lines,
         WorkloadKind::Buffered,
         WorkloadKind::Tree,
         WorkloadKind::Memory,
         WorkloadKind::Ycsb,
+        WorkloadKind::Locks,
     ];
 }
 
@@ -301,6 +307,7 @@ impl Workload {
         match self {
             Workload::Lines(_) => WorkloadKind::Lines,
             Workload::Buffered(_) => WorkloadKind::Buffered,
+            Workload::Locks(_) => WorkloadKind::Locks,
             Workload::Tree(_) => WorkloadKind::Tree,
             Workload::Memory(_) => WorkloadKind::Memory,
             Workload::Ycsb(_) => WorkloadKind::Ycsb,
@@ -320,6 +327,7 @@ impl Workload {
                 Err(ScenarioError::of_key("workload.lines", text))
             }
             Workload::Buffered(load) => load.check(of),
+            Workload::Locks(load) => load.check(of),
             Workload::Tree(load) if load.loaded > load.keys => {
                 let (loaded, keys) = (load.loaded, load.keys);
                 let text =
@@ -340,6 +348,7 @@ impl Workload {
         match self {
             Workload::Lines(load) => load.lines + 1,
             Workload::Buffered(load) => load.lines,
+            Workload::Locks(load) => load.lines,
             // A page has at least one entry of its own; every task may have lines in reserve, and freed
             // ones rest for a while.
             Workload::Tree(load) => 2 * load.keys + 8 * tasks,

@@ -2,6 +2,7 @@
 
 pub(crate) mod buffered;
 pub(crate) mod lines;
+pub(crate) mod locks;
 pub(crate) mod memory;
 mod named;
 pub(crate) mod tree;
@@ -56,6 +57,7 @@ pub(crate) trait Load {
 pub(crate) enum Record {
     Lines(lines::LinesRecord),
     Buffered(buffered::BufferedRecord),
+    Locks(locks::LocksRecord),
     Tree(tree::TreeRecord),
     Memory(memory::MemoryRecord),
     Ycsb(ycsb::YcsbRecord),
@@ -67,7 +69,7 @@ impl Record {
         match self {
             Record::Tree(record) => record.statistics.clone(),
             Record::Ycsb(record) => record.statistics.clone(),
-            Record::Lines(_) | Record::Buffered(_) | Record::Memory(_) => None,
+            Record::Lines(_) | Record::Buffered(_) | Record::Locks(_) | Record::Memory(_) => None,
         }
     }
 
@@ -76,6 +78,7 @@ impl Record {
         match (self, other) {
             (Record::Lines(all), Record::Lines(more)) => all.merge(more),
             (Record::Buffered(all), Record::Buffered(more)) => all.merge(more),
+            (Record::Locks(all), Record::Locks(more)) => all.merge(more),
             (Record::Tree(all), Record::Tree(more)) => all.merge(more),
             (Record::Memory(all), Record::Memory(more)) => all.merge(more),
             (Record::Ycsb(all), Record::Ycsb(more)) => all.merge(more),
@@ -88,6 +91,7 @@ impl Record {
         match self {
             Record::Lines(record) => record.judge().map(|()| 0),
             Record::Buffered(record) => record.judge().map(|()| 0),
+            Record::Locks(record) => record.judge().map(|()| 0),
             Record::Tree(record) => record.judge(),
             Record::Memory(record) => record.judge().map(|()| 0),
             Record::Ycsb(record) => record.judge(),
@@ -103,6 +107,7 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
     Ok(match &scenario.workload {
         Workload::Lines(load) => Rc::new(lines::Lines::new(scenario, load, observer)),
         Workload::Buffered(load) => Rc::new(buffered::Buffered::new(scenario, load, observer)),
+        Workload::Locks(load) => Rc::new(locks::Locks::new(scenario, load, observer)),
         Workload::Tree(load) => Rc::new(tree::TreeWork::new(scenario, load, observer)),
         Workload::Memory(load) => Rc::new(memory::Memory::new(scenario, load, observer)),
         Workload::Ycsb(load) => Rc::new(ycsb::Ycsb::new(scenario, load, observer)?),

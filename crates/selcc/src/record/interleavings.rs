@@ -34,7 +34,8 @@ impl Place {
         let frame = Some(self.frame());
         let dirty = DirtyBounds::EMPTY;
         let (lapsed, held) = (false, false);
-        step(&mut FrameCopy { frame, waiters: &mut waiters, dirty, lapsed, held })
+        let forsaken = false;
+        step(&mut FrameCopy { frame, waiters: &mut waiters, forsaken, dirty, lapsed, held })
     }
 
     fn take_away(&self) {

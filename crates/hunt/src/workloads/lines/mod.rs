@@ -44,7 +44,16 @@ pub(crate) struct Stamp(u64);
 impl Stamp {
     const BY: u32 = 20;
 
-    fn next(self, by: Process) -> Stamp {
+    /// As it stands in a line.
+    pub(super) fn of(bits: u64) -> Stamp {
+        Stamp(bits)
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn next(self, by: Process) -> Stamp {
         Stamp((self.version() + 1) << Self::BY | u64::from(by.number))
     }
 

@@ -1,0 +1,68 @@
+//! [`LocksLoad`]: transactions that lock lines.
+
+use serde::{Deserialize, Serialize};
+
+use super::values::within;
+use super::{Scenario, ScenarioError};
+
+/// Transactions that lock lines and wait for no lock. What is left of a hundred moves something from one line to
+/// another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LocksLoad {
+    /// How many lines there are.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub lines: u64,
+    /// Lines that a transaction locks at most, but for an audit.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub most: u64,
+    /// Of a hundred lines that are written, how many are locked to read before.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub upgrades: u64,
+    /// Of a hundred operations, how many lock all lines to read.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub audits: u64,
+    /// Of a hundred operations, how many lock only what they write, and look at another line.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub flags: u64,
+    /// Of a hundred operations, how many read without a lock.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub looks: u64,
+    /// Of a hundred wishes for a lock, how many are dropped after a short time.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub dropped: u64,
+}
+
+impl Default for LocksLoad {
+    fn default() -> Self {
+        LocksLoad { lines: 6, most: 3, upgrades: 40, audits: 10, flags: 20, looks: 0, dropped: 5 }
+    }
+}
+
+impl LocksLoad {
+    /// How many frames a node with so many tasks needs for accesses that wait for locks: each keeps one while it waits.
+    /// Half of all may be locked besides, and a quarter kept by what was refused.
+    pub(super) fn frames_to_look(tasks: usize) -> usize {
+        4 * tasks + 4
+    }
+
+    pub(super) fn check(&self, of: &Scenario) -> Result<(), ScenarioError> {
+        let wrong = |key: &str, text: String| {
+            Err(ScenarioError::of_key(&format!("workload.locks{key}"), text))
+        };
+        let sum = self.audits + self.flags + self.looks;
+        if sum > 100 {
+            let text =
+                format!("audits, flags and looks make {sum} of a hundred: at most 100 would do");
+            return wrong("", text);
+        }
+        let (frames, least) = (of.frames, Self::frames_to_look(of.workers * of.tasks));
+        if self.looks > 0 && frames < least {
+            let text = format!(
+                "looks wait for locks, each with a frame, and {frames} frames are too few: {least} frames, or looks = 0, would do"
+            );
+            return wrong(".looks", text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,419 @@
+//! One task's transactions.
+
+use std::cell::RefCell;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use latchwork_cache::{Ownership, WriteGuard};
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_runtime::Time;
+use latchwork_selcc::Lock;
+use latchwork_verbs::{GlobalAddr, Words};
+use latchwork_workload::random::Random;
+
+use super::super::lines::{LineCall, Stamp};
+use super::Locks;
+use crate::Check;
+use crate::scenario::{LocksLoad, Plant};
+use crate::world::Process;
+
+const AMOUNT: usize = 8;
+const FLAG: usize = 16;
+
+/// A transaction that meets a lock is tried again so often.
+const TRIES: u32 = 4;
+
+/// What a line says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Content {
+    stamp: Stamp,
+    last: Stamp,
+    amount: u64,
+    flag: u64,
+}
+
+impl Content {
+    fn read(words: Words<'_>) -> Content {
+        Content {
+            stamp: Stamp::of(words.u64(0)),
+            last: Stamp::of(words.u64(words.len() - 8)),
+            amount: words.u64(AMOUNT),
+            flag: words.u64(FLAG),
+        }
+    }
+}
+
+/// A lock, and what is known of it beside.
+struct Held<'a> {
+    client: &'a Client<'a>,
+    at: usize,
+    mode: Mode,
+    /// None for whom forgets to lock.
+    lock: Option<Lock>,
+}
+
+impl Held<'_> {
+    fn count(&self, change: impl FnOnce(&mut i64)) {
+        change(&mut self.client.load.holders.borrow_mut()[self.at]);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // First: behind the lock's end another may have it at once.
+        self.count(|holders| *holders -= if self.mode == Mode::Shared { 1 } else { -1 });
+        drop(self.lock.take());
+    }
+}
+
+/// One task.
+pub(super) struct Client<'a> {
+    load: &'a Locks,
+    member: &'a Member,
+    process: Process,
+    random: RefCell<Random>,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(
+        load: &'a Locks,
+        member: &'a Member,
+        process: Process,
+        random: Random,
+    ) -> Client<'a> {
+        Client { load, member, process, random: RefCell::new(random) }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+
+    fn percent(&self, share: u64) -> bool {
+        self.below(100) < share
+    }
+
+    fn line(&self, at: usize) -> GlobalAddr {
+        self.load.lines.borrow()[at]
+    }
+
+    fn wrong(&self, check: Check, text: String) {
+        self.load.observer.fail(check, format!("{}: {text}", self.process));
+    }
+
+    // ---- operations ------------------------------------------------------------------------------
+
+    pub(super) async fn operation(&self) {
+        let LocksLoad { lines, audits, flags, looks, .. } = self.load.load;
+        let kind = self.below(100);
+        let at = self.below(lines) as usize;
+        if kind < audits {
+            self.transaction("audit", async || self.audit().await).await;
+        } else if kind < audits + flags {
+            self.transaction("flag", async || self.flag(at).await).await;
+        } else if kind < audits + flags + looks {
+            self.observed("look", self.line(at).to_string(), self.look(at)).await;
+        } else {
+            self.transaction("transfer", async || self.transfer().await).await;
+        }
+    }
+
+    async fn observed<T>(
+        &self,
+        what: &'static str,
+        on: String,
+        work: impl Future<Output = Result<T, MemoryError>>,
+    ) -> Option<T> {
+        // Each line is locked, upgraded, looked at twice and written at most.
+        let accesses = 5 * self.load.load.lines as u32 * TRIES;
+        let entered = async {
+            let _operation = self.member.memory.enter().await?;
+            work.await
+        };
+        self.load.observer.operation(self.process, (what, on, accesses), entered).await
+    }
+
+    /// Tries it a few times, as long as a lock is in the way.
+    async fn transaction(
+        &self,
+        what: &'static str,
+        once: impl AsyncFn() -> Result<bool, MemoryError>,
+    ) {
+        let tried = async {
+            for _ in 0..TRIES {
+                if once().await? {
+                    break;
+                }
+                let pause = Duration::from_nanos(self.below(20_000));
+                self.member.handle.sleep(pause).await;
+            }
+            Ok(())
+        };
+        self.observed(what, "of some lines".to_owned(), tried).await;
+    }
+
+    /// Some lines, none twice, in any order.
+    fn some_lines(&self, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.load.load.lines as usize).collect();
+        for at in 0..count {
+            let other = at + self.below((all.len() - at) as u64) as usize;
+            all.swap(at, other);
+        }
+        all.truncate(count);
+        all
+    }
+
+    /// Moves something from one line to another, and reads some more. False: a lock was in the way.
+    async fn transfer(&self) -> Result<bool, MemoryError> {
+        let LocksLoad { lines, most, upgrades, .. } = self.load.load;
+        let count = 1 + self.below(most.min(lines)) as usize;
+        let mut held = Vec::new();
+        for (nth, at) in self.some_lines(count).into_iter().enumerate() {
+            let writes = nth < 2 && count > 1;
+            let upgrades = writes && self.percent(upgrades);
+            let mode = if writes && !upgrades { Mode::Exclusive } else { Mode::Shared };
+            let Some(lock) = self.lock(at, mode).await? else { return Ok(false) };
+            let saw = self.read(at).await?;
+            held.push((lock, writes, saw));
+        }
+        if self.percent(30) {
+            self.member.handle.sleep(Duration::from_nanos(self.below(30_000))).await;
+        }
+        for (lock, writes, _) in &mut held {
+            if *writes && !self.upgrade(lock).await? {
+                return Ok(false);
+            }
+        }
+        for (lock, _, saw) in &held {
+            self.is_unchanged(lock.at, *saw, self.read(lock.at).await?);
+        }
+        let amount = 1 + self.below(5);
+        for ((lock, ..), change) in
+            held.iter().filter(|(_, writes, _)| *writes).zip([amount.wrapping_neg(), amount])
+        {
+            self.write(lock.at, |content| content.amount = content.amount.wrapping_add(change))
+                .await?;
+        }
+        Ok(true)
+    }
+
+    /// All amounts together, under locks to read.
+    async fn audit(&self) -> Result<bool, MemoryError> {
+        let mut held = Vec::new();
+        for at in self.some_lines(self.load.load.lines as usize) {
+            let Some(lock) = self.lock(at, Mode::Shared).await? else { return Ok(false) };
+            held.push((lock, self.read(at).await?));
+        }
+        held.sort_by_key(|(lock, _)| lock.at);
+        let all: Vec<_> = held.iter().map(|(_, content)| *content).collect();
+        self.is_consistent(&all);
+        Ok(true)
+    }
+
+    /// Takes the line's flag back if it is set, else sets it unless the other of its pair is set. Only its own is locked.
+    async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
+        let other = at ^ 1;
+        if other >= self.load.load.lines as usize {
+            return Ok(true);
+        }
+        let early = self.load.plant == Some(Plant::LooksTooEarly);
+        let seen = if early { self.look_unlocked(other).await? } else { None };
+        let Some(_lock) = self.lock(at, Mode::Exclusive).await? else { return Ok(false) };
+        // Before the look: see `OptimisticRead::locked`.
+        fence(Ordering::SeqCst);
+        let seen = if early { seen } else { self.look_unlocked(other).await? };
+        let Some(seen) = seen else { return Ok(false) };
+        let found =
+            self.write(at, |content| content.flag = (1 - content.flag) & (1 - seen.flag)).await?;
+        // Both as they were when it looked.
+        if found.is_some_and(|found| found.flag + seen.flag > 1) {
+            let text =
+                format!("the flags of {} and {} are both set", self.line(at), self.line(other));
+            self.wrong(Check::Linearizability, text);
+        }
+        Ok(true)
+    }
+
+    /// What the line says, if nobody of whom this node knows has locked it to write.
+    async fn look_unlocked(&self, at: usize) -> Result<Option<Content>, MemoryError> {
+        let (memory, addr) = (&self.member.memory, self.line(at));
+        let mut kept = None;
+        loop {
+            let invoked = self.load.observer.time(&self.member.handle);
+            let need = match memory.try_read(addr) {
+                Ok(read) => {
+                    let content = Content::read(read.words());
+                    let locked = read.locked();
+                    if read.validate() {
+                        self.record(at, invoked, content, None);
+                        return Ok((locked != Ownership::Exclusive).then_some(content));
+                    }
+                    continue;
+                }
+                Err(need) => need,
+            };
+            drop(kept.take());
+            match memory.ensure_unlocked(need).await? {
+                LockOutcome::Got(ticket) => kept = Some(ticket),
+                LockOutcome::Locked => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads without any lock, and waits for those of others or does not.
+    async fn look(&self, at: usize) -> Result<(), MemoryError> {
+        if self.percent(50) {
+            return self.read(at).await.map(drop);
+        }
+        self.look_unlocked(at).await.map(drop)
+    }
+
+    /// When nobody locks any more.
+    pub(super) async fn look_at_all(&self) {
+        let mut all = Vec::new();
+        for at in 0..self.load.load.lines as usize {
+            all.extend(
+                self.observed("read at the end", self.line(at).to_string(), self.read(at)).await,
+            );
+        }
+        if all.len() as u64 == self.load.load.lines {
+            self.is_consistent(&all);
+        }
+    }
+
+    // ---- locks -----------------------------------------------------------------------------------
+
+    /// Locks the line, unless another has locked it, or the wish is dropped, or there are too many locks.
+    async fn lock(&self, at: usize, mode: Mode) -> Result<Option<Held<'_>>, MemoryError> {
+        if self.load.plant == Some(Plant::ForgetsToLock) && self.percent(20) {
+            return Ok(
+                Some(Held { client: self, at, mode, lock: None }).inspect(|held| self.holds(held))
+            );
+        }
+        let locking = self.member.memory.lock(Need { addr: self.line(at), mode });
+        let end = if self.percent(self.load.load.dropped) {
+            let by = self.member.handle.now() + Duration::from_nanos(self.below(8000));
+            match self.member.handle.timeout(by, locking).await {
+                Ok(end) => end,
+                Err(_) => return Ok(None),
+            }
+        } else {
+            locking.await
+        };
+        let lock = match end {
+            Ok(LockOutcome::Got(lock)) => lock,
+            Ok(LockOutcome::Locked) | Err(MemoryError::TooManyLocks { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let held = Held { client: self, at, mode, lock: Some(lock) };
+        self.holds(&held);
+        Ok(Some(held))
+    }
+
+    /// One more has locked the line.
+    fn holds(&self, held: &Held<'_>) {
+        let mut old = 0;
+        held.count(|holders| {
+            old = *holders;
+            *holders += if held.mode == Mode::Shared { 1 } else { -1 };
+        });
+        let alone = if held.mode == Mode::Shared { old >= 0 } else { old == 0 };
+        if !alone && self.load.alone.get() {
+            let text = format!("{} was locked {:?} beside {old}", self.line(held.at), held.mode);
+            self.wrong(Check::Owners, text);
+        }
+    }
+
+    async fn upgrade(&self, held: &mut Held<'_>) -> Result<bool, MemoryError> {
+        if held.mode == Mode::Exclusive {
+            return Ok(true);
+        }
+        if let Some(lock) = &mut held.lock
+            && self.member.memory.upgrade_lock(lock).await? == LockOutcome::Locked
+        {
+            return Ok(false);
+        }
+        held.count(|holders| *holders -= 1);
+        held.mode = Mode::Exclusive;
+        self.holds(held);
+        Ok(true)
+    }
+
+    // ---- lines -----------------------------------------------------------------------------------
+
+    async fn read(&self, at: usize) -> Result<Content, MemoryError> {
+        let invoked = self.load.observer.time(&self.member.handle);
+        let content = self.member.memory.read(self.line(at), Content::read).await?;
+        self.record(at, invoked, content, None);
+        Ok(content)
+    }
+
+    /// Changes the line, which is locked to write. It is here, so whatever goes wrong, this does not fail.
+    /// What it said before.
+    async fn write(
+        &self,
+        at: usize,
+        change: impl Fn(&mut Content),
+    ) -> Result<Option<Content>, MemoryError> {
+        let invoked = self.load.observer.time(&self.member.handle);
+        let write = self.member.memory.write(self.line(at), |guard: &mut WriteGuard<'_>| {
+            let words = guard.words();
+            let found = Content::read(words);
+            let mut content = found;
+            change(&mut content);
+            content.stamp = found.stamp.next(self.process);
+            let last = words.len() - 8;
+            words.set_u64(0, content.stamp.bits());
+            words.set_u64(AMOUNT, content.amount);
+            words.set_u64(FLAG, content.flag);
+            words.set_u64(last, content.stamp.bits());
+            guard.mark_dirty(0..FLAG + 8);
+            guard.mark_dirty(last..last + 8);
+            self.load.observer.tell(guard.addr(), Some(content.stamp.bits()));
+            (found, content.stamp)
+        });
+        match write.await {
+            Ok((found, stamp)) => {
+                self.record(at, invoked, found, Some(stamp));
+                Ok(Some(found))
+            }
+            Err(error) => {
+                let text = format!("{} is locked to write: {error}", self.line(at));
+                self.wrong(Check::Error, text);
+                Ok(None)
+            }
+        }
+    }
+
+    fn record(&self, at: usize, invoked: Time, saw: Content, wrote: Option<Stamp>) {
+        let (process, line) = (self.process, self.line(at));
+        if saw.stamp != saw.last {
+            self.wrong(Check::Values, format!("{line} is torn: {} and {}", saw.stamp, saw.last));
+        }
+        let returned = self.load.observer.time(&self.member.handle);
+        let call = LineCall { process, line, invoked, returned, saw: saw.stamp, wrote };
+        self.load.calls.borrow_mut().push(call);
+    }
+
+    fn is_unchanged(&self, at: usize, saw: Content, now: Content) {
+        if saw != now {
+            let text = format!("{} changed under a lock, from {saw:?} to {now:?}", self.line(at));
+            self.wrong(Check::Linearizability, text);
+        }
+    }
+
+    /// All lines, as they were at one time.
+    fn is_consistent(&self, all: &[Content]) {
+        let sum = all.iter().fold(0_u64, |sum, content| sum.wrapping_add(content.amount));
+        if sum != 0 {
+            let text = format!("all amounts together are {}: {all:?}", sum as i64);
+            self.wrong(Check::Linearizability, text);
+        }
+        if let Some(pair) =
+            all.chunks(2).position(|pair| pair.iter().filter(|c| c.flag > 0).count() > 1)
+        {
+            let text = format!("both flags of pair {pair} are set: {all:?}");
+            self.wrong(Check::Linearizability, text);
+        }
+    }
+}
