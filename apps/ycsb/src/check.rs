@@ -2,9 +2,9 @@
 
 use crate::load;
 use crate::session::Session;
-use crate::shared::Phase;
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
+use latchwork_harness::Phase;
 use latchwork_harness::outcome::Check;
 use latchwork_workload::ycsb::ContentKey;
 use std::ops::{Bound, ControlFlow};

@@ -1,12 +1,12 @@
 //! Loading: all workers insert their shares of the records, or one worker loads all in bulk.
 
 use crate::session::Session;
-use crate::shared::Phase;
 use crate::store::{Buffers, Store};
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::AppError;
+use latchwork_harness::Phase;
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::Time;
 use latchwork_selcc::Worker;

@@ -18,11 +18,9 @@ mod check;
 mod drive;
 mod load;
 mod outcome;
-mod progress;
 mod run;
 mod session;
 mod settings;
-mod shared;
 mod store;
 mod witness;
 

@@ -2,12 +2,12 @@
 
 use crate::load;
 use crate::session::Session;
-use crate::shared::Phase;
 use crate::store::{Buffers, Ended, Store};
 use crate::witness::{Sample, Witness};
 use latchwork_blink::TreeError;
 use latchwork_cluster::Member;
 use latchwork_harness::AppError;
+use latchwork_harness::Phase;
 use latchwork_harness::{Course, Part, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::{Counters, Worker};

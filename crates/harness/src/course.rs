@@ -252,6 +252,20 @@ impl Course {
         self.marks.lock().error.is_none()
     }
 
+    /// Goes on to the next part if the time of this one is over: for workers that wait, and take no operation meanwhile.
+    pub fn look(&self, now: Time) {
+        let stage = self.stage.load(Ordering::Acquire);
+        if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
+            self.turn(stage, now);
+        }
+    }
+
+    /// Whether there are no more operations to take.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.stage.load(Ordering::Acquire) == OVER
+    }
+
     /// When the measured part began. Right in the measured part only.
     pub fn from(&self) -> Time {
         self.marks.lock().from
@@ -336,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn it_goes_on_though_nobody_takes_anything() {
+        let us = Duration::from_micros;
+        let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
+        let at = |us: u64| Time::from_nanos(1_000 * us);
+        timed.look(at(1));
+        assert_eq!(timed.next(&Share::default(), at(2)), Some(Part::Measured));
+        timed.look(at(2));
+        assert!(!timed.is_over());
+        timed.look(at(4));
+        assert!(timed.is_over());
+        let went = timed.went().expect("no error");
+        assert_eq!((went.from, went.end), (at(1), at(3)));
+    }
+
+    #[test]
     fn a_warm_up_is_over_when_its_windows_agree() {
         // Without nodes nothing misses: the windows agree at once.
         let steady = course(Warmup::Steady { window: 10 }, Some(5), None);
@@ -352,6 +381,7 @@ mod tests {
         failed.fail("first".to_owned());
         failed.fail("second".to_owned());
         assert_eq!(failed.next(&share, Time::ZERO), None);
+        assert!(failed.is_over());
         assert_eq!(failed.went(), Err("first".to_owned()));
     }
 

@@ -8,6 +8,7 @@
 //!   Cluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
 //!                                │
 //!                             Course    warm-up, measured part, end: the same for all workers
+//!                             Phase     how far each worker is, as progress shows it, and the first error
 //!                                │
 //!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
@@ -48,13 +49,16 @@ mod course;
 mod flags;
 pub mod outcome;
 pub mod parse;
+mod phase;
 mod program;
+pub mod progress;
 
 pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, MIB, OutputFlags, SettingFlags,
 };
+pub use phase::Phase;
 pub use program::{AppError, main};
 
 /// The commit that this was built from, or `unknown`.

@@ -1,7 +1,7 @@
 //! What happened to the transactions of a run, and the figures that follow.
 
 use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
-use crate::histogram::{Failure, Kind, Latencies, LatencySummary};
+use crate::histogram::{Failure, Kind, Latencies, LatencySummary, Measured};
 use crate::result::{Phase, ResultDocument};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -123,6 +123,11 @@ impl Statistics {
     /// Completed transactions of all types.
     pub fn total(&self) -> u64 {
         self.latencies.ok()
+    }
+
+    /// What there is to say of the latencies of each type that occurred.
+    pub fn measured(&self) -> Vec<Measured> {
+        self.latencies.measured()
     }
 
     fn latency(&self, kind: TransactionKind) -> Option<LatencySummary> {

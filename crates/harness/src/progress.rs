@@ -1,8 +1,8 @@
 //! How far a phase is: a bar where standard error is a terminal, plain lines elsewhere.
 
-use crate::shared::Phase;
+use crate::Phase;
+use crate::outcome::short;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latchwork_harness::outcome::short;
 use latchwork_runtime::{Clock, Time};
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,15 +14,16 @@ const LOOK_PLAIN: Duration = Duration::from_secs(2);
 
 /// A phase as it is shown.
 #[derive(Clone, Copy)]
-pub(crate) struct Title {
-    pub(crate) name: &'static str,
+pub struct Title {
+    /// Its name.
+    pub name: &'static str,
     /// What it counts.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
 }
 
 /// What a phase is measured against.
 #[derive(Clone, Copy)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// It ends after so many operations.
     Operations(u64),
     /// It lasts from now until this time of the cluster.
@@ -31,7 +32,7 @@ pub(crate) enum Extent {
 
 /// Whose time a phase is measured against.
 #[derive(Clone, Copy)]
-pub(crate) enum Timekeeper {
+pub enum Timekeeper {
     /// The workers' clock.
     Real(Clock),
     /// The world of the phase's workers, which began it at this time.
@@ -48,7 +49,7 @@ impl Timekeeper {
 }
 
 /// Runs `body`, and meanwhile shows on standard error how far `phase` is.
-pub(crate) fn show<T>(
+pub fn show<T>(
     title: Title,
     extent: Extent,
     time: Timekeeper,

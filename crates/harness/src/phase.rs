@@ -1,16 +1,17 @@
-//! What the workers of a phase share, and how they end it together.
+//! [`Phase`]: what the workers of a phase share, and how they end it together.
 
-use latchwork_harness::AppError;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+use crate::AppError;
 
 /// A count that one worker keeps and the progress display reads. On cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Meter(AtomicU64);
 
-/// The state of one phase on all workers.
-pub(crate) struct Phase {
+/// The state of one phase, as loading or checking, on all workers: how far each is, and the error that ended it.
+pub struct Phase {
     meters: Vec<Meter>,
     /// Nanoseconds of virtual time, where that is what passes.
     reached: AtomicU64,
@@ -20,7 +21,7 @@ pub(crate) struct Phase {
 
 impl Phase {
     /// A phase of this many workers.
-    pub(crate) fn new(workers: usize) -> Phase {
+    pub fn new(workers: usize) -> Phase {
         let meters = (0..workers).map(|_| Meter::default()).collect();
         Phase {
             meters,
@@ -32,42 +33,42 @@ impl Phase {
 
     /// A worker of a simulated cluster is at this time. All of them are one thread.
     #[inline]
-    pub(crate) fn reach(&self, time: Time) {
+    pub fn reach(&self, time: Time) {
         self.reached.store(time.as_nanos(), Ordering::Relaxed);
     }
 
     /// The virtual time that was reached last.
-    pub(crate) fn reached(&self) -> Time {
+    pub fn reached(&self) -> Time {
         Time::from_nanos(self.reached.load(Ordering::Relaxed))
     }
 
     /// One more operation of this worker is done.
     #[inline]
-    pub(crate) fn count(&self, worker: usize) {
+    pub fn count(&self, worker: usize) {
         let meter = &self.meters[worker].0;
         // The worker's own thread is the only writer.
         meter.store(meter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Operations that all workers have done.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.meters.iter().map(|meter| meter.0.load(Ordering::Relaxed)).sum()
     }
 
     /// Ends the phase on all workers because of an error, of which the first counts.
-    pub(crate) fn fail(&self, error: AppError) {
+    pub fn fail(&self, error: AppError) {
         self.error.lock().get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
     }
 
     /// Whether the phase was ended by an error.
     #[inline]
-    pub(crate) fn stopped(&self) -> bool {
+    pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
     /// The error that ended the phase, if one did.
-    pub(crate) fn end(&self) -> Result<(), AppError> {
+    pub fn end(&self) -> Result<(), AppError> {
         self.error.lock().take().map_or(Ok(()), Err)
     }
 }
