@@ -9,6 +9,10 @@ _default:
 ycsb *ARGS:
     cargo run --release --bin ycsb -- "$@"
 
+# TPC-C, two warehouses on two compute nodes: `just tpcc --cc occ -w 4 --interval 1`.
+tpcc *ARGS:
+    cargo run --release --bin tpcc -- "$@"
+
 # The micro-benchmark of GAM and SELCC: `just microbench --fabric sim --compute-nodes 8 --locality 50`.
 microbench *ARGS:
     cargo run --release --bin microbench -- "$@"

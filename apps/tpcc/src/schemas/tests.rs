@@ -1,10 +1,8 @@
-//! The tables of TPC-C, whose layout `latchwork_workload` has by hand: schemas read its bytes, and write
-//! the same.
-
-mod schemas;
+//! The layout of the tables `latchwork_workload` has by hand: schemas read its bytes, and write the same.
 
 use std::collections::BTreeMap;
 
+use super::schema;
 use latchwork_blink::Limits;
 use latchwork_txn::schema::{Schema, Value, end_of_prefix};
 use latchwork_workload::tpcc::key::{
@@ -17,7 +15,7 @@ use latchwork_workload::tpcc::row::{
 use latchwork_workload::tpcc::{Index, Population, Scale, Table};
 
 fn schemas() -> BTreeMap<Table, Schema> {
-    let of = |table| (table, schemas::schema(table).expect("a good schema"));
+    let of = |table| (table, schema(table).expect("a good schema"));
     Table::ALL.into_iter().map(of).collect()
 }
 

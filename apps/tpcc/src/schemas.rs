@@ -1,5 +1,8 @@
 //! The nine tables of TPC-C (clause 1.3) and their two secondary indexes as schemas.
 
+#[cfg(test)]
+mod tests;
+
 use latchwork_txn::schema::{ColumnType, Order, Schema, SchemaBuilder, SchemaError};
 use latchwork_workload::tpcc::{Index, Table};
 

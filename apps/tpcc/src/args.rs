@@ -1,0 +1,230 @@
+//! The command line.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use latchwork_harness::parse::{seconds, seconds_or_none, whole};
+use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_txn::Scheme;
+use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What clap would say of the shared flags does not mention transactions.
+const INFLIGHT_HELP: &str = "Transactions that each worker has in flight: more than one is for commits that wait \
+    for the log.";
+const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: as many as give each core \
+    one, and 4 in a simulation]";
+
+/// TPC-C on a cluster in this process, of threads or simulated: compute nodes that run transactions on the same
+/// tables in disaggregated memory.
+///
+/// Without a command: loads the database, runs the standard mix, and checks the consistency conditions of the standard.
+/// A condition that does not hold is a failed run. These are no TPC results: nothing is audited.
+///
+/// Memory lives as long as the program. The commands keep the database in a log from one to the next.
+#[derive(Debug, Parser)]
+#[command(name = "tpcc", version, max_term_width = 100)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
+#[command(mut_arg("inflight", |arg| arg.default_value("1").help(INFLIGHT_HELP)))]
+#[command(mut_arg("threads", |arg| arg.help(THREADS_HELP)))]
+pub(crate) struct Cli {
+    /// What to do; load, run and check in memory if left out.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum Command {
+    /// Load the database and leave it in the log at --wal-dir.
+    Prepare,
+    /// Recover the database from the log at --wal-dir, run the mix, and check.
+    Run,
+    /// Recover the database from the log at --wal-dir, and check it.
+    Check,
+}
+
+impl Command {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Command::Prepare => "prepare",
+            Command::Run => "run",
+            Command::Check => "check",
+        }
+    }
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Plain,
+    Json,
+}
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wal {
+    Off,
+    Async,
+    Sync,
+}
+
+impl Wal {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Wal::Off => "off",
+            Wal::Async => "async",
+            Wal::Sync => "sync",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// Warehouses. One of the standard's size takes about 130 MB of memory.
+    #[arg(long, short = 'w', global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1_000_000u32), help_heading = "Workload")]
+    pub(crate) warehouses: u32,
+    /// Items; fewer than the standard has are for tests.
+    #[arg(long, global = true, value_name = "N", default_value = "100000", value_parser = whole(1..=Scale::ITEMS), help_heading = "Workload")]
+    pub(crate) items: u32,
+    /// Customers of each district, and orders that it begins with; fewer than the standard has are for tests.
+    #[arg(long, global = true, value_name = "N", default_value = "3000", value_parser = whole(1..=Scale::CUSTOMERS), help_heading = "Workload")]
+    pub(crate) customers: u32,
+    /// Concurrency control: 2pl (two-phase locking), to (timestamp ordering) or occ (optimistic).
+    #[arg(long, global = true, value_name = "NAME", default_value = "2pl", value_parser = text::<Scheme>, help_heading = "Workload")]
+    pub(crate) cc: Scheme,
+    /// Percent of new orders, payments, order status, deliveries and stock levels.
+    #[arg(long, global = true, value_name = "N,N,N,N,N", default_value = "45,43,4,4,4", value_parser = text::<Weights>, help_heading = "Workload")]
+    pub(crate) weight: Weights,
+    /// Nothing but one transaction: neworder, payment, orderstatus, delivery or stocklevel.
+    #[arg(long, global = true, value_name = "NAME", value_parser = text::<TransactionKind>, conflicts_with = "weight", help_heading = "Workload")]
+    pub(crate) only: Option<TransactionKind>,
+    /// Keep the standard's keying and think times, with ten terminals in each warehouse.
+    #[arg(long, global = true, help_heading = "Workload")]
+    pub(crate) wait: bool,
+    /// Stop the measured run after so many seconds. [default: 10, and 0.05 in a simulation; none where --count is
+    /// given]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
+    pub(crate) time: Option<Duration>,
+    /// Stop the measured run after so many transactions of all workers together.
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
+    pub(crate) count: Option<u64>,
+    /// Run so many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where --count is given]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
+    pub(crate) warmup: Option<Duration>,
+    /// So many percent of the new orders have a line from a warehouse of another compute node, and no other
+    /// transaction leaves its own: each node works in its own share of the warehouses. Without it, everybody works
+    /// everywhere, and 1 % of the lines and 15 % of the payments are of another warehouse, as the standard has it.
+    #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
+    pub(crate) distribution_ratio: Option<u8>,
+    /// Partition the database by warehouses, with two-phase commit between the nodes.
+    #[arg(long, global = true, help_heading = "Workload")]
+    pub(crate) partitioned: bool,
+    /// Check the twelve consistency conditions at the end.
+    #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
+    pub(crate) check: bool,
+    /// Timestamp ordering: timestamps that a worker draws at once. More than one spares the global counter, and
+    /// workers that are behind abort more.
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
+    pub(crate) ts_block: u64,
+    /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when it is on disk.
+    /// [default: off, and sync with --wal-dir]
+    #[arg(
+        long,
+        global = true,
+        value_name = "MODE",
+        hide_possible_values = true,
+        help_heading = "Log"
+    )]
+    pub(crate) wal: Option<Wal>,
+    /// The directory of the log.
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
+    pub(crate) wal_dir: Option<PathBuf>,
+    /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a simulation]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Output")]
+    pub(crate) interval: Option<Duration>,
+    /// What is printed on standard output: plain, lines as those of go-tpc; or json, the result document.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORM",
+        default_value = "plain",
+        hide_possible_values = true,
+        help_heading = "Output"
+    )]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+    #[command(flatten)]
+    pub(crate) json: OutputFlags,
+}
+
+/// What reads itself, with its own words for what is wrong.
+fn text<T>(given: &str) -> Result<T, String>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    given.parse().map_err(|error: T::Err| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use latchwork_harness::parse::one_line;
+
+    fn wrong(arguments: &str) -> String {
+        let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
+        let line = one_line(&Cli::try_parse_from(arguments).expect_err("a wrong command line"));
+        assert!(!line.contains('\n'), "{line}");
+        line
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_stand_before_or_behind_the_command() {
+        for arguments in [["tpcc", "--warehouses", "3", "run"], ["tpcc", "run", "-w", "3"]] {
+            let cli = Cli::try_parse_from(arguments).expect("a command line");
+            assert_eq!((cli.command, cli.flags.warehouses), (Some(Command::Run), 3));
+        }
+    }
+
+    #[test]
+    fn a_wrong_flag_is_one_line_with_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("--warehouses 0", "--warehouses", "from 1 to 1000000"),
+            ("--weight 50,50,4,4,4", "--weight", "sum to 112"),
+            ("--weight 50,50", "--weight", "as 45,43,4,4,4"),
+            ("--only delivery --weight 45,43,4,4,4", "--only", "--weight"),
+            ("--only sell", "--only", "stocklevel"),
+            ("--cc mvcc", "--cc", "2pl, to and occ"),
+            ("--wal always", "--wal", "off, async, sync"),
+            ("--distribution-ratio 101", "--distribution-ratio", "from 0 to 100"),
+            ("--ts-block 0", "--ts-block", "from 1"),
+            ("--items 0", "--items", "from 1 to 100000"),
+            ("--customers 3001", "--customers", "from 1 to 3000"),
+            ("--time 0", "--time", "above 0"),
+            ("--count 0", "--count", "from 1"),
+            ("--interval x", "--interval", "seconds"),
+            ("--output xml", "--output", "plain, json"),
+            ("--check maybe", "--check", "true, false"),
+            ("--threads 0", "--threads", "from 1 to 1024"),
+            ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
+            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--warehouse 3", "--warehouse", "--warehouses"),
+            ("load", "load", ""),
+        ] {
+            let line = wrong(arguments);
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The checks at the end of a run: the consistency conditions over all rows, that no row came or went without a
+//! transaction, and that the indexes lead to the same rows as the tables.
+
+use crate::session::{Logged, Session};
+use crate::tables::{INDEX, Rows, Store, Tables};
+use crate::tally::Tally;
+use latchwork_cluster::Member;
+use latchwork_harness::outcome::Check;
+use latchwork_harness::{AppError, Phase};
+use latchwork_txn::{Range, TxnError};
+use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
+use latchwork_workload::tpcc::key::{DistrictKey, WarehouseKey};
+use latchwork_workload::tpcc::row::BadRow;
+use latchwork_workload::tpcc::{DISTRICTS, Scale, Table, TransactionKind};
+use std::ops::{Bound, ControlFlow, RangeInclusive};
+use std::sync::Arc;
+
+/// Rows that are read in one transaction.
+const CHUNK: usize = 500;
+
+/// What one worker found, or many.
+pub(crate) struct Found {
+    report: Option<Report>,
+    stock: StockCheck,
+    /// Rows of each table, and of its index.
+    rows: [u64; Table::ALL.len()],
+    indexed: [u64; Table::ALL.len()],
+}
+
+/// What transactions have done to the population, as far as it shows in how many rows there are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Expected {
+    pub(crate) new_orders: u64,
+    pub(crate) payments: u64,
+}
+
+impl Expected {
+    pub(crate) fn of(tally: &Tally) -> Expected {
+        Expected {
+            new_orders: tally.commits(TransactionKind::NewOrder),
+            payments: tally.commits(TransactionKind::Payment),
+        }
+    }
+}
+
+/// Checks one worker's share of the warehouses. Nothing when the phase failed.
+pub(crate) async fn check(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    member: Member,
+) -> Option<Found> {
+    let found = Box::pin(look(&session, &phase, &member)).await;
+    found.map_err(|error| phase.fail(error)).ok().flatten()
+}
+
+/// Nothing when another worker has failed.
+async fn look(
+    session: &Session,
+    phase: &Phase,
+    member: &Member,
+) -> Result<Option<Found>, AppError> {
+    let (store, tables) = session.open(phase, member, Logged::No).await?;
+    let population = &session.settings.population;
+    let (scale, warehouses) = (population.scale(), population.warehouses());
+    let workers = session.workers() as u64;
+    let edge = |worker: u64| (u64::from(warehouses) * worker / workers) as u32;
+    let mine = edge(member.index as u64) + 1..=edge(member.index as u64 + 1);
+    let mut looker = Looker {
+        session,
+        phase,
+        member,
+        store,
+        tables,
+        rows: Default::default(),
+        indexed: Default::default(),
+    };
+    let mut stock = StockCheck::new(scale, warehouses);
+    let report = match mine.is_empty() {
+        true => None,
+        false => looker.conditions(mine.clone(), &mut stock).await?,
+    };
+    if member.index == 0 {
+        looker.count(Table::Item).await?;
+    }
+    let Looker { rows, indexed, .. } = looker;
+    Ok((!phase.stopped()).then_some(Found { report, stock, rows, indexed }))
+}
+
+/// A worker that looks at rows.
+struct Looker<'a> {
+    session: &'a Session,
+    phase: &'a Phase,
+    member: &'a Member,
+    store: Store,
+    tables: Tables,
+    rows: [u64; Table::ALL.len()],
+    indexed: [u64; Table::ALL.len()],
+}
+
+/// Which rows are looked at.
+#[derive(Clone)]
+struct Span<'a> {
+    from: Bound<&'a [u8]>,
+    to: Bound<&'a [u8]>,
+}
+
+impl Looker<'_> {
+    async fn conditions(
+        &mut self,
+        mine: RangeInclusive<u32>,
+        stock: &mut StockCheck,
+    ) -> Result<Option<Report>, AppError> {
+        let population = &self.session.settings.population;
+        let (scale, warehouses) = (population.scale(), population.warehouses());
+        let mut check = ConsistencyCheck::new(scale, warehouses, mine.clone());
+        for warehouse in mine.clone() {
+            let (from, to) =
+                (WarehouseKey { warehouse }, WarehouseKey { warehouse: warehouse + 1 });
+            let (from, to) = (from.to_bytes(), to.to_bytes());
+            let span = between(&from, &to);
+            for table in [Table::Warehouse, Table::District, Table::Customer] {
+                self.each(table, &span, |key, row| check.add(table, key, row)).await?;
+            }
+            self.each(Table::Stock, &span, |key, row| stock.add(Table::Stock, key, row)).await?;
+            for district in 1..=DISTRICTS {
+                let key = DistrictKey { warehouse, district };
+                let (from, to) = (key, DistrictKey { warehouse, district: district + 1 });
+                let (from, to) = (from.to_bytes(), to.to_bytes());
+                let span = between(&from, &to);
+                for table in [Table::Order, Table::NewOrder, Table::OrderLine] {
+                    let add = |key: &[u8], row: &[u8]| {
+                        check.add(table, key, row)?;
+                        stock.add(table, key, row)
+                    };
+                    self.each(table, &span, add).await?;
+                }
+                check.settle(key, u32::MAX);
+            }
+            for table in [Table::Customer, Table::Order] {
+                self.each_indexed(table, &span).await?;
+            }
+            if self.phase.stopped() {
+                return Ok(None);
+            }
+        }
+        // Rows of customers who paid elsewhere stand there, and count where they stand.
+        let here = |key: &[u8]| {
+            let warehouse = key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            mine.contains(&warehouse)
+                || *mine.start() == 1 && !(1..=warehouses).contains(&warehouse)
+        };
+        let mut mine_of_all = 0;
+        let all = Span { from: Bound::Unbounded, to: Bound::Unbounded };
+        let add = |key: &[u8], row: &[u8]| {
+            mine_of_all += u64::from(here(key));
+            check.add(Table::History, key, row)
+        };
+        self.each(Table::History, &all, add).await?;
+        self.rows[Table::History as usize] = mine_of_all;
+        Ok(Some(check.finish()))
+    }
+
+    /// Counts the rows of a table.
+    async fn count(&mut self, table: Table) -> Result<(), AppError> {
+        let all = Span { from: Bound::Unbounded, to: Bound::Unbounded };
+        self.each(table, &all, |_, _| Ok(())).await
+    }
+
+    /// Shows all rows of a table in a range to `add`, and counts them.
+    async fn each(
+        &mut self,
+        table: Table,
+        span: &Span<'_>,
+        add: impl FnMut(&[u8], &[u8]) -> Result<(), BadRow>,
+    ) -> Result<(), AppError> {
+        let count = self.walk(table, By::Key, span, add).await?;
+        self.rows[table as usize] += count;
+        Ok(())
+    }
+
+    /// Counts what the index of a table leads to in a range.
+    async fn each_indexed(&mut self, table: Table, span: &Span<'_>) -> Result<(), AppError> {
+        let count = self.walk(table, By::Index, span, |_, _| Ok(())).await?;
+        self.indexed[table as usize] += count;
+        Ok(())
+    }
+
+    async fn walk(
+        &self,
+        table: Table,
+        by: By,
+        span: &Span<'_>,
+        mut add: impl FnMut(&[u8], &[u8]) -> Result<(), BadRow>,
+    ) -> Result<u64, AppError> {
+        let rows = self.tables.of(table);
+        let (mut chunk, mut count) = (Chunk::default(), 0);
+        let mut last: Option<Vec<u8>> = None;
+        while !self.phase.stopped() {
+            let from = last.as_deref().map_or(span.from, Bound::Excluded);
+            let range = Range { from, to: span.to, ..Range::all() }.limit(CHUNK);
+            let read = chunk.read(&self.store, rows, by, range).await;
+            read.map_err(|error| self.session.txn_error(&error))?;
+            for (key, row) in chunk.rows() {
+                add(key, row).map_err(|bad| {
+                    AppError::Failed(format!("the row of {} at {key:02x?}: {bad}", table.name()))
+                })?;
+                count += 1;
+                self.phase.count(self.member.index);
+            }
+            self.phase.reach(self.member.handle.now());
+            if chunk.ends.len() < CHUNK {
+                break;
+            }
+            last = chunk.resume(rows, by).map_err(|error| self.session.txn_error(&error))?;
+        }
+        Ok(count)
+    }
+}
+
+/// In which order rows are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Key,
+    /// The order of the table's index.
+    Index,
+}
+
+/// Rows that were read in one transaction: nothing is added before it is known that they were there together.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Where each key ends, and each row behind it.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Chunk {
+    async fn read(
+        &mut self,
+        store: &Store,
+        rows: &Rows,
+        by: By,
+        range: Range<'_>,
+    ) -> Result<(), TxnError> {
+        let read = async |tx: &mut latchwork_txn::Transaction<_>| {
+            self.bytes.clear();
+            self.ends.clear();
+            let visit = |key: &[u8], row: &[u8]| {
+                self.bytes.extend_from_slice(key);
+                let middle = self.bytes.len();
+                self.bytes.extend_from_slice(row);
+                self.ends.push((middle, self.bytes.len()));
+                ControlFlow::Continue(())
+            };
+            match by {
+                By::Key => tx.scan(rows, range, visit).await.map(drop),
+                By::Index => tx.scan_index(rows, INDEX, range, visit).await.map(drop),
+            }
+        };
+        store.run(read).await
+    }
+
+    fn rows(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        (0..self.ends.len()).map(|at| {
+            let begin = at.checked_sub(1).map_or(0, |before| self.ends[before].1);
+            let (middle, end) = self.ends[at];
+            (&self.bytes[begin..middle], &self.bytes[middle..end])
+        })
+    }
+
+    /// What the next rows stand behind.
+    fn resume(&self, rows: &Rows, by: By) -> Result<Option<Vec<u8>>, TxnError> {
+        let Some((key, row)) = self.rows().next_back() else { return Ok(None) };
+        let mut last = key.to_vec();
+        if by == By::Index {
+            rows.schema().index_key(INDEX, key, row, &mut last)?;
+        }
+        Ok(Some(last))
+    }
+}
+
+fn between<'a>(from: &'a [u8], to: &'a [u8]) -> Span<'a> {
+    Span { from: Bound::Included(from), to: Bound::Excluded(to) }
+}
+
+impl Found {
+    /// Adds what another worker found.
+    pub(crate) fn merge(&mut self, other: Found) {
+        match (&mut self.report, other.report) {
+            (Some(report), Some(other)) => report.merge(other),
+            (report, other) => *report = report.take().or(other),
+        }
+        self.stock.merge(&other.stock);
+        let add = |mine: &mut [u64], theirs: &[u64]| {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        };
+        add(&mut self.rows, &other.rows);
+        add(&mut self.indexed, &other.indexed);
+    }
+
+    /// Compares what was found with what should be there; with everyone who breaks a condition.
+    pub(crate) fn judge(
+        self,
+        scale: Scale,
+        warehouses: u32,
+        expected: &Expected,
+    ) -> (Vec<Check>, Option<Report>) {
+        let Found { report, stock, rows, indexed } = self;
+        let mut checks = vec![rows_check(scale, warehouses, expected, &rows)];
+        checks.push(indexes_check(&rows, &indexed));
+        let Some(mut report) = report else {
+            let detail = "nobody looked at the warehouses".to_owned();
+            checks.push(Check::new(CONDITIONS[0], false, detail));
+            return (checks, None);
+        };
+        stock.finish_into(&mut report);
+        for (number, name) in CONDITIONS.iter().enumerate() {
+            let Some(condition) = report.condition(number) else { continue };
+            let detail = match condition.named.first() {
+                None if number == 0 => "each row belongs to a district and a customer".to_owned(),
+                None => format!("{} compared", condition.compared),
+                Some(first) => format!(
+                    "{} of {} wrong; {}",
+                    condition.violations, condition.compared, first.text
+                ),
+            };
+            let good = !report.broken().contains(&number);
+            checks.push(Check::new(name, good, detail));
+        }
+        (checks, Some(report))
+    }
+}
+
+/// The names of the checks, in the order of the conditions: see [`Report::condition`].
+const CONDITIONS: [&str; 14] = [
+    "tpcc-rows",
+    "tpcc-3.3.2.01",
+    "tpcc-3.3.2.02",
+    "tpcc-3.3.2.03",
+    "tpcc-3.3.2.04",
+    "tpcc-3.3.2.05",
+    "tpcc-3.3.2.06",
+    "tpcc-3.3.2.07",
+    "tpcc-3.3.2.08",
+    "tpcc-3.3.2.09",
+    "tpcc-3.3.2.10",
+    "tpcc-3.3.2.11",
+    "tpcc-3.3.2.12",
+    "tpcc-stock",
+];
+
+/// Whether there are as many rows as were loaded, and one more for each payment and each new order.
+fn rows_check(
+    scale: Scale,
+    warehouses: u32,
+    expected: &Expected,
+    rows: &[u64; Table::ALL.len()],
+) -> Check {
+    let (warehouses, items) = (u64::from(warehouses), u64::from(scale.items()));
+    let districts = warehouses * u64::from(DISTRICTS);
+    let customers = districts * u64::from(scale.customers());
+    let all = [
+        (Table::Warehouse, warehouses),
+        (Table::District, districts),
+        (Table::Customer, customers),
+        (Table::Item, items),
+        (Table::Stock, warehouses * items),
+        (Table::History, customers + expected.payments),
+        (Table::Order, customers + expected.new_orders),
+    ];
+    let wrong = all.into_iter().find(|&(table, belong)| rows[table as usize] != belong);
+    let Expected { new_orders, payments } = expected;
+    match wrong {
+        None => {
+            let detail = format!(
+                "those that were loaded, and those of {new_orders} new orders and {payments} payments"
+            );
+            Check::new("rows", true, detail)
+        }
+        Some((table, belong)) => {
+            let detail = format!(
+                "{} has {} rows where {belong} belong, after {new_orders} new orders and {payments} payments",
+                table.name(),
+                rows[table as usize]
+            );
+            Check::new("rows", false, detail)
+        }
+    }
+}
+
+/// Whether the indexes lead to as many rows as the tables have.
+fn indexes_check(rows: &[u64; Table::ALL.len()], indexed: &[u64; Table::ALL.len()]) -> Check {
+    let with_index = || Table::ALL.into_iter().filter_map(|table| Some((table, table.index()?)));
+    let wrong = with_index().find(|(table, _)| rows[*table as usize] != indexed[*table as usize]);
+    match wrong {
+        None => {
+            let entries: u64 = with_index().map(|(table, _)| indexed[table as usize]).sum();
+            Check::new("indexes", true, format!("{entries} entries, one for each row"))
+        }
+        Some((table, index)) => {
+            let detail = format!(
+                "{} leads to {} rows of {}",
+                index.name(),
+                indexed[table as usize],
+                rows[table as usize]
+            );
+            Check::new("indexes", false, detail)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The phases of a run, one after the other on the same cluster.
+
+use crate::check::{self, Expected, Found};
+use crate::intervals::Intervals;
+use crate::load::{self, Load};
+use crate::outcome::{Measured, Outcome, World};
+use crate::run::{self, Run};
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::tally::Tally;
+use latchwork_cluster::Member;
+use latchwork_harness::outcome::Check;
+use latchwork_harness::progress::{self, Extent, Timekeeper, Title};
+use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup};
+use latchwork_runtime::{Clock, Time};
+use latchwork_workload::result;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LOAD: Title = Title { name: "load", what: "rows" };
+const RUN: Title = Title { name: "run", what: "transactions" };
+const CHECK: Title = Title { name: "check", what: "rows" };
+
+/// Between the call of a run and its begin, so that all workers are there.
+const LEAD_TIME: Duration = Duration::from_millis(20);
+
+/// A cluster, and what to do with it.
+pub(crate) struct Driver {
+    pub(crate) session: Arc<Session>,
+    pub(crate) cluster: Cluster,
+}
+
+/// Does what the settings ask for.
+pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
+    let clock = Clock::start();
+    let driver = Driver::start(settings)?;
+    let session = &driver.session;
+    let mut outcome = Outcome::new(session);
+    outcome.load = Some(driver.load()?);
+    let measured = driver.run(&mut outcome)?;
+    outcome.checks.push(transactions_check(&measured.tally));
+    if session.settings.check {
+        driver.check(&Expected::of(&measured.tally), &mut outcome)?;
+    }
+    outcome.run = Some(measured);
+    if let Cluster::Simulated(cluster) = &driver.cluster {
+        outcome.world = Some(World {
+            event_hash: cluster.kernel().event_hash(),
+            events: cluster.kernel().events(),
+            virtual_time: cluster.kernel().now() - Time::ZERO,
+            real_time: clock.now() - Time::ZERO,
+        });
+    }
+    Ok(outcome)
+}
+
+/// Whether each transaction came to an end.
+fn transactions_check(tally: &Tally) -> Check {
+    let detail = match &tally.why {
+        None => format!("{} committed, none was given up", tally.committed.iter().sum::<u64>()),
+        Some(why) => format!("{} were given up; {why}", tally.given_up),
+    };
+    Check::new("transactions", tally.given_up == 0, detail)
+}
+
+impl Driver {
+    pub(crate) fn start(settings: Settings) -> Result<Driver, AppError> {
+        let session = Arc::new(Session::new(settings)?);
+        eprintln!("{}", session.headline());
+        let config = session.settings.cluster.clone();
+        let cluster = Cluster::start(config, &session.settings.fabric)
+            .map_err(|error| session.cluster_error(&error))?;
+        Ok(Driver { session, cluster })
+    }
+
+    pub(crate) fn phase(&self) -> Arc<Phase> {
+        Arc::new(Phase::new(self.session.workers()))
+    }
+
+    /// Runs `body` on every worker and shows how far it is. Fails with the first error of any worker.
+    pub(crate) fn on_all<T, F, Fut>(
+        &self,
+        title: Title,
+        extent: Extent,
+        phase: &Arc<Phase>,
+        body: F,
+    ) -> Result<Vec<T>, AppError>
+    where
+        T: Send + 'static,
+        F: Fn(Member) -> Fut + Sync + 'static,
+        Fut: Future<Output = Option<T>> + 'static,
+    {
+        let time = match &self.cluster {
+            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
+            Cluster::Simulated(_) => Timekeeper::Virtual(self.cluster.now()),
+        };
+        self.session.begin_phase();
+        let ran = progress::show(title, extent, time, phase, || self.cluster.run(body));
+        phase.end()?;
+        let workers = ran.map_err(|error| self.session.cluster_error(&error))?;
+        let lost = || AppError::Failed("a worker ended without a result".to_owned());
+        workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
+    }
+
+    pub(crate) fn load(&self) -> Result<result::Phase, AppError> {
+        let phase = self.phase();
+        let census = self.session.settings.population.estimate();
+        let rows = latchwork_workload::tpcc::Table::ALL.map(|table| census.table(table).rows);
+        let load = Arc::new(Load::new(&self.session, &phase));
+        let begin = self.cluster.now();
+        let body = move |member| load::load(load.clone(), member);
+        let extent = Extent::Operations(rows.iter().sum());
+        let workers = self.on_all(LOAD, extent, &phase, body)?;
+        let rows = workers.iter().map(|worker| worker.rows).sum();
+        let end = workers.iter().map(|worker| worker.end).max().unwrap_or(begin);
+        Ok(result::Phase::new(rows, (end - begin).as_secs_f64()))
+    }
+
+    fn run(&self, outcome: &mut Outcome) -> Result<Measured, AppError> {
+        let (session, phase) = (&self.session, self.phase());
+        let settings = &session.settings;
+        let plan = Plan {
+            warmup: Warmup::Time(settings.warmup),
+            operations: settings.count,
+            time: settings.time,
+        };
+        let begin = self.cluster.now() + LEAD_TIME;
+        let workers = session.workers();
+        let simulated = settings.is_simulated();
+        let course = Course::new(plan, self.cluster.nodes(), workers, simulated, begin);
+        let measured_from = begin + settings.warmup;
+        let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
+        let aside = settings.document_only();
+        let intervals = settings
+            .interval
+            .map(|every| Intervals::new(every, measured_from, workers, settings.waiting(), aside));
+        let session = session.clone();
+        let run = Run { session, phase: phase.clone(), course, begin, intervals, number: 0 };
+        let run = Arc::new(run);
+        let extent = match settings.count {
+            Some(count) => Extent::Operations(count),
+            None => Extent::Until(until),
+        };
+        let shared = run.clone();
+        let done =
+            self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        outcome.log = self.session.log_stats();
+        let went = run.course.went().map_err(AppError::Failed)?;
+        outcome.counters = went.counters;
+        let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);
+        let mut tally = Tally::default();
+        done.into_iter().for_each(|done| tally.merge(done.tally));
+        Ok(Measured { tally, elapsed: end - went.from })
+    }
+
+    pub(crate) fn check(&self, expected: &Expected, outcome: &mut Outcome) -> Result<(), AppError> {
+        let (session, phase) = (&self.session, self.phase());
+        let population = &session.settings.population;
+        let rows = outcome.load.as_ref().map_or(0, |load| load.ops);
+        let shared = (session.clone(), phase.clone());
+        let workers: Vec<Found> =
+            self.on_all(CHECK, Extent::Operations(rows), &phase, move |member| {
+                check::check(shared.0.clone(), shared.1.clone(), member)
+            })?;
+        let found = workers.into_iter().reduce(|mut all, one| {
+            all.merge(one);
+            all
+        });
+        let Some(found) = found else { return Ok(()) };
+        let (checks, report) = found.judge(population.scale(), population.warehouses(), expected);
+        outcome.checks.extend(checks);
+        outcome.report = report;
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! TPC-C on an embedded cluster.
+//!
+//! ```text
+//!   args, settings, memory     what is asked for, checked before anything starts
+//!        |
+//!   drive                      load ──► run ──► check, each on every worker of every compute node
+//!     load, run, check           |       |        |
+//!     schemas, tables            nine tables of the transaction engine
+//!     transactions               new order, payment, order status, delivery, stock level
+//!     tally, intervals           what became of them
+//!        |
+//!   outcome                    lines of go-tpc, a table for people, the result document
+//! ```
+//!
+//! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]; what is here runs the transactions.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod check;
+mod drive;
+mod intervals;
+mod load;
+mod log;
+mod memory;
+mod outcome;
+mod run;
+mod schemas;
+mod session;
+mod settings;
+mod tables;
+mod tally;
+#[cfg(test)]
+mod testing;
+mod transactions;
+
+use args::Cli;
+use clap::Parser;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::Check;
+use settings::Settings;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchwork_harness::main("tpcc", Cli::try_parse(), |cli| Settings::new(cli).and_then(run))
+}
+
+/// Does what was asked for; returns whether all checks were good.
+fn run(settings: Settings) -> Result<bool, AppError> {
+    for warning in &settings.warnings {
+        eprintln!("tpcc: {warning}");
+    }
+    let outcome = drive::drive(settings)?;
+    outcome.report()?;
+    Ok(outcome.checks.iter().all(Check::is_good))
+}

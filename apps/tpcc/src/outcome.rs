@@ -1,0 +1,189 @@
+//! What came of a run: lines as those of go-tpc, a table for people, and the result document.
+
+use crate::session::Session;
+use crate::tally::Tally;
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::{self, Check, short};
+use latchwork_selcc::Counters;
+use latchwork_wal::Stats;
+use latchwork_workload::result::{self, Destination, ResultDocument};
+use latchwork_workload::tpcc::check::Report;
+use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that is to be told.
+pub(crate) struct Outcome {
+    session: Arc<Session>,
+    pub(crate) load: Option<result::Phase>,
+    pub(crate) run: Option<Measured>,
+    pub(crate) checks: Vec<Check>,
+    /// The consistency conditions one by one, with who breaks them.
+    pub(crate) report: Option<Report>,
+    /// What each compute node counted in the measured part.
+    pub(crate) counters: Vec<Counters>,
+    /// What the logs did in the run, warm-up included.
+    pub(crate) log: Option<Stats>,
+    /// The world, where the cluster was simulated.
+    pub(crate) world: Option<World>,
+}
+
+/// The measured run.
+pub(crate) struct Measured {
+    pub(crate) tally: Tally,
+    pub(crate) elapsed: Duration,
+}
+
+/// A simulated world at its end.
+pub(crate) struct World {
+    /// The hash of all that happened in it.
+    pub(crate) event_hash: u64,
+    pub(crate) events: u64,
+    pub(crate) virtual_time: Duration,
+    /// How long all of it took outside.
+    pub(crate) real_time: Duration,
+}
+
+impl Outcome {
+    pub(crate) fn new(session: &Arc<Session>) -> Outcome {
+        Outcome {
+            session: session.clone(),
+            load: None,
+            run: None,
+            checks: Vec::new(),
+            report: None,
+            counters: Vec::new(),
+            log: None,
+            world: None,
+        }
+    }
+
+    fn summary<'a>(&self, run: &'a Measured) -> Summary<'a> {
+        let waiting = self.session.settings.waiting();
+        Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
+    }
+
+    /// Tells everything: a table on standard error, lines on standard output, and the document where it should go. With the
+    /// document on standard output, the lines give way to it.
+    pub(crate) fn report(&self) -> Result<(), AppError> {
+        outcome::tell_people(|out| self.table(out))?;
+        let settings = &self.session.settings;
+        if !settings.document_only() {
+            outcome::tell(None, |out| self.lines(out))?;
+        }
+        let mut places = Vec::from_iter(&settings.json);
+        if settings.print_json && settings.json != Some(Destination::Stdout) {
+            places.push(&Destination::Stdout);
+        }
+        if places.is_empty() {
+            return Ok(());
+        }
+        let document = self.document();
+        places.into_iter().try_for_each(|place| Ok(place.write(&document)?))
+    }
+
+    fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        if let Some(run) = &self.run {
+            self.summary(run).write_lines(SUMMARY_PREFIX, &mut out)?;
+        }
+        outcome::write_check_lines(out, &self.checks)
+    }
+
+    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out)?;
+        if let Some(load) = &self.load {
+            let (rows, rate) = (load.ops, short(load.throughput_ops_s));
+            writeln!(out, "load   {rows} rows in {:.2} s: {rate} rows/s", load.elapsed_s)?;
+        }
+        if let Some(run) = &self.run {
+            self.run_table(run, out)?;
+        }
+        if let Some(world) = &self.world {
+            let (time, real) = (world.virtual_time.as_secs_f64(), world.real_time.as_secs_f64());
+            writeln!(
+                out,
+                "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
+                world.events, world.event_hash
+            )?;
+        }
+        if let Some(run) = &self.run {
+            outcome::write_latencies(out, &run.tally.statistics.measured())?;
+        }
+        outcome::write_checks(out, &self.checks)?;
+        match &self.report {
+            Some(report) if !report.is_ok() => writeln!(out, "{report}"),
+            _ => Ok(()),
+        }
+    }
+
+    fn run_table(&self, run: &Measured, out: &mut dyn Write) -> io::Result<()> {
+        let (summary, statistics) = (self.summary(run), &run.tally.statistics);
+        let (total, seconds) = (statistics.total(), run.elapsed.as_secs_f64());
+        writeln!(
+            out,
+            "run    {total} transactions in {seconds:.2} s: {} transactions/s, {} tpmC",
+            short(total as f64 / seconds.max(1e-9)),
+            short(summary.tpmc())
+        )?;
+        let aborts = statistics.all_counts().aborts;
+        if aborts > 0 {
+            let reasons = run.tally.conflicts().filter(|(_, count)| *count > 0);
+            let reason = |(name, count): (&str, u64)| {
+                let name = name.trim_start_matches("aborts_").replace('_', " ");
+                format!("{count} {name}")
+            };
+            let reasons: Vec<_> = reasons.map(reason).collect();
+            let percent = 100.0 * aborts as f64 / (aborts + total) as f64;
+            let reasons = reasons.join(", ");
+            writeln!(out, "       {aborts} attempts aborted, {percent:.2} %: {reasons}")?;
+        }
+        let deliveries = statistics.count(TransactionKind::Delivery);
+        if run.tally.skipped > 0 {
+            let skipped = run.tally.skipped;
+            writeln!(out, "       {skipped} districts had nothing for {deliveries} deliveries")?;
+        }
+        if let Some(log) = &self.log {
+            let (groups, syncs, each) = (log.groups, log.syncs, log.groups_per_sync());
+            let mean_us = log.syncing.as_secs_f64() * 1e6 / syncs.max(1) as f64;
+            writeln!(
+                out,
+                "log    {groups} commits of {} bytes in {syncs} syncs, {each:.1} each; a sync takes {mean_us:.0} us in \
+                 the mean",
+                log.bytes
+            )?;
+        }
+        for (kind, p90) in summary.too_slow() {
+            let (flag, limit) = (kind.flag(), kind.response_time_limit());
+            writeln!(out, "       {flag} is too slow for the standard: {p90:?}, of {limit:?}")?;
+        }
+        Ok(())
+    }
+
+    fn document(&self) -> ResultDocument {
+        let settings = &self.session.settings;
+        let event_hash = self.world.as_ref().map(|world| world.event_hash);
+        let mut document =
+            outcome::document("tpcc", &settings.cluster, &self.counters, &self.checks, event_hash);
+        document.config = settings.describe();
+        document.load = self.load.clone();
+        if let Some(run) = &self.run {
+            self.summary(run).fill(&mut document);
+            let conflicts = run.tally.conflicts().map(|(name, count)| (name.to_owned(), count));
+            document.counters.extend(conflicts);
+            if let Some(log) = &self.log {
+                let syncing_us = log.syncing.as_micros() as u64;
+                let counts = [
+                    ("log_commits", log.groups),
+                    ("log_bytes", log.bytes),
+                    ("log_syncs", log.syncs),
+                    ("log_syncing_us", syncing_us),
+                ];
+                document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
+            }
+            let skipped = run.tally.skipped;
+            document.counters.insert("deliveries_skipped".to_owned(), skipped);
+        }
+        document
+    }
+}

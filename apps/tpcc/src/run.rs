@@ -1,0 +1,263 @@
+//! The measured run: every worker has terminals, whose transactions it runs, again and again where they meet others.
+
+use crate::intervals::Intervals;
+use crate::session::{Logged, Session};
+use crate::settings::Settings;
+use crate::tables::{Store, Tables};
+use crate::tally::Tally;
+use crate::transactions::{Buffers, Ended, Failure, attempt};
+use latchwork_cluster::Member;
+use latchwork_harness::{AppError, Course, Part, Phase, Share};
+use latchwork_runtime::{Handle, Time};
+use latchwork_txn::{Conflict, TxnError};
+use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a terminal that waits looks away before it looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What all workers of a run share.
+pub(crate) struct Run {
+    pub(crate) session: Arc<Session>,
+    pub(crate) phase: Arc<Phase>,
+    pub(crate) course: Course,
+    pub(crate) begin: Time,
+    pub(crate) intervals: Option<Intervals>,
+    /// Which run it is on this database: rows of HISTORY say so.
+    pub(crate) number: u16,
+}
+
+/// What one worker did.
+pub(crate) struct Done {
+    pub(crate) tally: Tally,
+    /// When its last transaction ended.
+    pub(crate) end: Time,
+}
+
+/// One worker at work.
+struct Runner {
+    run: Arc<Run>,
+    store: Store,
+    tables: Tables,
+    handle: Handle,
+    index: usize,
+    share: Share,
+    /// The number of the next row of HISTORY.
+    sequence: Cell<u32>,
+    done: RefCell<Done>,
+}
+
+/// Runs one worker. Nothing when the phase failed.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
+    let phase = run.phase.clone();
+    let done = Box::pin(work(run, member)).await;
+    done.map_err(|error| phase.fail(error)).ok().flatten()
+}
+
+async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
+    let (store, tables) = run.session.open(&run.phase, &member, Logged::Yes).await?;
+    let settings = &run.session.settings;
+    let places = settings.terminals(member.node, member.index);
+    let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
+    let handle = member.handle.clone();
+    let runner = Rc::new(Runner {
+        store,
+        tables,
+        handle: handle.clone(),
+        index: member.index,
+        share: Share::default(),
+        sequence: Cell::new(0),
+        done,
+        run: run.clone(),
+    });
+    handle.sleep_until(run.begin).await;
+    let mut tasks = Vec::new();
+    for (number, home) in places {
+        tasks.push(handle.spawn(runner.clone().terminal(number, home)));
+    }
+    let mut ended = Ok(());
+    for task in tasks {
+        match task.await {
+            Ok(worked) => ended = ended.and(worked),
+            Err(_) => return Ok(None),
+        }
+    }
+    ended.and(run.session.end_phase(&run.phase, &member).await)?;
+    Ok(Rc::into_inner(runner).map(|runner| runner.done.into_inner()))
+}
+
+impl Runner {
+    fn settings(&self) -> &Settings {
+        &self.run.session.settings
+    }
+
+    /// One terminal from the run's begin to its end.
+    async fn terminal(self: Rc<Self>, number: u32, home: Home) -> Result<(), AppError> {
+        let settings = self.settings();
+        let (wait, simulated) = (settings.wait, settings.is_simulated());
+        let seed = settings.cluster.seed;
+        let mut terminal = Terminal::new(settings.inputs, home, seed, number)?;
+        let mut buffers = Buffers::default();
+        let mut last = self.handle.now();
+        loop {
+            let input = terminal.next_transaction();
+            if wait {
+                if !self.pause(input.kind().keying_time()).await {
+                    return Ok(());
+                }
+                last = self.handle.now();
+            }
+            let begin = last;
+            if self.run.phase.stopped() {
+                return Ok(());
+            }
+            let Some(part) = self.run.course.next(&self.share, begin) else { return Ok(()) };
+            let measured = part == Part::Measured;
+            let end = Box::pin(self.carry_out(&input, begin, measured, &mut buffers)).await;
+            last = match end {
+                Ok(end) => end,
+                Err(error) => {
+                    self.run.phase.fail(error);
+                    return Ok(());
+                }
+            };
+            if simulated {
+                self.handle.catch_up().await;
+                self.run.phase.reach(last);
+            }
+            if wait && !self.pause(think_time(input.kind(), terminal.random())).await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits as long as a terminal's keys or thoughts take; whether the run still goes on then.
+    async fn pause(&self, duration: Duration) -> bool {
+        let until = self.handle.now() + duration;
+        loop {
+            let now = self.handle.now();
+            self.run.course.look(now);
+            if self.run.phase.stopped() || self.run.course.is_over() {
+                return false;
+            }
+            if now >= until {
+                return true;
+            }
+            self.handle.sleep_until(until.min(now + LOOK)).await;
+        }
+    }
+
+    /// Runs a transaction until it has committed, or was tried for too long; when that was.
+    async fn carry_out(
+        &self,
+        input: &Transaction,
+        begin: Time,
+        measured: bool,
+        buffers: &mut Buffers,
+    ) -> Result<Time, AppError> {
+        let kind = input.kind();
+        let deadline = begin + self.settings().txn.retry_for;
+        let mut attempts = 0;
+        loop {
+            let tried = attempt(&self.store, &self.tables, input, buffers, self.stamps()).await;
+            let conflict = match tried {
+                Ok(ended) => {
+                    let end = self.handle.now();
+                    self.completed(input, ended, (begin, end), measured);
+                    return Ok(end);
+                }
+                Err(Failure::Txn(TxnError::Conflict(conflict))) => conflict,
+                // It has left nothing, and others may succeed: the disk may have room again.
+                Err(Failure::Txn(error @ TxnError::NotLogged(_))) => {
+                    return Ok(self.given_up(input, error.to_string(), measured));
+                }
+                Err(failure) => return Err(self.run.session.failure(&failure)),
+            };
+            if measured {
+                self.aborted(input, conflict);
+            }
+            attempts += 1;
+            if self.handle.now() >= deadline {
+                let why = format!("gave up after {attempts} attempts: {conflict}");
+                return Ok(self.given_up(input, why, measured));
+            }
+            self.handle.sleep(self.store.pause(attempts)).await;
+            if measured {
+                self.done.borrow_mut().tally.statistics.retried(kind);
+                self.note(|statistics| statistics.retried(kind));
+            }
+        }
+    }
+
+    /// The time, and the number of a row of HISTORY.
+    fn stamps(&self) -> (NonZeroU64, u64) {
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence + 1);
+        let now_us = NonZeroU64::new(self.handle.now().as_nanos() / 1_000);
+        // A cluster has fewer workers than numbers.
+        let number = key::history_number(self.run.number, self.index as u16, sequence);
+        (now_us.unwrap_or(NonZeroU64::MIN), number)
+    }
+
+    fn completed(
+        &self,
+        input: &Transaction,
+        ended: Ended,
+        (begin, end): (Time, Time),
+        measured: bool,
+    ) {
+        let kind = input.kind();
+        // Whoever gives the answer must have computed it.
+        std::hint::black_box(ended.shown);
+        let mut done = self.done.borrow_mut();
+        done.end = done.end.max(end);
+        if !ended.rolled_back {
+            done.tally.committed(kind);
+        }
+        if !measured {
+            return;
+        }
+        let latency = end - begin;
+        match ended.rolled_back {
+            true => done.tally.statistics.rolled_back(kind, latency),
+            false => done.tally.statistics.completed(kind, latency),
+        }
+        done.tally.skipped += u64::from(ended.skipped);
+        drop(done);
+        self.run.phase.count(self.index);
+        self.note(|statistics| match ended.rolled_back {
+            true => statistics.rolled_back(kind, latency),
+            false => statistics.completed(kind, latency),
+        });
+    }
+
+    fn aborted(&self, input: &Transaction, conflict: Conflict) {
+        let mut done = self.done.borrow_mut();
+        done.tally.met(conflict);
+        done.tally.statistics.aborted(input.kind());
+        drop(done);
+        self.note(|statistics| statistics.aborted(input.kind()));
+    }
+
+    fn given_up(&self, input: &Transaction, why: String, measured: bool) -> Time {
+        let end = self.handle.now();
+        let mut done = self.done.borrow_mut();
+        done.end = done.end.max(end);
+        done.tally.given_up += 1;
+        done.tally.why.get_or_insert(why);
+        if measured {
+            done.tally.statistics.failed(input.kind());
+        }
+        end
+    }
+
+    fn note(&self, note: impl FnOnce(&mut latchwork_workload::tpcc::Statistics)) {
+        if let Some(intervals) = &self.run.intervals {
+            intervals.note(self.index, self.handle.now(), note);
+        }
+    }
+}

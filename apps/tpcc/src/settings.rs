@@ -1,0 +1,455 @@
+//! What the command line asks for, checked before anything starts.
+
+use crate::args::{Cli, Command, Flags, Output, Wal};
+use crate::{memory, schemas};
+use latchwork_blink::Limits;
+use latchwork_cluster::ClusterConfig;
+use latchwork_harness::{AppError, ClusterFlags, FabricChoice};
+use latchwork_txn::Scheme;
+use latchwork_verbs::LINE_HEADER;
+use latchwork_workload::result::Destination;
+use latchwork_workload::tpcc::{
+    Home, InputSettings, Population, RemoteLines, Scale, Table, Waiting, Weights,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long to measure where nothing limits the run, and how long to run before.
+const TIME_DEFAULT: Duration = Duration::from_secs(10);
+const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The same in virtual time, which takes much longer to pass.
+const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
+const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
+
+/// Workers of a simulated compute node if nobody says how many: what the machine has must not matter.
+const THREADS_DEFAULT_VIRTUAL: usize = 4;
+
+/// How many transactions per second to make room for, where they are limited by time only.
+const RATE: f64 = 1e5;
+const RATE_VIRTUAL: f64 = 2e6;
+/// With the standard's waits, of each warehouse.
+const RATE_WAITING: f64 = 1.0;
+
+/// Terminals in each warehouse of runs with waits (clause 4.2.2).
+const TERMINALS: u32 = 10;
+
+/// Payments of customers elsewhere, in percent (clause 2.5.1.2).
+const REMOTE_PAYMENTS: u8 = 15;
+
+/// Everything that a run needs to know.
+pub(crate) struct Settings {
+    pub(crate) command: Option<Command>,
+    pub(crate) population: Population,
+    /// Bytes of lines that it should take.
+    pub(crate) population_bytes: u64,
+    pub(crate) inputs: InputSettings,
+    /// Consecutive warehouses that each compute node works in, where it has its own.
+    pub(crate) shard: Option<u32>,
+    pub(crate) wait: bool,
+    pub(crate) txn: latchwork_txn::Settings,
+    pub(crate) wal: Wal,
+    pub(crate) wal_dir: Option<PathBuf>,
+    pub(crate) fabric: FabricChoice,
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) warmup: Duration,
+    pub(crate) time: Option<Duration>,
+    pub(crate) count: Option<u64>,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) check: bool,
+    pub(crate) json: Option<Destination>,
+    /// The document belongs on standard output.
+    pub(crate) print_json: bool,
+    /// Lines for the user about settings that change nothing.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Puts the command line together.
+    ///
+    /// # Errors
+    /// One line about the first thing that is impossible, with what would do.
+    pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
+        let Cli { command, flags } = cli;
+        let fabric = flags.fabric.choice()?;
+        let simulated = fabric.nic().is_some();
+        let wal = check_log(command, &flags, simulated)?;
+        if flags.partitioned {
+            return Err(usage(
+                "--partitioned: two-phase commit is not built yet; leave the flag out, and all nodes share all data",
+            ));
+        }
+        let scale = Scale::new(flags.items, flags.customers)?;
+        let population = Population::new(scale, flags.warehouses, flags.cluster.seed, 1)?;
+        let shard = shard(&flags)?;
+        let inputs = inputs(&flags, &population, shard)?;
+        let json = flags.json.destination()?;
+        let warnings = warnings(&flags, simulated);
+        let (time_default, warmup_default, interval_default) = match simulated {
+            false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
+            true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
+        };
+        let time = flags.time.or(flags.count.is_none().then_some(time_default));
+        let warmup = flags.warmup.unwrap_or(match flags.count {
+            None => warmup_default,
+            Some(_) => Duration::ZERO,
+        });
+        let interval = flags.interval.unwrap_or(interval_default);
+        let growth = match (flags.count, time, flags.wait) {
+            (Some(count), _, _) => memory::growth(count),
+            (None, time, wait) => {
+                let rate = match (wait, simulated) {
+                    (true, _) => RATE_WAITING * f64::from(flags.warehouses),
+                    (false, true) => RATE_VIRTUAL,
+                    (false, false) => RATE,
+                };
+                let seconds = (time.unwrap_or_default() + warmup).as_secs_f64();
+                memory::growth((seconds * rate) as u64)
+            }
+        };
+        check_lines(flags.cluster.gcl_size)?;
+        let population_bytes = memory::population(&population, flags.cluster.gcl_size);
+        let mut cluster = cluster(&flags, simulated, population_bytes, growth)?;
+        if flags.wait {
+            // The executor runs as many tasks of a worker as may be in flight.
+            let workers = cluster.workers * cluster.compute_nodes;
+            let terminals = flags.warehouses as usize * TERMINALS as usize;
+            cluster.inflight = terminals.div_ceil(workers);
+        }
+        memory::check(flags.warehouses, population_bytes, &cluster, memory::available())?;
+        let txn = latchwork_txn::Settings {
+            scheme: flags.cc,
+            timestamp_block: flags.ts_block,
+            ..latchwork_txn::Settings::default()
+        };
+        Ok(Settings {
+            command,
+            population,
+            population_bytes,
+            inputs,
+            shard,
+            wait: flags.wait,
+            txn,
+            wal,
+            wal_dir: flags.wal_dir,
+            fabric,
+            cluster,
+            warmup,
+            time,
+            count: flags.count,
+            // The one of a whole run says what its summary says.
+            interval: Some(interval)
+                .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
+            check: flags.check,
+            json,
+            print_json: flags.output == Output::Json,
+            warnings,
+        })
+    }
+
+    /// Whether time is virtual.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.fabric.nic().is_some()
+    }
+
+    /// Whether the document is all that is printed on standard output.
+    pub(crate) fn document_only(&self) -> bool {
+        self.print_json || self.json == Some(Destination::Stdout)
+    }
+
+    /// What efficiency is measured against.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        self.wait.then(|| Waiting { warehouses: self.population.warehouses() })
+    }
+
+    /// The terminals of a worker of this compute node: their numbers, among all, and where they stand.
+    pub(crate) fn terminals(&self, node: usize, index: usize) -> Vec<(u32, Home)> {
+        let (config, warehouses) = (&self.cluster, self.population.warehouses());
+        let each = config.inflight as u32;
+        let all = match self.wait {
+            true => TERMINALS * warehouses,
+            false => (config.compute_nodes * config.workers) as u32 * each,
+        };
+        let first = index as u32 * each;
+        let mine = first..all.min(first + each);
+        let home = |number: u32| match self.shard {
+            None => Home::of_terminal(number, all, 1..=warehouses),
+            Some(shard) => {
+                let from = node as u32 * shard + 1;
+                let of_node = config.workers as u32 * each;
+                let among = from..=warehouses.min(from + shard - 1);
+                Home::of_terminal(number % of_node, of_node, among)
+            }
+        };
+        mine.map(|number| (number, home(number))).collect()
+    }
+
+    /// The settings as a result document tells them.
+    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+        let mut config = ClusterFlags::describe(&self.cluster);
+        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
+        let seconds = |time: Duration| json!(time.as_secs_f64());
+        let scale = self.population.scale();
+        let weight = |kind| self.inputs.weights.percent(kind);
+        let weights = latchwork_workload::tpcc::TransactionKind::ALL.map(weight);
+        add("command", self.command.map_or("all", Command::name).into());
+        add("fabric", self.fabric.name().into());
+        add("warehouses", self.population.warehouses().into());
+        add("items", scale.items().into());
+        add("customers", scale.customers().into());
+        add("cc", self.txn.scheme.name().into());
+        add("weight", json!(weights));
+        add("wait", self.wait.into());
+        add("wal", self.wal.name().into());
+        add("partitioned", false.into());
+        add("check", self.check.into());
+        add("warmup_s", seconds(self.warmup));
+        if self.txn.scheme == Scheme::TimestampOrdering {
+            add("ts_block", self.txn.timestamp_block.into());
+        }
+        let ratio = match self.inputs.remote_lines {
+            RemoteLines::PerOrder { percent, .. } => Some(json!(percent)),
+            RemoteLines::PerLine { .. } => None,
+        };
+        let optional = [
+            ("nic", self.fabric.nic().map(Value::from)),
+            ("time_s", self.time.map(seconds)),
+            ("count", self.count.map(Value::from)),
+            ("interval_s", self.interval.map(seconds)),
+            ("distribution_ratio", ratio),
+        ];
+        let optional = optional.into_iter();
+        config.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        config
+    }
+}
+
+fn usage(text: impl Into<String>) -> AppError {
+    AppError::Usage(text.into())
+}
+
+/// The log, if what is asked of it can be had.
+fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result<Wal, AppError> {
+    let wal = match (flags.wal, &flags.wal_dir) {
+        (Some(wal), _) => wal,
+        (None, Some(_)) => Wal::Sync,
+        (None, None) => Wal::Off,
+    };
+    let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
+    match (command, &flags.wal_dir) {
+        (_, Some(directory)) if simulated => Err(usage(format!(
+            "{}: what is simulated is on no disk; leave the flag out, and --wal {} works in memory",
+            given(directory),
+            wal.name()
+        ))),
+        (_, Some(directory)) if wal == Wal::Off => {
+            Err(usage(format!("{}: leave it out, or use --wal sync or async", given(directory))))
+        }
+        (Some(command), None) => Err(usage(format!(
+            "{}: memory lives as long as the program, so it needs a log to keep the database in; give --wal-dir, or \
+             leave the command out to load, run and check at once",
+            command.name()
+        ))),
+        (Some(command), Some(_)) => Err(usage(format!(
+            "{}: a database cannot be recovered from its log yet; leave the command out to load, run and check at once",
+            command.name()
+        ))),
+        (None, None) if wal != Wal::Off && !simulated => {
+            Err(usage(format!("--wal {}: give the log a directory with --wal-dir", wal.name())))
+        }
+        _ => Ok(wal),
+    }
+}
+
+/// Whether lines of this size hold all rows and the keys of all indexes.
+fn check_lines(line_size: u32) -> Result<(), AppError> {
+    // Beside the longest row: its key, and what a line has to say of them.
+    const BESIDE: usize = 128;
+    let row = Table::ALL.map(Table::row_len_max).into_iter().max().unwrap_or(0);
+    let fits = |line_size: u32| {
+        let payload = line_size as usize - LINE_HEADER;
+        let limits = Limits::for_payload(payload).ok()?;
+        let keys = |table| schemas::schema(table).ok()?.check_keys(limits.key_max).ok();
+        Table::ALL.into_iter().try_for_each(keys)?;
+        (row + BESIDE <= payload).then_some(())
+    };
+    if fits(line_size).is_some() {
+        return Ok(());
+    }
+    let larger = (9..=16).map(|bits| 1 << bits).find(|size| fits(*size).is_some());
+    Err(usage(format!(
+        "--gcl-size {line_size}: too small for a row of {row} bytes and for the keys of indexes; use --gcl-size {} or \
+         more",
+        larger.unwrap_or(8192)
+    )))
+}
+
+/// The warehouses that each compute node has for itself, where they are divided.
+fn shard(flags: &Flags) -> Result<Option<u32>, AppError> {
+    let Some(ratio) = flags.distribution_ratio else { return Ok(None) };
+    let nodes = flags.cluster.compute_nodes as u32;
+    let shard = flags.warehouses.div_ceil(nodes);
+    // The last node gets what is left.
+    if shard * (nodes - 1) >= flags.warehouses {
+        return Err(usage(format!(
+            "--distribution-ratio {ratio}: {nodes} compute nodes cannot share {} warehouses; use --warehouses {} or \
+             another multiple of them",
+            flags.warehouses,
+            flags.warehouses.next_multiple_of(nodes)
+        )));
+    }
+    if ratio > 0 && nodes == 1 {
+        return Err(usage(format!(
+            "--distribution-ratio {ratio}: one compute node has all warehouses; use 0, or more --compute-nodes"
+        )));
+    }
+    Ok(Some(shard))
+}
+
+fn inputs(
+    flags: &Flags,
+    population: &Population,
+    shard: Option<u32>,
+) -> Result<InputSettings, AppError> {
+    let (scale, seed) = (population.scale(), flags.cluster.seed);
+    let standard = InputSettings::standard(scale, flags.warehouses, population.constants(), seed);
+    let divided = flags.distribution_ratio.zip(shard);
+    let inputs = InputSettings {
+        weights: flags.only.map_or(flags.weight, Weights::only),
+        remote_lines: match divided {
+            Some((percent, shard)) => RemoteLines::PerOrder { percent, shard },
+            None => standard.remote_lines,
+        },
+        remote_payments_percent: match divided {
+            Some(_) => 0,
+            None => REMOTE_PAYMENTS,
+        },
+        ..standard
+    };
+    inputs.check()?;
+    Ok(inputs)
+}
+
+fn cluster(
+    flags: &Flags,
+    simulated: bool,
+    population: u64,
+    growth: u64,
+) -> Result<ClusterConfig, AppError> {
+    let threads = flags.cluster.threads.unwrap_or_else(|| match simulated {
+        true => THREADS_DEFAULT_VIRTUAL,
+        false => flags.cluster.threads_of_machine(),
+    });
+    // Memory that is never touched costs nothing, so there is plenty.
+    let bytes = 2 * (population + growth);
+    Ok(flags.cluster.config(threads, |config| memory::each_node(bytes, config))?)
+}
+
+fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if simulated && flags.cluster.prefault {
+        warnings.push("--prefault changes nothing in a simulation".to_owned());
+    }
+    if flags.ts_block > 1 && flags.cc != Scheme::TimestampOrdering {
+        warnings.push(format!("--ts-block changes nothing with --cc {}", flags.cc));
+    }
+    if flags.wait && flags.cluster.inflight > 1 {
+        warnings.push(
+            "--inflight changes nothing with --wait: there are ten terminals in each warehouse"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn settings(arguments: &str) -> Result<Settings, AppError> {
+        let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
+        Settings::new(Cli::try_parse_from(arguments).expect("a command line that can be parsed"))
+    }
+
+    #[test]
+    fn without_flags_it_is_the_standard_mix() {
+        let settings = settings("").expect("defaults");
+        assert_eq!((settings.command, settings.check), (None, true));
+        assert!(settings.inputs.weights.is_standard());
+        assert_eq!(settings.inputs.remote_lines, RemoteLines::PerLine { percent: 1 });
+        assert_eq!(settings.population.scale(), Scale::default());
+        assert_eq!((settings.time, settings.count), (Some(TIME_DEFAULT), None));
+        assert_eq!(settings.txn.scheme, Scheme::TwoPhaseLocking);
+        assert_eq!(settings.cluster.inflight, 1);
+    }
+
+    #[test]
+    fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
+        for (arguments, flag, would_do) in [
+            ("prepare", "prepare", "--wal-dir"),
+            ("run", "run", "leave the command out"),
+            ("check", "check", "--wal-dir"),
+            ("--wal sync", "--wal sync", "--wal-dir"),
+            ("prepare --wal-dir x", "prepare", "leave the command out"),
+            ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
+            ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
+            ("--partitioned", "--partitioned", "leave the flag out"),
+            (
+                "--distribution-ratio 9 -w 5 --compute-nodes 4",
+                "--distribution-ratio 9",
+                "--warehouses 8",
+            ),
+            ("--distribution-ratio 10 --compute-nodes 1", "--distribution-ratio 10", "use 0"),
+            ("--memory-mb 32", "--memory-mb 32", "fewer --warehouses"),
+            ("-w 1000000", "--warehouses 1000000", "fewer --warehouses"),
+            ("--json /nowhere/result.json", "--json", "its directory does not exist"),
+            ("--gcl-size 512", "--gcl-size 512", "use --gcl-size 1024"),
+            ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
+        ] {
+            let error = settings(arguments).err().expect("an impossible command line");
+            assert_eq!(error.status(), 2, "{arguments}");
+            let line = error.to_string();
+            assert!(!line.contains('\n'), "{line}");
+            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+        }
+    }
+
+    #[test]
+    fn terminals_of_a_divided_database_stay_in_their_share() {
+        let settings =
+            settings("--distribution-ratio 20 -w 5 --compute-nodes 2 --threads 2").expect("good");
+        assert_eq!(settings.shard, Some(3));
+        assert_eq!(settings.inputs.remote_payments_percent, 0);
+        let homes: Vec<_> =
+            (0..4).flat_map(|worker| settings.terminals(worker / 2, worker)).collect();
+        assert_eq!(homes[0].1, Home::Anywhere(1..=1));
+        assert_eq!(homes[1].1, Home::Anywhere(2..=3));
+        let second = Home::District { warehouse: 4, district: 1 };
+        assert_eq!((homes[2].0, &homes[2].1), (2, &second));
+    }
+
+    #[test]
+    fn waiting_terminals_are_ten_in_each_warehouse() {
+        let settings = settings("--wait -w 3 --compute-nodes 2 --threads 2").expect("good");
+        let workers = (0..4).map(|worker| settings.terminals(worker / 2, worker));
+        let homes: Vec<_> = workers.flatten().collect();
+        assert_eq!(homes.len(), 30);
+        let mut places: Vec<_> = homes.iter().map(|(_, home)| format!("{home:?}")).collect();
+        places.sort();
+        places.dedup();
+        assert_eq!(places.len(), 30, "each has a district of its own");
+    }
+
+    #[test]
+    fn the_description_has_every_setting() {
+        let config = settings("--cc to --ts-block 8 --interval 3").expect("good").describe();
+        for key in ["protocol", "cc", "ts_block", "warehouses", "weight", "seed", "interval_s"] {
+            assert!(config.contains_key(key), "{key}");
+        }
+        assert!(!config.contains_key("count"));
+    }
+}

@@ -1,0 +1,45 @@
+//! One worker's handles on the nine tables.
+
+use crate::schemas;
+use latchwork_selcc::Worker;
+use latchwork_txn::{Database, TxnError};
+use latchwork_workload::tpcc::Table;
+
+/// A worker's handle on the database.
+pub(crate) type Store = Database<Worker>;
+
+/// A worker's handle on a table.
+pub(crate) type Rows = latchwork_txn::Table<Worker>;
+
+/// The only secondary index of CUSTOMER, and that of ORDER.
+pub(crate) const INDEX: usize = 0;
+
+/// The nine tables.
+pub(crate) struct Tables(Vec<Rows>);
+
+impl Tables {
+    /// Makes all of them, empty.
+    pub(crate) async fn create(store: &Store) -> Result<Tables, TxnError> {
+        let mut tables = Vec::new();
+        for table in Table::ALL {
+            tables.push(store.create_table(schemas::schema(table)?).await?);
+        }
+        Ok(Tables(tables))
+    }
+
+    /// Opens all of them.
+    pub(crate) async fn open(store: &Store) -> Result<Tables, TxnError> {
+        let mut tables = Vec::new();
+        for table in Table::ALL {
+            tables.push(store.table(table.name()).await?);
+        }
+        Ok(Tables(tables))
+    }
+
+    /// One of them.
+    #[inline]
+    pub(crate) fn of(&self, table: Table) -> &Rows {
+        // In the order of `Table::ALL`, which is that of their numbers.
+        &self.0[table as usize]
+    }
+}

@@ -1,0 +1,89 @@
+//! What became of a worker's transactions.
+
+use latchwork_txn::Conflict;
+use latchwork_workload::histogram::Kind as _;
+use latchwork_workload::tpcc::{Statistics, TransactionKind};
+
+/// What became of one worker's transactions, or of those of many.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Of the measured part.
+    pub(crate) statistics: Statistics,
+    /// Aborts of the measured part, by what was in the way: in the order of [`Conflict::ALL`].
+    conflicts: [u64; Conflict::ALL.len()],
+    /// Districts in which a delivery of the measured part found nothing to deliver.
+    pub(crate) skipped: u64,
+    /// Transactions that left something, warm-up included, by type.
+    pub(crate) committed: [u64; TransactionKind::ALL.len()],
+    /// Transactions that were given up, warm-up included.
+    pub(crate) given_up: u64,
+    /// Why the first of them was.
+    pub(crate) why: Option<String>,
+}
+
+impl Tally {
+    /// An attempt met others.
+    pub(crate) fn met(&mut self, conflict: Conflict) {
+        let at = Conflict::ALL.iter().position(|one| *one == conflict);
+        at.into_iter().for_each(|at| self.conflicts[at] += 1);
+    }
+
+    /// A transaction has committed.
+    #[inline]
+    pub(crate) fn committed(&mut self, kind: TransactionKind) {
+        self.committed[kind.index()] += 1;
+    }
+
+    /// Transactions of a type that have committed.
+    pub(crate) fn commits(&self, kind: TransactionKind) -> u64 {
+        self.committed[kind.index()]
+    }
+
+    /// Aborts by what was in the way, with a name for each.
+    pub(crate) fn conflicts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Conflict::ALL.into_iter().map(name).zip(self.conflicts)
+    }
+
+    /// Adds what another worker counted.
+    pub(crate) fn merge(&mut self, other: Tally) {
+        self.statistics.merge(&other.statistics);
+        let add = |mine: &mut [u64], theirs: &[u64]| {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        };
+        add(&mut self.conflicts, &other.conflicts);
+        add(&mut self.committed, &other.committed);
+        self.skipped += other.skipped;
+        self.given_up += other.given_up;
+        self.why = self.why.take().or(other.why);
+    }
+}
+
+fn name(conflict: Conflict) -> &'static str {
+    match conflict {
+        Conflict::Locked => "aborts_locked",
+        Conflict::Changed => "aborts_changed",
+        Conflict::Phantom => "aborts_phantom",
+        Conflict::TooLate => "aborts_too_late",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        one.met(Conflict::Phantom);
+        one.committed(TransactionKind::Payment);
+        other.met(Conflict::Phantom);
+        other.met(Conflict::TooLate);
+        other.committed(TransactionKind::Payment);
+        other.why = Some("why".to_owned());
+        one.merge(other);
+        let conflicts: Vec<_> = one.conflicts().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(conflicts, [("aborts_phantom", 2), ("aborts_too_late", 1)]);
+        assert_eq!(one.commits(TransactionKind::Payment), 2);
+        assert_eq!(one.why.as_deref(), Some("why"));
+    }
+}

@@ -1,0 +1,190 @@
+//! The five transactions (clause 2).
+//!
+//! What the standard has them read and write is what they do, in the order that holds the hottest rows for the shortest
+//! time: stocks and customers before districts and warehouses (clause 2.3 leaves the order open). Rows are changed in place
+//! where they stand: only the bytes that transactions change at all.
+
+mod delivery;
+mod new_order;
+mod order_status;
+mod payment;
+mod stock_level;
+#[cfg(test)]
+mod tests;
+
+use crate::tables::{INDEX, Store, Tables};
+use latchwork_selcc::Worker;
+use latchwork_txn::schema::end_of_prefix;
+use latchwork_txn::{Range, TxnError};
+use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
+use latchwork_workload::tpcc::row::BadRow;
+use latchwork_workload::tpcc::{CustomerChoice, Table, Transaction};
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+
+/// Why an attempt came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Txn(#[from] TxnError),
+    #[error(transparent)]
+    Row(#[from] BadRow),
+    /// A row that every database has.
+    #[error("a row of {} is missing: {key}", .table.name())]
+    Missing { table: Table, key: String },
+}
+
+/// What an attempt came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ended {
+    /// It was rolled back because its input said so.
+    pub(crate) rolled_back: bool,
+    /// Districts that a delivery found without a new order.
+    pub(crate) skipped: u32,
+    /// What the terminal would show in cents, or counts: a transaction computes something.
+    pub(crate) shown: i64,
+}
+
+/// What a transaction works with.
+pub(crate) struct Work<'a> {
+    tx: latchwork_txn::Transaction<Worker>,
+    tables: &'a Tables,
+    buffers: &'a mut Buffers,
+    now_us: NonZeroU64,
+    /// The number of the row of HISTORY, should there be one.
+    history: u64,
+}
+
+/// Room that a task uses again and again.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// The row that was read last.
+    row: Vec<u8>,
+    /// A row that is made.
+    made: Vec<u8>,
+    text: Vec<u8>,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    customers: Vec<CustomerKey>,
+    lines: Vec<u8>,
+    items: Vec<u32>,
+}
+
+/// Tries a transaction once. It has committed, was rolled back on request, or has left nothing.
+pub(crate) async fn attempt(
+    store: &Store,
+    tables: &Tables,
+    input: &Transaction,
+    buffers: &mut Buffers,
+    (now_us, history): (NonZeroU64, u64),
+) -> Result<Ended, Failure> {
+    let tx = store.begin().await?;
+    let mut work = Work { tx, tables, buffers, now_us, history };
+    let ended = match input {
+        Transaction::NewOrder(input) => work.new_order(input).await,
+        Transaction::Payment(input) => work.payment(input).await,
+        Transaction::OrderStatus(input) => work.order_status(input).await,
+        Transaction::Delivery(input) => work.delivery(input).await,
+        Transaction::StockLevel(input) => work.stock_level(input).await,
+    };
+    match ended {
+        Ok(ended) if !ended.rolled_back => {
+            work.tx.commit().await?;
+            Ok(ended)
+        }
+        ended => {
+            // What it acts on without a commit has to be true, and an optimistic transaction does not know yet.
+            if acts_on_what_it_read(&ended) {
+                work.tx.validate().await?;
+            }
+            work.tx.abort();
+            ended
+        }
+    }
+}
+
+/// Whether something is concluded from what was read, other than that others are in the way.
+fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
+    matches!(
+        ended,
+        Ok(_) | Err(Failure::Missing { .. } | Failure::Txn(TxnError::Exists | TxnError::NotFound))
+    )
+}
+
+impl Work<'_> {
+    /// Reads a row, which has to be there, into `buffers.row`.
+    async fn read(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+        let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;
+        there(found, table, key)
+    }
+
+    /// As [`read`](Work::read), of a row that will be written.
+    async fn read_to_write(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+        let row = &mut self.buffers.row;
+        let found = self.tx.get_for_update(self.tables.of(table), key, row).await?;
+        there(found, table, key)
+    }
+
+    /// Writes what transactions change of a row: the bytes at its beginning.
+    async fn write_updated(&mut self, table: Table, key: &[u8], to: &[u8]) -> Result<(), Failure> {
+        Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
+    }
+
+    /// Adds the row in `buffers.made`.
+    async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+        Ok(self.tx.insert(self.tables.of(table), key, &self.buffers.made).await?)
+    }
+
+    /// The customer whom an input names.
+    async fn customer(
+        &mut self,
+        district: DistrictKey,
+        choice: &CustomerChoice,
+    ) -> Result<CustomerKey, Failure> {
+        let DistrictKey { warehouse, district } = district;
+        let name = match choice {
+            CustomerChoice::Number(customer) => {
+                return Ok(CustomerKey { warehouse, district, customer: *customer });
+            }
+            CustomerChoice::LastName(name) => name,
+        };
+        let Buffers { from, to, customers, .. } = &mut *self.buffers;
+        let rows = self.tables.of(Table::Customer);
+        let begin = [warehouse.into(), district.into(), name.as_bytes().into()];
+        rows.schema().index_prefix(INDEX, &begin, from).map_err(TxnError::from)?;
+        end_of_prefix(from, to);
+        customers.clear();
+        let mut bad = None;
+        let visit = |key: &[u8], _: &[u8]| match CustomerKey::from_bytes(key) {
+            Some(customer) => {
+                customers.push(customer);
+                ControlFlow::Continue(())
+            }
+            None => {
+                bad = Some(BadRow { table: Table::Customer.name(), len: key.len() });
+                ControlFlow::Break(())
+            }
+        };
+        self.tx.scan_index(rows, INDEX, Range::between(from, to), visit).await?;
+        if let Some(bad) = bad {
+            return Err(bad.into());
+        }
+        let middle = customers.get(CustomerChoice::middle(customers.len()));
+        middle.copied().ok_or_else(|| Failure::Missing {
+            table: Table::Customer,
+            key: format!(
+                "warehouse {warehouse}, district {district}, {}",
+                String::from_utf8_lossy(name.as_bytes())
+            ),
+        })
+    }
+}
+
+fn there(found: bool, table: Table, key: &[u8]) -> Result<(), Failure> {
+    if found { Ok(()) } else { Err(missing(table, key)) }
+}
+
+#[cold]
+fn missing(table: Table, key: &[u8]) -> Failure {
+    Failure::Missing { table, key: format!("{key:02x?}") }
+}

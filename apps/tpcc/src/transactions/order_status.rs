@@ -1,0 +1,58 @@
+//! Order status (clause 2.6).
+
+use super::{Ended, Failure, Work, missing};
+use crate::tables::INDEX;
+use latchwork_txn::Range;
+use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
+use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
+use latchwork_workload::tpcc::{OrderStatusInput, Table};
+use std::ops::ControlFlow;
+
+impl Work<'_> {
+    pub(super) async fn order_status(
+        &mut self,
+        input: &OrderStatusInput,
+    ) -> Result<Ended, Failure> {
+        let OrderStatusInput { warehouse, district, .. } = *input;
+        let district_key = DistrictKey { warehouse, district };
+        let customer = self.customer(district_key, &input.customer).await?;
+        let key = customer.to_bytes();
+        self.read(Table::Customer, &key).await?;
+        let mut shown = Customer::decode(&self.buffers.row)?.balance_cents;
+
+        // The newest order of a customer is the first in the index.
+        let next = CustomerKey { customer: customer.customer + 1, ..customer }.to_bytes();
+        let mut newest = None;
+        let visit = |key: &[u8], row: &[u8]| {
+            newest = Some((OrderKey::from_bytes(key), Order::decode(row)));
+            ControlFlow::Break(())
+        };
+        let range = Range::between(&key, &next).limit(1);
+        self.tx.scan_index(self.tables.of(Table::Order), INDEX, range, visit).await?;
+        let Some((order, row)) = newest else { return Err(missing(Table::Order, &key)) };
+        let bad = BadRow { table: Table::Order.name(), len: 0 };
+        let (OrderKey { order, .. }, row) = (order.ok_or(bad)?, row?);
+        shown += i64::from(row.carrier.map_or(0, |carrier| carrier.get()));
+
+        let line = |order| OrderLineKey { warehouse, district, order, line: 0 }.to_bytes();
+        let (from, to) = (line(order), line(order + 1));
+        let mut lines = Ok(0);
+        let visit = |_: &[u8], row: &[u8]| match OrderLine::decode(row) {
+            Ok(line) => {
+                shown += i64::from(line.amount_cents);
+                lines = lines.map(|count| count + 1);
+                ControlFlow::Continue(())
+            }
+            Err(bad) => {
+                lines = Err(bad);
+                ControlFlow::Break(())
+            }
+        };
+        let rows = self.tables.of(Table::OrderLine);
+        self.tx.scan(rows, Range::between(&from, &to), visit).await?;
+        if lines? != row.lines {
+            return Err(missing(Table::OrderLine, &from));
+        }
+        Ok(Ended { shown, ..Ended::default() })
+    }
+}
