@@ -64,6 +64,7 @@ fn name(conflict: Conflict) -> &'static str {
         Conflict::Changed => "aborts_changed",
         Conflict::Phantom => "aborts_phantom",
         Conflict::TooLate => "aborts_too_late",
+        Conflict::Unreachable => "aborts_unreachable",
     }
 }
 

@@ -271,6 +271,17 @@ impl<M: LineLocks> Database<M> {
         Ok(Transaction::begin(self.clone(), ts, generation))
     }
 
+    /// Begins a part of a transaction that has begun elsewhere: under timestamp ordering it has that one's
+    /// [timestamp](Transaction::timestamp), else `ts` is of no account.
+    pub fn begin_at(&self, ts: Timestamp) -> Transaction<M> {
+        let generation = self.0.worker.begin();
+        let ts = match self.scheme() {
+            Scheme::TimestampOrdering => ts,
+            _ => Timestamp::ZERO,
+        };
+        Transaction::begin(self.clone(), ts, generation)
+    }
+
     /// Draws a timestamp from the counter of all nodes.
     async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
         let next = {

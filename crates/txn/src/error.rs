@@ -25,12 +25,20 @@ pub enum Conflict {
     /// A transaction with a later timestamp came first (timestamp ordering).
     #[error("a transaction with a later timestamp came first")]
     TooLate,
+    /// The node of a part of its rows has not answered in time, or has given the transaction up.
+    #[error("another node has not answered in time")]
+    Unreachable,
 }
 
 impl Conflict {
     /// All of them.
-    pub const ALL: [Conflict; 4] =
-        [Conflict::Locked, Conflict::Changed, Conflict::Phantom, Conflict::TooLate];
+    pub const ALL: [Conflict; 5] = [
+        Conflict::Locked,
+        Conflict::Changed,
+        Conflict::Phantom,
+        Conflict::TooLate,
+        Conflict::Unreachable,
+    ];
 }
 
 /// Why an operation on a table failed.
@@ -42,6 +50,22 @@ pub enum TxnError {
     /// The transaction has met an error before, and can only be aborted.
     #[error("the transaction has failed before and can only be aborted")]
     Doomed,
+    /// Another node, which runs a part of the transaction, has failed at it.
+    #[error("node {node}: {what}")]
+    Remote {
+        /// Which node.
+        node: u8,
+        /// What it says.
+        what: String,
+    },
+    /// Nobody here knows whether the transaction committed: the node where it does has not said.
+    #[error(
+        "it is not known whether the transaction committed: node {node} has not said; read its rows to find out"
+    )]
+    Unheard {
+        /// Which node.
+        node: u8,
+    },
     /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until a restart, which
     /// will tell.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]

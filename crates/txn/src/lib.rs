@@ -14,6 +14,7 @@
 //! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node share.
 //! - [`Transaction`]: what it promises, and why it holds.
 //! - [`Database::checkpoint`], [`Recovery`]: what lasts, and what is made of it after a crash.
+//! - [`Prepared`]: one that stops before its commit, as a part of a larger one.
 //! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
 //! - [`Key`]: columns as bytes that order like they do.
@@ -89,5 +90,5 @@ pub use recovery::Recovery;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;
-pub use transaction::{Range, Transaction};
+pub use transaction::{Prepared, Range, Transaction};
 pub use tuple_id::TupleId;

@@ -22,12 +22,7 @@ pub(super) struct Decided {
 impl<M: LineLocks> Database<M> {
     /// Does everything that may fail; `None`: the transaction wrote nothing, and that is all.
     pub(super) async fn decide(&self, state: &mut State<M>) -> Result<Option<Decided>, TxnError> {
-        state.writes.retain(|write| write.change != Change::Nothing);
-        if !state.writes.is_empty() {
-            self.lock_writes(state).await?;
-            self.prepare(state).await?;
-            self.announce(state).await?;
-        }
+        self.lock_and_announce(state).await?;
         self.validate(state).await?;
         if state.writes.is_empty() {
             return Ok(None);
@@ -43,6 +38,17 @@ impl<M: LineLocks> Database<M> {
         state.record_writes();
         let position = self.append(state, cts).await?;
         Ok(Some(Decided { cts, position }))
+    }
+
+    /// Locks what is to be written, and shows that rows are to come.
+    pub(super) async fn lock_and_announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
+        state.writes.retain(|write| write.change != Change::Nothing);
+        if !state.writes.is_empty() {
+            self.lock_writes(state).await?;
+            self.prepare(state).await?;
+            self.announce(state).await?;
+        }
+        Ok(())
     }
 
     /// Locks the lines of rows that are to be written, in their order.
@@ -273,18 +279,22 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
+    /// Adds what the transaction has written to a group.
+    pub(super) fn put_into(state: &State<M>, group: &mut Group) -> Result<(), WalError> {
+        state.writes.iter().try_for_each(|write| {
+            let (table, key) = (state.table(write.table).id(), state.bytes(&write.key));
+            match write.change {
+                Change::Put => group.put(table, key, state.bytes(&write.value)),
+                _ => group.remove(table, key),
+            }
+        })
+    }
+
     /// Appends what the transaction has written to the log.
     async fn append(&self, state: &State<M>, cts: Timestamp) -> Result<Option<Position>, TxnError> {
         let Some(log) = self.node().log() else { return Ok(None) };
         let mut group = Group::new(Kind::Commit, cts);
-        for write in &state.writes {
-            let (table, key) = (state.table(write.table).id(), state.bytes(&write.key));
-            let put = match write.change {
-                Change::Put => group.put(table, key, state.bytes(&write.value)),
-                _ => group.remove(table, key),
-            };
-            put.map_err(TxnError::NotLogged)?;
-        }
+        Self::put_into(state, &mut group).map_err(TxnError::NotLogged)?;
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         loop {

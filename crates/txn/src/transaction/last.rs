@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_coherence::{LineLocks, Mode};
-use latchwork_history::Outcome;
+use latchwork_history::{Outcome, Record};
 use latchwork_wal::{Timestamp, WalError};
 
 use super::Transaction;
@@ -28,21 +28,29 @@ impl<M: LineLocks> Transaction<M> {
     /// [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full. Nothing has
     /// happened then, but for `InDoubt` and a deadline that has passed.
     pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
+        self.take_last()?.run().await
+    }
+
+    /// What is left to do of it.
+    pub(super) fn take_last(&mut self) -> Result<Last<M>, TxnError> {
         self.alive()?;
         let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
         let (database, generation) = (self.database.clone(), self.generation.clone());
-        let phase = Phase::Deciding;
-        let mut last =
-            Last { database, state: Some(state), phase, service: false, _generation: generation };
-        last.run().await
+        let (state, phase) = (Some(state), Phase::Deciding);
+        Ok(Last { database, state, phase, service: false, _generation: generation })
     }
 }
 
 /// How far the end of a transaction has come.
 #[derive(Debug)]
-enum Phase {
+pub(super) enum Phase {
     /// It may fail.
     Deciding,
+    /// It waits for others; once it is sealed, whatever happens.
+    Prepared {
+        /// Dropping it must not abort it.
+        sealed: bool,
+    },
     /// Its group is in the log, lasting or not.
     Logged(Decided),
     /// It has committed.
@@ -57,7 +65,7 @@ enum Phase {
 const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
-struct Last<M: LineLocks> {
+pub(super) struct Last<M: LineLocks> {
     database: Database<M>,
     /// `None` once it is over.
     state: Option<Box<State<M>>>,
@@ -75,6 +83,7 @@ impl<M: LineLocks> Drop for Last<M> {
             Phase::Logged(Decided { cts, .. }) | Phase::Installing(cts) => {
                 Outcome::Unknown { cts: cts.0 }
             }
+            Phase::Prepared { sealed: true } => Outcome::Unknown { cts: state.ts.0 },
             _ => Outcome::Aborted { cts: 0 },
         };
         self.database.end_record(&mut state, outcome);
@@ -86,10 +95,11 @@ impl<M: LineLocks> Drop for Last<M> {
             Phase::Logged(_) | Phase::Installing(_) if self.service => {
                 mem::take(&mut state.locks).into_iter().for_each(mem::forget);
             }
+            Phase::Prepared { sealed: true } => state.leave_locked(),
             _ if self.service => {}
             phase => {
                 let phase = match phase {
-                    Phase::Deciding => Phase::Undoing(None),
+                    Phase::Deciding | Phase::Prepared { .. } => Phase::Undoing(None),
                     phase => phase,
                 };
                 let (database, generation) = (self.database.clone(), self._generation.clone());
@@ -115,7 +125,7 @@ impl<M: LineLocks> Last<M> {
         }
     }
 
-    async fn run(&mut self) -> Result<Timestamp, TxnError> {
+    pub(super) async fn run(&mut self) -> Result<Timestamp, TxnError> {
         let database = self.database.clone();
         loop {
             let Some(state) = self.state.as_deref_mut() else { return Err(TxnError::Doomed) };
@@ -142,12 +152,7 @@ impl<M: LineLocks> Last<M> {
                         }
                         Err(error) => {
                             // Only a restart can tell. Until then nobody may see or overwrite these rows.
-                            mem::take(&mut state.locks).into_iter().for_each(mem::forget);
-                            state.writes.iter_mut().for_each(|write| {
-                                write.placed.take().into_iter().for_each(|mut row| {
-                                    row.keep();
-                                });
-                            });
+                            state.leave_locked();
                             self.end(Outcome::Unknown { cts: cts.0 });
                             return Err(TxnError::InDoubt(error));
                         }
@@ -167,9 +172,38 @@ impl<M: LineLocks> Last<M> {
                     undone?;
                     return Err(error.unwrap_or(TxnError::Doomed));
                 }
-                Phase::Ended => return Err(TxnError::Doomed),
+                Phase::Prepared { .. } | Phase::Ended => return Err(TxnError::Doomed),
             }
         }
+    }
+
+    /// Does what a commit does up to the validation.
+    pub(super) async fn announce(&mut self) -> Result<(), TxnError> {
+        let state = self.state.as_deref_mut().ok_or(TxnError::Doomed)?;
+        self.database.lock_and_announce(state).await?;
+        state.record_writes();
+        Ok(())
+    }
+
+    pub(super) async fn validate(&mut self) -> Result<(), TxnError> {
+        let state = self.state.as_deref_mut().ok_or(TxnError::Doomed)?;
+        self.database.validate(state).await
+    }
+
+    pub(super) fn state(&self) -> Option<&State<M>> {
+        self.state.as_deref()
+    }
+
+    pub(super) fn database(&self) -> &Database<M> {
+        &self.database
+    }
+
+    pub(super) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    pub(super) fn take_record(&mut self) -> Record {
+        self.state.as_deref_mut().map(State::take_record).unwrap_or_default()
     }
 
     fn end(&mut self, outcome: Outcome) {

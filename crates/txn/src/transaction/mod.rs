@@ -36,6 +36,7 @@ mod change;
 mod commit;
 mod last;
 mod look;
+mod prepared;
 mod scan;
 mod state;
 
@@ -47,6 +48,7 @@ use latchwork_history::Outcome;
 use latchwork_wal::Timestamp;
 
 use crate::{Database, TxnError};
+pub use prepared::Prepared;
 pub use scan::Range;
 pub(crate) use state::State;
 

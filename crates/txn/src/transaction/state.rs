@@ -157,6 +157,16 @@ impl<M: LineLocks> State<M> {
         self.record = Record::off();
     }
 
+    /// Leaves locked what is locked, and pending what is pending, until a restart.
+    pub(super) fn leave_locked(&mut self) {
+        std::mem::take(&mut self.locks).into_iter().for_each(std::mem::forget);
+        for write in &mut self.writes {
+            if let Some(mut row) = write.placed.take() {
+                row.keep();
+            }
+        }
+    }
+
     pub(crate) fn take_record(&mut self) -> Record {
         std::mem::take(&mut self.record)
     }
