@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Command {
-    /// Load the database and leave it in the log at --wal-dir.
+    /// Load the database, check it, and leave it in the log at --wal-dir.
     Prepare,
     /// Recover the database from the log at --wal-dir, run the mix, and check.
     Run,
@@ -83,15 +83,17 @@ impl Wal {
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// Warehouses. One of the standard's size takes about 130 MB of memory.
-    #[arg(long, short = 'w', global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1_000_000u32), help_heading = "Workload")]
-    pub(crate) warehouses: u32,
-    /// Items; fewer than the standard has are for tests.
-    #[arg(long, global = true, value_name = "N", default_value = "100000", value_parser = whole(1..=Scale::ITEMS), help_heading = "Workload")]
-    pub(crate) items: u32,
-    /// Customers of each district, and orders that it begins with; fewer than the standard has are for tests.
-    #[arg(long, global = true, value_name = "N", default_value = "3000", value_parser = whole(1..=Scale::CUSTOMERS), help_heading = "Workload")]
-    pub(crate) customers: u32,
+    /// Warehouses. One of the standard's size takes about 130 MB of memory. [default: 2; of a database that is recovered,
+    /// those that it has]
+    #[arg(long, short = 'w', global = true, value_name = "N", value_parser = whole(1..=1_000_000u32), help_heading = "Workload")]
+    pub(crate) warehouses: Option<u32>,
+    /// Items; fewer than the standard has are for tests. [default: 100000]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::ITEMS), help_heading = "Workload")]
+    pub(crate) items: Option<u32>,
+    /// Customers of each district, and orders that it begins with; fewer than the standard has are for tests. [default:
+    /// 3000]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::CUSTOMERS), help_heading = "Workload")]
+    pub(crate) customers: Option<u32>,
     /// Concurrency control: 2pl (two-phase locking), to (timestamp ordering) or occ (optimistic).
     #[arg(long, global = true, value_name = "NAME", default_value = "2pl", value_parser = text::<Scheme>, help_heading = "Workload")]
     pub(crate) cc: Scheme,
@@ -142,6 +144,10 @@ pub(crate) struct Flags {
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
+    /// Write a checkpoint every so many seconds of a run, so that the log does not grow for ever; 0 never does.
+    /// [default: 30]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]
+    pub(crate) checkpoint: Option<Duration>,
     /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a simulation]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Output")]
     pub(crate) interval: Option<Duration>,
@@ -194,7 +200,7 @@ mod tests {
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["tpcc", "--warehouses", "3", "run"], ["tpcc", "run", "-w", "3"]] {
             let cli = Cli::try_parse_from(arguments).expect("a command line");
-            assert_eq!((cli.command, cli.flags.warehouses), (Some(Command::Run), 3));
+            assert_eq!((cli.command, cli.flags.warehouses), (Some(Command::Run), Some(3)));
         }
     }
 

@@ -2,6 +2,7 @@
 //! transaction, and that the indexes lead to the same rows as the tables.
 
 use crate::session::{Logged, Session};
+use crate::settings::Settings;
 use crate::tables::{INDEX, Rows, Store, Tables};
 use crate::tally::Tally;
 use latchwork_cluster::Member;
@@ -27,18 +28,31 @@ pub(crate) struct Found {
     indexed: [u64; Table::ALL.len()],
 }
 
-/// What transactions have done to the population, as far as it shows in how many rows there are.
-#[derive(Clone, Copy, Default)]
+/// What is known of how many rows there are.
+#[derive(Clone, Copy)]
 pub(crate) struct Expected {
+    /// Orders and payments that were there before the run.
+    pub(crate) orders: u64,
+    pub(crate) history: u64,
+    /// Those that it has committed.
     pub(crate) new_orders: u64,
     pub(crate) payments: u64,
 }
 
 impl Expected {
-    pub(crate) fn of(tally: &Tally) -> Expected {
+    /// What is to be there after a run, or without one.
+    pub(crate) fn new(settings: &Settings, tally: Option<&Tally>) -> Expected {
+        let population = &settings.population;
+        let districts = u64::from(population.warehouses()) * u64::from(DISTRICTS);
+        let loaded = districts * u64::from(population.scale().customers());
+        let before =
+            |table: Table| settings.stored.as_ref().map(|stored| stored.rows[table as usize]);
+        let commits = |kind| tally.map_or(0, |tally| tally.commits(kind));
         Expected {
-            new_orders: tally.commits(TransactionKind::NewOrder),
-            payments: tally.commits(TransactionKind::Payment),
+            orders: before(Table::Order).unwrap_or(loaded),
+            history: before(Table::History).unwrap_or(loaded),
+            new_orders: commits(TransactionKind::NewOrder),
+            payments: commits(TransactionKind::Payment),
         }
     }
 }
@@ -348,7 +362,7 @@ const CONDITIONS: [&str; 14] = [
     "tpcc-stock",
 ];
 
-/// Whether there are as many rows as were loaded, and one more for each payment and each new order.
+/// Whether there are as many rows as there were, and one more for each payment and each new order.
 fn rows_check(
     scale: Scale,
     warehouses: u32,
@@ -364,15 +378,15 @@ fn rows_check(
         (Table::Customer, customers),
         (Table::Item, items),
         (Table::Stock, warehouses * items),
-        (Table::History, customers + expected.payments),
-        (Table::Order, customers + expected.new_orders),
+        (Table::History, expected.history + expected.payments),
+        (Table::Order, expected.orders + expected.new_orders),
     ];
     let wrong = all.into_iter().find(|&(table, belong)| rows[table as usize] != belong);
-    let Expected { new_orders, payments } = expected;
+    let Expected { new_orders, payments, .. } = expected;
     match wrong {
         None => {
             let detail = format!(
-                "those that were loaded, and those of {new_orders} new orders and {payments} payments"
+                "those that were there, and those of {new_orders} new orders and {payments} payments"
             );
             Check::new("rows", true, detail)
         }

@@ -1,9 +1,12 @@
 //! The phases of a run, one after the other on the same cluster.
 
+use crate::args::Command;
 use crate::check::{self, Expected, Found};
 use crate::intervals::Intervals;
 use crate::load::{self, Load};
+use crate::log;
 use crate::outcome::{Measured, Outcome, World};
+use crate::recover::{self, Step};
 use crate::run::{self, Run};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -12,13 +15,17 @@ use latchwork_cluster::Member;
 use latchwork_harness::outcome::Check;
 use latchwork_harness::progress::{self, Extent, Timekeeper, Title};
 use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup};
+use latchwork_runtime::sync::AtomicU32;
 use latchwork_runtime::{Clock, Time};
+use latchwork_txn::Checkpoint;
 use latchwork_workload::result;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 const LOAD: Title = Title { name: "load", what: "rows" };
+const RECOVER: Title = Title { name: "recover", what: "rows" };
+const CHECKPOINT: Title = Title { name: "checkpoint", what: "rows" };
 const RUN: Title = Title { name: "run", what: "transactions" };
 const CHECK: Title = Title { name: "check", what: "rows" };
 
@@ -37,13 +44,25 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let driver = Driver::start(settings)?;
     let session = &driver.session;
     let mut outcome = Outcome::new(session);
-    outcome.load = Some(driver.load()?);
-    let measured = driver.run(&mut outcome)?;
-    outcome.checks.push(transactions_check(&measured.tally));
-    if session.settings.check {
-        driver.check(&Expected::of(&measured.tally), &mut outcome)?;
+    let settings = &session.settings;
+    let command = settings.command;
+    match &settings.stored {
+        Some(_) => outcome.load = Some(driver.recover()?),
+        None => {
+            outcome.load = Some(driver.load()?);
+            // What was loaded is in no log.
+            outcome.checkpoint = driver.checkpoint()?;
+        }
     }
-    outcome.run = Some(measured);
+    if matches!(command, None | Some(Command::Run)) {
+        let measured = driver.run(&mut outcome)?;
+        outcome.checks.push(transactions_check(&measured.tally));
+        outcome.run = Some(measured);
+    }
+    if settings.check || command == Some(Command::Check) {
+        let tally = outcome.run.as_ref().map(|run| &run.tally);
+        driver.check(&Expected::new(settings, tally), &mut outcome)?;
+    }
     if let Cluster::Simulated(cluster) = &driver.cluster {
         outcome.world = Some(World {
             event_hash: cluster.kernel().event_hash(),
@@ -66,7 +85,7 @@ fn transactions_check(tally: &Tally) -> Check {
 
 impl Driver {
     pub(crate) fn start(settings: Settings) -> Result<Driver, AppError> {
-        let session = Arc::new(Session::new(settings)?);
+        let session = Arc::new(Session::new(settings));
         eprintln!("{}", session.headline());
         let config = session.settings.cluster.clone();
         let cluster = Cluster::start(config, &session.settings.fabric)
@@ -117,6 +136,37 @@ impl Driver {
         Ok(result::Phase::new(rows, (end - begin).as_secs_f64()))
     }
 
+    /// Makes the database from what was stored of it.
+    fn recover(&self) -> Result<result::Phase, AppError> {
+        let (session, begin) = (&self.session, self.cluster.now());
+        let Some(stored) = &session.settings.stored else { return Ok(result::Phase::default()) };
+        let rows = stored.rows.iter().sum();
+        for step in [Step::Rows, Step::Indexes] {
+            let phase = self.phase();
+            let shared = (session.clone(), phase.clone());
+            let body =
+                move |member| recover::recover(shared.0.clone(), shared.1.clone(), step, member);
+            self.on_all(RECOVER, Extent::Operations(2 * rows), &phase, body)?;
+        }
+        let elapsed = self.cluster.now() - begin + stored.replay;
+        Ok(result::Phase::new(rows, elapsed.as_secs_f64()))
+    }
+
+    /// Makes lasting what no log has, where there is one in files.
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, AppError> {
+        let (session, phase) = (&self.session, self.phase());
+        let logs = session.settings.logs.as_ref().filter(|logs| !logs.is_simulated());
+        if logs.is_none() {
+            return Ok(None);
+        }
+        let shared = (session.clone(), phase.clone());
+        let body = move |member| recover::checkpoint(shared.0.clone(), shared.1.clone(), member);
+        let rows = self.session.settings.population.estimate();
+        let rows = latchwork_workload::tpcc::Table::ALL.map(|table| rows.table(table).rows);
+        let extent = Extent::Operations(rows.iter().sum());
+        Ok(self.on_all(CHECKPOINT, extent, &phase, body)?.into_iter().flatten().next())
+    }
+
     fn run(&self, outcome: &mut Outcome) -> Result<Measured, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let settings = &session.settings;
@@ -128,6 +178,7 @@ impl Driver {
         let begin = self.cluster.now() + LEAD_TIME;
         let workers = session.workers();
         let simulated = settings.is_simulated();
+        let log_before = session.log_stats();
         let course = Course::new(plan, self.cluster.nodes(), workers, simulated, begin);
         let measured_from = begin + settings.warmup;
         let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
@@ -136,7 +187,14 @@ impl Driver {
             .interval
             .map(|every| Intervals::new(every, measured_from, workers, settings.waiting(), aside));
         let session = session.clone();
-        let run = Run { session, phase: phase.clone(), course, begin, intervals, number: 0 };
+        let run = Run {
+            session,
+            phase: phase.clone(),
+            course,
+            begin,
+            intervals,
+            number: AtomicU32::new(0),
+        };
         let run = Arc::new(run);
         let extent = match settings.count {
             Some(count) => Extent::Operations(count),
@@ -145,7 +203,8 @@ impl Driver {
         let shared = run.clone();
         let done =
             self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
-        outcome.log = self.session.log_stats();
+        let log = self.session.log_stats();
+        outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
         let went = run.course.went().map_err(AppError::Failed)?;
         outcome.counters = went.counters;
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);

@@ -1,58 +1,132 @@
-//! The log of a run: files in a directory, or in a simulated world bytes in memory, on a device that takes its time.
+//! The log of a run: files in a directory, or in a simulated world bytes in memory, on a device that takes its time. And what
+//! comes back from it.
 
+use crate::about::{About, table_id};
 use crate::args::Wal;
-use crate::settings::Settings;
 use latchwork_harness::AppError;
-use latchwork_runtime::Handle;
-use latchwork_txn::{DatabaseId, NodeId};
+use latchwork_runtime::{Clock, Handle};
+use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
 use latchwork_wal::{Device, Log, LogDirectory, Mode, Stats, WalError};
+use latchwork_workload::tpcc::Table;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the logs of all compute nodes are, and how they work.
 pub(crate) struct Logs {
-    directory: Arc<LogDirectory>,
-    settings: latchwork_wal::Settings,
+    pub(crate) directory: Arc<LogDirectory>,
+    /// `None`: nothing is written.
+    mode: Option<Mode>,
     /// What a simulated device takes.
     device: Option<Device>,
 }
 
+/// A database that is in a log.
+pub(crate) struct Stored {
+    pub(crate) about: About,
+    pub(crate) recovery: Recovery,
+    /// Live rows of each table.
+    pub(crate) rows: [u64; Table::ALL.len()],
+    /// Bytes of all keys and rows.
+    pub(crate) bytes: u64,
+    /// How long reading it took.
+    pub(crate) replay: Duration,
+}
+
 impl Logs {
-    /// Opens what the settings ask for, if they ask for any.
-    pub(crate) fn open(settings: &Settings) -> Result<Option<Logs>, AppError> {
-        let mode = match settings.wal {
-            Wal::Off => return Ok(None),
-            Wal::Async => Mode::Async,
-            Wal::Sync => Mode::Sync,
-        };
-        let (storage, device): (Arc<dyn Storage>, _) = match &settings.wal_dir {
-            Some(path) => {
-                let disk = Disk::new(path).map_err(|error| AppError::unwritable(path, &error))?;
-                (Arc::new(disk), None)
-            }
-            None => (Arc::new(Torn::new(settings.cluster.seed)), Some(Device::default())),
+    /// The log of a database that is to be made, in a directory that holds none; in memory without a directory.
+    pub(crate) fn create(wal: Wal, path: Option<&Path>, seed: u64) -> Result<Logs, AppError> {
+        let (storage, device, id): (Arc<dyn Storage>, _, _) = match path {
+            // What tells it from another that was made in the same way.
+            Some(path) => (disk(path)?, None, RandomState::new().hash_one(seed)),
+            None => (Arc::new(Torn::new(seed)), Some(Device::default()), seed),
         };
         if LogDirectory::identify(&*storage).map_err(|error| failed(&error))?.is_some() {
             return Err(AppError::Usage(format!(
-                "--wal-dir {}: there is the log of a database already; give the directory of none",
+                "--wal-dir {}: there is a database already; use the commands run or check with it, or the directory of \
+                 none",
                 storage.describe()
             )));
         }
-        let id = DatabaseId(settings.cluster.seed);
-        let directory = LogDirectory::open(storage, id).map_err(|error| failed(&error))?;
-        let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };
-        Ok(Some(Logs { directory, settings, device }))
+        let directory = LogDirectory::open(storage, DatabaseId(id));
+        Ok(Logs { directory: directory.map_err(|error| failed(&error))?, mode: mode(wal), device })
     }
 
-    /// Opens a compute node's log; a simulated one is written by the worker of `handle`.
-    pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Log, AppError> {
-        let (directory, settings) = (&self.directory, self.settings.clone());
-        let log = match self.device {
-            None => Log::threaded(directory, node, settings),
-            Some(device) => Log::simulated(directory, node, settings, handle, device),
+    /// The log of a database that was made before, and that database. `wal` is off where nothing is to be added.
+    pub(crate) fn recover(
+        wal: Wal,
+        path: &Path,
+        threads: usize,
+    ) -> Result<(Logs, Stored), AppError> {
+        let none = |what: &str| {
+            let path = path.display();
+            AppError::Usage(format!(
+                "--wal-dir {path}: {what}; `tpcc prepare --wal-dir DIR` makes one in an empty directory"
+            ))
         };
-        log.map_err(|error| failed(&error))
+        if !path.is_dir() {
+            return Err(none("there is no such directory, and no database"));
+        }
+        let storage = disk(path)?;
+        let id = LogDirectory::identify(&*storage).map_err(|error| failed(&error))?;
+        let id = id.ok_or_else(|| none("there is no database"))?;
+        let clock = Clock::start();
+        let begin = clock.now();
+        let directory = LogDirectory::open(storage, id).map_err(|error| failed(&error))?;
+        let replayed = directory.replay(threads).map_err(|error| failed(&error))?;
+        let about = About::find(&replayed);
+        let about = about.ok_or_else(|| {
+            none("there is no whole database of TPC-C: its preparation did not end, or it is another one")
+        })?;
+        let (mut rows, mut bytes) = ([0; Table::ALL.len()], 0);
+        for (id, latest) in replayed.keys() {
+            let Some(value) = &latest.value else { continue };
+            bytes += (latest.key.len() + value.len()) as u64;
+            let table = Table::ALL.into_iter().find(|table| table_id(*table) == id);
+            table.into_iter().for_each(|table| rows[table as usize] += 1);
+        }
+        let recovery = Recovery::new(replayed);
+        let replay = clock.now() - begin;
+        let stored = Stored { about, recovery, rows, bytes, replay };
+        Ok((Logs { directory, mode: mode(wal), device: None }, stored))
     }
+
+    /// Whether anything is to be written.
+    pub(crate) fn are_written(&self) -> bool {
+        self.mode.is_some()
+    }
+
+    /// Whether it is of a simulated world.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Opens a compute node's log, if any is to be written; a simulated one is written by the worker of `handle`.
+    pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, AppError> {
+        let Some(mode) = self.mode else { return Ok(None) };
+        let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };
+        let log = match self.device {
+            None => Log::threaded(&self.directory, node, settings),
+            Some(device) => Log::simulated(&self.directory, node, settings, handle, device),
+        };
+        log.map(Some).map_err(|error| failed(&error))
+    }
+}
+
+fn mode(wal: Wal) -> Option<Mode> {
+    match wal {
+        Wal::Off => None,
+        Wal::Async => Some(Mode::Async),
+        Wal::Sync => Some(Mode::Sync),
+    }
+}
+
+fn disk(path: &Path) -> Result<Arc<Disk>, AppError> {
+    let disk = Disk::new(path).map_err(|error| AppError::unwritable(path, &error))?;
+    Ok(Arc::new(disk))
 }
 
 pub(crate) fn failed(error: &WalError) -> AppError {
@@ -70,4 +144,17 @@ pub(crate) fn sum(all: impl Iterator<Item = Stats>) -> Stats {
         refused: sum.refused + one.refused,
         segments: sum.segments + one.segments,
     })
+}
+
+/// What logs have done since.
+pub(crate) fn since(now: Stats, before: Stats) -> Stats {
+    Stats {
+        groups: now.groups - before.groups,
+        bytes: now.bytes - before.bytes,
+        syncs: now.syncs - before.syncs,
+        syncing: now.syncing.saturating_sub(before.syncing),
+        sync_max: now.sync_max,
+        refused: now.refused - before.refused,
+        segments: now.segments - before.segments,
+    }
 }

@@ -3,11 +3,12 @@
 //! ```text
 //!   args, settings, memory     what is asked for, checked before anything starts
 //!        |
-//!   drive                      load ──► run ──► check, each on every worker of every compute node
-//!     load, run, check           |       |        |
-//!     schemas, tables            nine tables of the transaction engine
-//!     transactions               new order, payment, order status, delivery, stock level
-//!     tally, intervals           what became of them
+//!   drive                      load or recover ──► run ──► check, each on every worker of every compute node
+//!     load, recover, run, check       |             |        |
+//!     schemas, tables, about          nine tables of the transaction engine
+//!     transactions                    new order, payment, order status, delivery, stock level
+//!     log                             what lasts
+//!     tally, intervals                what became of them
 //!        |
 //!   outcome                    lines of go-tpc, a table for people, the result document
 //! ```
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod args;
 mod check;
 mod drive;
@@ -24,6 +26,7 @@ mod load;
 mod log;
 mod memory;
 mod outcome;
+mod recover;
 mod run;
 mod schemas;
 mod session;

@@ -36,6 +36,12 @@ pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     bytes
 }
 
+/// The same of a database that is in a log, with so many rows and so many bytes of keys and rows.
+pub(crate) fn stored(rows: u64, bytes: u64) -> u64 {
+    // Of the bytes keys are a part, which indexes repeat.
+    (bytes + rows * TUPLE) * 100 / HEAP_FILL + (bytes / 4 + rows * ENTRY) * 100 / INDEX_FILL
+}
+
 /// Bytes that so many transactions add, of whatever kind.
 pub(crate) fn growth(transactions: u64) -> u64 {
     transactions.saturating_mul(NEW_ORDER)

@@ -5,6 +5,7 @@ use crate::tally::Tally;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{self, Check, short};
 use latchwork_selcc::Counters;
+use latchwork_txn::Checkpoint;
 use latchwork_wal::Stats;
 use latchwork_workload::result::{self, Destination, ResultDocument};
 use latchwork_workload::tpcc::check::Report;
@@ -23,6 +24,8 @@ pub(crate) struct Outcome {
     pub(crate) report: Option<Report>,
     /// What each compute node counted in the measured part.
     pub(crate) counters: Vec<Counters>,
+    /// The checkpoint after loading.
+    pub(crate) checkpoint: Option<Checkpoint>,
     /// What the logs did in the run, warm-up included.
     pub(crate) log: Option<Stats>,
     /// The world, where the cluster was simulated.
@@ -54,6 +57,7 @@ impl Outcome {
             checks: Vec::new(),
             report: None,
             counters: Vec::new(),
+            checkpoint: None,
             log: None,
             world: None,
         }
@@ -94,7 +98,11 @@ impl Outcome {
         writeln!(out)?;
         if let Some(load) = &self.load {
             let (rows, rate) = (load.ops, short(load.throughput_ops_s));
-            writeln!(out, "load   {rows} rows in {:.2} s: {rate} rows/s", load.elapsed_s)?;
+            let name = if self.session.settings.stored.is_some() { "recover" } else { "load" };
+            writeln!(out, "{name:<6} {rows} rows in {:.2} s: {rate} rows/s", load.elapsed_s)?;
+        }
+        if let Some(Checkpoint { rows, bytes, .. }) = &self.checkpoint {
+            writeln!(out, "saved  {rows} rows, {bytes} bytes, in a checkpoint")?;
         }
         if let Some(run) = &self.run {
             self.run_table(run, out)?;
@@ -167,6 +175,9 @@ impl Outcome {
             outcome::document("tpcc", &settings.cluster, &self.counters, &self.checks, event_hash);
         document.config = settings.describe();
         document.load = self.load.clone();
+        if let (None, Some(load)) = (&self.run, &self.load) {
+            document.set_measured(load, &[]);
+        }
         if let Some(run) = &self.run {
             self.summary(run).fill(&mut document);
             let conflicts = run.tally.conflicts().map(|(name, count)| (name.to_owned(), count));

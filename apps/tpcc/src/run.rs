@@ -1,6 +1,8 @@
 //! The measured run: every worker has terminals, whose transactions it runs, again and again where they meet others.
 
+use crate::about::About;
 use crate::intervals::Intervals;
+use crate::recover;
 use crate::session::{Logged, Session};
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
@@ -8,6 +10,7 @@ use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Course, Part, Phase, Share};
+use latchwork_runtime::sync::{AtomicU32, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_txn::{Conflict, TxnError};
 use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
@@ -20,6 +23,9 @@ use std::time::Duration;
 /// How long a terminal that waits looks away before it looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long workers wait for the first one to begin.
+const NOTE_WAIT: Duration = Duration::from_secs(30);
+
 /// What all workers of a run share.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
@@ -27,8 +33,8 @@ pub(crate) struct Run {
     pub(crate) course: Course,
     pub(crate) begin: Time,
     pub(crate) intervals: Option<Intervals>,
-    /// Which run it is on this database: rows of HISTORY say so.
-    pub(crate) number: u16,
+    /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has not noted it there.
+    pub(crate) number: AtomicU32,
 }
 
 /// What one worker did.
@@ -46,6 +52,8 @@ struct Runner {
     handle: Handle,
     index: usize,
     share: Share,
+    /// Of the run.
+    number: u16,
     /// The number of the next row of HISTORY.
     sequence: Cell<u32>,
     done: RefCell<Done>,
@@ -64,7 +72,18 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let places = settings.terminals(member.node, member.index);
     let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
     let handle = member.handle.clone();
+    let number = run.number(&store, &member).await?;
+    let writing = {
+        let (session, phase, store) = (run.session.clone(), run.phase.clone(), store.clone());
+        let (run, member_of) = (run.clone(), member.clone());
+        let over = move || run.course.is_over() || run.phase.stopped();
+        let writes = member.index == 0;
+        writes.then(|| {
+            handle.spawn_service(recover::keep_writing(session, phase, store, member_of, over))
+        })
+    };
     let runner = Rc::new(Runner {
+        number,
         store,
         tables,
         handle: handle.clone(),
@@ -86,8 +105,37 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
             Err(_) => return Ok(None),
         }
     }
+    if let Some(writing) = writing {
+        // It looks whether the run is over.
+        let _ = writing.await;
+    }
     ended.and(run.session.end_phase(&run.phase, &member).await)?;
     Ok(Rc::into_inner(runner).map(|runner| runner.done.into_inner()))
+}
+
+impl Run {
+    /// Which run it is: the first worker notes in the database that there is another.
+    async fn number(&self, store: &Store, member: &Member) -> Result<u16, AppError> {
+        const NOTED: u32 = 1 << 16;
+        if member.index == 0 {
+            let number = About::begin_run(store).await;
+            let number = number.map_err(|error| self.session.txn_error(&error))?;
+            self.number.store(NOTED | u32::from(number), Ordering::Release);
+            return Ok(number);
+        }
+        let deadline = member.handle.now() + NOTE_WAIT;
+        loop {
+            match self.number.load(Ordering::Acquire) {
+                0 if self.phase.stopped() || member.handle.now() >= deadline => {
+                    return Err(AppError::Failed(format!(
+                        "the first worker did not begin the run within {NOTE_WAIT:?}"
+                    )));
+                }
+                0 => member.handle.sleep(Duration::from_micros(100)).await,
+                noted => return Ok(noted as u16),
+            }
+        }
+    }
 }
 
 impl Runner {
@@ -199,7 +247,7 @@ impl Runner {
         self.sequence.set(sequence + 1);
         let now_us = NonZeroU64::new(self.handle.now().as_nanos() / 1_000);
         // A cluster has fewer workers than numbers.
-        let number = key::history_number(self.run.number, self.index as u16, sequence);
+        let number = key::history_number(self.number, self.index as u16, sequence);
         (now_us.unwrap_or(NonZeroU64::MIN), number)
     }
 

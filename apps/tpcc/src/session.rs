@@ -1,5 +1,6 @@
 //! What stays the same through all phases of one run of the program.
 
+use crate::about::About;
 use crate::log::{self, Logs};
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
@@ -10,6 +11,7 @@ use latchwork_coherence::MemoryError;
 use latchwork_harness::{AppError, ClusterFlags, Phase};
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_selcc::Worker;
 use latchwork_txn::{Database, DatabaseId, NodeId, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Stats;
@@ -29,8 +31,6 @@ const LOOK: Duration = Duration::from_micros(100);
 /// The settings, and what the workers of each compute node share.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
-    logs: Option<Logs>,
-    /// Of each compute node, in this phase.
     nodes: Vec<Place>,
 }
 
@@ -51,16 +51,18 @@ struct Place {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Settings) -> Result<Session, AppError> {
+    pub(crate) fn new(settings: Settings) -> Session {
         let nodes = (0..settings.cluster.compute_nodes).map(|_| Place::default()).collect();
-        let logs = Logs::open(&settings)?;
-        Ok(Session { settings, logs, nodes })
+        Session { settings, nodes }
     }
 
-    /// Begins a phase: its first workers make its nodes.
+    /// Begins a phase. Where a log is simulated, which a worker writes who ends with the phase, its nodes are made anew.
     pub(crate) fn begin_phase(&self) {
+        let simulated = self.settings.logs.as_ref().is_some_and(Logs::is_simulated);
         for place in &self.nodes {
-            *place.node.lock() = None;
+            if simulated {
+                *place.node.lock() = None;
+            }
             place.ended.store(0, Ordering::Relaxed);
         }
     }
@@ -68,18 +70,20 @@ impl Session {
     /// What a worker shares with the others of its compute node, of which the first makes it.
     async fn node(
         &self,
+        phase: &Phase,
         member: &Member,
         logged: Logged,
     ) -> Result<Arc<latchwork_txn::Node>, AppError> {
         let place = &self.nodes[member.node];
-        if member.worker == 0 {
+        if member.worker == 0 && place.node.lock().is_none() {
             // At most 58 compute nodes, and 0 to 63 draw timestamps.
             let id = NodeId(member.node as u8);
-            let logs = self.logs.as_ref().filter(|_| logged == Logged::Yes);
-            let log = logs.map(|logs| logs.start(id, &member.handle)).transpose()?;
+            // A log in files is of all phases.
+            let logs = self.settings.logs.as_ref();
+            let logs = logs.filter(|logs| logged == Logged::Yes || !logs.is_simulated());
+            let log = logs.map(|logs| logs.start(id, &member.handle)).transpose()?.flatten();
             let node = latchwork_txn::Node::new(id, log, self.settings.txn.clone());
-            *place.node.lock() = Some(node.clone());
-            return Ok(node);
+            *place.node.lock() = Some(node);
         }
         let deadline = member.handle.now() + WAIT;
         loop {
@@ -87,7 +91,7 @@ impl Session {
             if let Some(node) = node {
                 return Ok(node);
             }
-            if member.handle.now() >= deadline {
+            if phase.stopped() || member.handle.now() >= deadline {
                 let number = member.node + 1;
                 return Err(AppError::Failed(format!(
                     "the first worker of compute node {number} did not come up within {WAIT:?}"
@@ -115,10 +119,16 @@ impl Session {
         flushed.map_err(|error| log::failed(&error))
     }
 
-    /// What the logs of a phase have done; nothing without any.
+    /// What the logs have done so far; nothing without any.
     pub(crate) fn log_stats(&self) -> Option<Stats> {
         let stats = |place: &Place| Some(place.node.lock().as_ref()?.log()?.stats());
-        self.logs.as_ref().map(|_| log::sum(self.nodes.iter().filter_map(stats)))
+        let logs = self.settings.logs.as_ref().filter(|logs| logs.are_written());
+        logs.map(|_| log::sum(self.nodes.iter().filter_map(stats)))
+    }
+
+    /// The compute nodes that have come up in this phase.
+    pub(crate) fn nodes(&self) -> Vec<Arc<latchwork_txn::Node>> {
+        self.nodes.iter().filter_map(|place| place.node.lock().clone()).collect()
     }
 
     /// Workers of all compute nodes.
@@ -134,20 +144,15 @@ impl Session {
         logged: Logged,
     ) -> Result<(Store, Tables), AppError> {
         let memory = &member.memory;
-        let node = self.node(member, logged).await?;
+        let node = self.node(phase, member, logged).await?;
         let port = memory.port();
         let failed = |error: &dyn std::fmt::Display| {
             AppError::Failed(format!("the database cannot be opened: {error}"))
         };
         let known = member.catalogue.lookup(port, NAME).await.map_err(|error| failed(&error))?;
         if member.index == 0 && known.is_none() {
-            let id = DatabaseId(self.settings.cluster.seed);
-            let made = async {
-                let store = Database::create(memory.clone(), node, id).await?;
-                let tables = Tables::create(&store).await?;
-                Ok((store, tables))
-            };
-            let (store, tables) = made.await.map_err(|error| self.txn_error(&error))?;
+            let made = self.make(memory.clone(), node).await;
+            let (store, tables) = made.map_err(|error| self.txn_error(&error))?;
             // Whoever finds the database finds its tables.
             let root = store.root().bits();
             let named = member.catalogue.register(port, NAME, DATABASE, root).await;
@@ -165,6 +170,29 @@ impl Session {
             Ok((store, tables))
         };
         opened.await.map_err(|error| self.txn_error(&error))
+    }
+
+    /// Makes the database: empty tables, or those that were recovered.
+    async fn make(
+        &self,
+        memory: Worker,
+        node: Arc<latchwork_txn::Node>,
+    ) -> Result<(Store, Tables), TxnError> {
+        let settings = &self.settings;
+        let id = settings.logs.as_ref().map(|logs| logs.directory.database());
+        let id = id.unwrap_or(DatabaseId(settings.cluster.seed));
+        let store = Database::create(memory, node, id).await?;
+        let tables = match &settings.stored {
+            Some(stored) => {
+                stored.recovery.tables(&store).await?;
+                Tables::open(&store).await?
+            }
+            None => {
+                About::new(&settings.population, settings.cluster.seed).create(&store).await?;
+                Tables::create(&store).await?
+            }
+        };
+        Ok((store, tables))
     }
 
     /// Waits until the first worker has made the database; not when it failed.

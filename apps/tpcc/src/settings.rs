@@ -1,6 +1,8 @@
 //! What the command line asks for, checked before anything starts.
 
+use crate::about::About;
 use crate::args::{Cli, Command, Flags, Output, Wal};
+use crate::log::{Logs, Stored};
 use crate::{memory, schemas};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
@@ -19,6 +21,7 @@ use std::time::Duration;
 /// How long to measure where nothing limits the run, and how long to run before.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
+const CHECKPOINT_DEFAULT: Duration = Duration::from_secs(30);
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The same in virtual time, which takes much longer to pass.
@@ -33,6 +36,9 @@ const RATE: f64 = 1e5;
 const RATE_VIRTUAL: f64 = 2e6;
 /// With the standard's waits, of each warehouse.
 const RATE_WAITING: f64 = 1.0;
+
+/// Warehouses if nobody says how many.
+const WAREHOUSES_DEFAULT: u32 = 2;
 
 /// Terminals in each warehouse of runs with waits (clause 4.2.2).
 const TERMINALS: u32 = 10;
@@ -52,7 +58,12 @@ pub(crate) struct Settings {
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::Settings,
     pub(crate) wal: Wal,
-    pub(crate) wal_dir: Option<PathBuf>,
+    /// Where commits are logged, or a database was.
+    pub(crate) logs: Option<Logs>,
+    /// The database that is recovered.
+    pub(crate) stored: Option<Stored>,
+    /// How often a checkpoint is written.
+    pub(crate) checkpoint: Option<Duration>,
     pub(crate) fabric: FabricChoice,
     pub(crate) cluster: ClusterConfig,
     pub(crate) warmup: Duration,
@@ -82,9 +93,20 @@ impl Settings {
                 "--partitioned: two-phase commit is not built yet; leave the flag out, and all nodes share all data",
             ));
         }
-        let scale = Scale::new(flags.items, flags.customers)?;
-        let population = Population::new(scale, flags.warehouses, flags.cluster.seed, 1)?;
-        let shard = shard(&flags)?;
+        let (mut logs, stored) = match (command, &flags.wal_dir) {
+            (Some(Command::Run | Command::Check), Some(path)) => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                let (logs, stored) = Logs::recover(wal, path, cores)?;
+                (Some(logs), Some(stored))
+            }
+            _ => (None, None),
+        };
+        let population = match &stored {
+            Some(stored) => stored_population(&flags, &stored.about)?,
+            None => new_population(&flags)?,
+        };
+        let warehouses = population.warehouses();
+        let shard = shard(&flags, warehouses)?;
         let inputs = inputs(&flags, &population, shard)?;
         let json = flags.json.destination()?;
         let warnings = warnings(&flags, simulated);
@@ -99,10 +121,11 @@ impl Settings {
         });
         let interval = flags.interval.unwrap_or(interval_default);
         let growth = match (flags.count, time, flags.wait) {
+            _ if matches!(command, Some(Command::Prepare | Command::Check)) => 0,
             (Some(count), _, _) => memory::growth(count),
             (None, time, wait) => {
                 let rate = match (wait, simulated) {
-                    (true, _) => RATE_WAITING * f64::from(flags.warehouses),
+                    (true, _) => RATE_WAITING * f64::from(warehouses),
                     (false, true) => RATE_VIRTUAL,
                     (false, false) => RATE,
                 };
@@ -111,20 +134,28 @@ impl Settings {
             }
         };
         check_lines(flags.cluster.gcl_size)?;
-        let population_bytes = memory::population(&population, flags.cluster.gcl_size);
+        let loaded = memory::population(&population, flags.cluster.gcl_size);
+        let population_bytes = stored.as_ref().map_or(loaded, |stored| {
+            memory::stored(stored.rows.iter().sum(), stored.bytes).max(loaded)
+        });
         let mut cluster = cluster(&flags, simulated, population_bytes, growth)?;
         if flags.wait {
             // The executor runs as many tasks of a worker as may be in flight.
             let workers = cluster.workers * cluster.compute_nodes;
-            let terminals = flags.warehouses as usize * TERMINALS as usize;
+            let terminals = warehouses as usize * TERMINALS as usize;
             cluster.inflight = terminals.div_ceil(workers);
         }
-        memory::check(flags.warehouses, population_bytes, &cluster, memory::available())?;
+        memory::check(warehouses, population_bytes, &cluster, memory::available())?;
         let txn = latchwork_txn::Settings {
             scheme: flags.cc,
             timestamp_block: flags.ts_block,
             ..latchwork_txn::Settings::default()
         };
+        if wal != Wal::Off && logs.is_none() {
+            logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed)?);
+        }
+        let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
+        let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
         Ok(Settings {
             command,
             population,
@@ -134,7 +165,9 @@ impl Settings {
             wait: flags.wait,
             txn,
             wal,
-            wal_dir: flags.wal_dir,
+            logs,
+            stored,
+            checkpoint: Some(checkpoint).filter(|every| files && !every.is_zero()),
             fabric,
             cluster,
             warmup,
@@ -233,19 +266,20 @@ fn usage(text: impl Into<String>) -> AppError {
 
 /// The log, if what is asked of it can be had.
 fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result<Wal, AppError> {
-    let wal = match (flags.wal, &flags.wal_dir) {
-        (Some(wal), _) => wal,
-        (None, Some(_)) => Wal::Sync,
-        (None, None) => Wal::Off,
+    let wal = match (command, flags.wal, &flags.wal_dir) {
+        // Nothing is added to it.
+        (Some(Command::Check), _, _) => Wal::Off,
+        (_, Some(wal), _) => wal,
+        (_, None, Some(_)) => Wal::Sync,
+        (_, None, None) => Wal::Off,
     };
     let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
     match (command, &flags.wal_dir) {
         (_, Some(directory)) if simulated => Err(usage(format!(
-            "{}: what is simulated is on no disk; leave the flag out, and --wal {} works in memory",
-            given(directory),
-            wal.name()
+            "{}: what is simulated is on no disk; leave the flag out, and --wal sync works in memory",
+            given(directory)
         ))),
-        (_, Some(directory)) if wal == Wal::Off => {
+        (None | Some(Command::Prepare | Command::Run), Some(directory)) if wal == Wal::Off => {
             Err(usage(format!("{}: leave it out, or use --wal sync or async", given(directory))))
         }
         (Some(command), None) => Err(usage(format!(
@@ -253,15 +287,37 @@ fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result
              leave the command out to load, run and check at once",
             command.name()
         ))),
-        (Some(command), Some(_)) => Err(usage(format!(
-            "{}: a database cannot be recovered from its log yet; leave the command out to load, run and check at once",
-            command.name()
-        ))),
         (None, None) if wal != Wal::Off && !simulated => {
             Err(usage(format!("--wal {}: give the log a directory with --wal-dir", wal.name())))
         }
         _ => Ok(wal),
     }
+}
+
+/// The population that is to be loaded.
+fn new_population(flags: &Flags) -> Result<Population, AppError> {
+    let items = flags.items.unwrap_or(Scale::ITEMS);
+    let customers = flags.customers.unwrap_or(Scale::CUSTOMERS);
+    let warehouses = flags.warehouses.unwrap_or(WAREHOUSES_DEFAULT);
+    let scale = Scale::new(items, customers)?;
+    Ok(Population::new(scale, warehouses, flags.cluster.seed, 1)?)
+}
+
+/// The population that a stored database was made from, unless the flags ask for another.
+fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppError> {
+    let asked = [
+        ("warehouses", flags.warehouses, about.warehouses),
+        ("items", flags.items, about.items),
+        ("customers", flags.customers, about.customers),
+    ];
+    for (name, asked, there) in asked {
+        if let Some(asked) = asked.filter(|asked| *asked != there) {
+            return Err(usage(format!(
+                "--{name} {asked}: the database in the log has {there}; leave the flag out"
+            )));
+        }
+    }
+    Ok(about.population()?)
 }
 
 /// Whether lines of this size hold all rows and the keys of all indexes.
@@ -288,17 +344,17 @@ fn check_lines(line_size: u32) -> Result<(), AppError> {
 }
 
 /// The warehouses that each compute node has for itself, where they are divided.
-fn shard(flags: &Flags) -> Result<Option<u32>, AppError> {
+fn shard(flags: &Flags, warehouses: u32) -> Result<Option<u32>, AppError> {
     let Some(ratio) = flags.distribution_ratio else { return Ok(None) };
     let nodes = flags.cluster.compute_nodes as u32;
-    let shard = flags.warehouses.div_ceil(nodes);
+    let shard = warehouses.div_ceil(nodes);
     // The last node gets what is left.
-    if shard * (nodes - 1) >= flags.warehouses {
+    if shard * (nodes - 1) >= warehouses {
         return Err(usage(format!(
             "--distribution-ratio {ratio}: {nodes} compute nodes cannot share {} warehouses; use --warehouses {} or \
              another multiple of them",
-            flags.warehouses,
-            flags.warehouses.next_multiple_of(nodes)
+            warehouses,
+            warehouses.next_multiple_of(nodes)
         )));
     }
     if ratio > 0 && nodes == 1 {
@@ -315,7 +371,8 @@ fn inputs(
     shard: Option<u32>,
 ) -> Result<InputSettings, AppError> {
     let (scale, seed) = (population.scale(), flags.cluster.seed);
-    let standard = InputSettings::standard(scale, flags.warehouses, population.constants(), seed);
+    let standard =
+        InputSettings::standard(scale, population.warehouses(), population.constants(), seed);
     let divided = flags.distribution_ratio.zip(shard);
     let inputs = InputSettings {
         weights: flags.only.map_or(flags.weight, Weights::only),
@@ -366,90 +423,4 @@ fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    fn settings(arguments: &str) -> Result<Settings, AppError> {
-        let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
-        Settings::new(Cli::try_parse_from(arguments).expect("a command line that can be parsed"))
-    }
-
-    #[test]
-    fn without_flags_it_is_the_standard_mix() {
-        let settings = settings("").expect("defaults");
-        assert_eq!((settings.command, settings.check), (None, true));
-        assert!(settings.inputs.weights.is_standard());
-        assert_eq!(settings.inputs.remote_lines, RemoteLines::PerLine { percent: 1 });
-        assert_eq!(settings.population.scale(), Scale::default());
-        assert_eq!((settings.time, settings.count), (Some(TIME_DEFAULT), None));
-        assert_eq!(settings.txn.scheme, Scheme::TwoPhaseLocking);
-        assert_eq!(settings.cluster.inflight, 1);
-    }
-
-    #[test]
-    fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
-        for (arguments, flag, would_do) in [
-            ("prepare", "prepare", "--wal-dir"),
-            ("run", "run", "leave the command out"),
-            ("check", "check", "--wal-dir"),
-            ("--wal sync", "--wal sync", "--wal-dir"),
-            ("prepare --wal-dir x", "prepare", "leave the command out"),
-            ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
-            ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
-            ("--partitioned", "--partitioned", "leave the flag out"),
-            (
-                "--distribution-ratio 9 -w 5 --compute-nodes 4",
-                "--distribution-ratio 9",
-                "--warehouses 8",
-            ),
-            ("--distribution-ratio 10 --compute-nodes 1", "--distribution-ratio 10", "use 0"),
-            ("--memory-mb 32", "--memory-mb 32", "fewer --warehouses"),
-            ("-w 1000000", "--warehouses 1000000", "fewer --warehouses"),
-            ("--json /nowhere/result.json", "--json", "its directory does not exist"),
-            ("--gcl-size 512", "--gcl-size 512", "use --gcl-size 1024"),
-            ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
-        ] {
-            let error = settings(arguments).err().expect("an impossible command line");
-            assert_eq!(error.status(), 2, "{arguments}");
-            let line = error.to_string();
-            assert!(!line.contains('\n'), "{line}");
-            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
-        }
-    }
-
-    #[test]
-    fn terminals_of_a_divided_database_stay_in_their_share() {
-        let settings =
-            settings("--distribution-ratio 20 -w 5 --compute-nodes 2 --threads 2").expect("good");
-        assert_eq!(settings.shard, Some(3));
-        assert_eq!(settings.inputs.remote_payments_percent, 0);
-        let homes: Vec<_> =
-            (0..4).flat_map(|worker| settings.terminals(worker / 2, worker)).collect();
-        assert_eq!(homes[0].1, Home::Anywhere(1..=1));
-        assert_eq!(homes[1].1, Home::Anywhere(2..=3));
-        let second = Home::District { warehouse: 4, district: 1 };
-        assert_eq!((homes[2].0, &homes[2].1), (2, &second));
-    }
-
-    #[test]
-    fn waiting_terminals_are_ten_in_each_warehouse() {
-        let settings = settings("--wait -w 3 --compute-nodes 2 --threads 2").expect("good");
-        let workers = (0..4).map(|worker| settings.terminals(worker / 2, worker));
-        let homes: Vec<_> = workers.flatten().collect();
-        assert_eq!(homes.len(), 30);
-        let mut places: Vec<_> = homes.iter().map(|(_, home)| format!("{home:?}")).collect();
-        places.sort();
-        places.dedup();
-        assert_eq!(places.len(), 30, "each has a district of its own");
-    }
-
-    #[test]
-    fn the_description_has_every_setting() {
-        let config = settings("--cc to --ts-block 8 --interval 3").expect("good").describe();
-        for key in ["protocol", "cc", "ts_block", "warehouses", "weight", "seed", "interval_s"] {
-            assert!(config.contains_key(key), "{key}");
-        }
-        assert!(!config.contains_key("count"));
-    }
-}
+mod tests;

@@ -2,14 +2,15 @@
 //! in virtual time; what it prints; and what it refuses.
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A small database, so that transactions meet.
 const SMALL: &str = "-w 2 --items 500 --customers 30 --cache-mb 16 --memory-mb 256";
 
-/// All checks: three of the program, and those of the workload.
+/// All checks of a run: three of the program, and those of the workload.
 const CHECKS: usize = 17;
 
 fn tpcc(arguments: &str) -> Output {
@@ -161,11 +162,102 @@ fn commits_are_acknowledged_by_the_log() {
         assert!(document["counters"]["log_commits"].as_u64() > Some(200));
         let again = tpcc(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
         assert_eq!(again.status.code(), Some(2));
-        assert!(text(&again.stderr).contains("the log of a database already"));
+        assert!(text(&again.stderr).contains("there is a database already"));
         std::fs::remove_dir_all(&directory).expect("removed");
     }
     let simulated = document(&format!("{shape} --fabric sim --inflight 4 --wal sync"));
     assert!(simulated["counters"]["log_syncs"].as_u64() > Some(0));
+}
+
+/// A small database that was prepared in a directory of its own.
+fn prepared() -> PathBuf {
+    let directory = temporary("prepared");
+    let at = directory.display();
+    good(&format!("prepare {SMALL} --compute-nodes 2 --threads 1 --wal-dir {at}"));
+    directory
+}
+
+#[test]
+fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
+    let directory = prepared();
+    let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
+    let mut expected = 600;
+    for (flags, nodes) in [("--cc 2pl", 2), ("--cc to", 1), ("--cc occ", 3)] {
+        let flags = format!("{flags} --compute-nodes {nodes} --threads 1 --count 300");
+        let document = document(&format!("run {flags} {at}"));
+        assert_eq!(document["config"]["warehouses"], 2);
+        let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
+        let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
+        expected += completed - counted("new_order_rollbacks");
+        // Every acknowledged order is there, and no other.
+        assert_eq!(orders(&at), expected);
+    }
+    for (arguments, words) in [
+        ("run -w 3", &["--warehouses 3", "has 2", "leave the flag out"][..]),
+        ("check --items 7", &["--items 7", "has 500"]),
+        ("prepare -w 1", &["there is a database already"]),
+        ("-w 1", &["there is a database already"]),
+    ] {
+        let output = tpcc(&format!("{arguments} {at}"));
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        assert!(words.iter().all(|word| err.contains(word)), "{arguments}: {err}");
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+/// The number behind `name` in a line of figures.
+fn figure(line: &str, name: &str) -> u64 {
+    let behind = line.split_once(name).expect("the figure").1;
+    let digits = behind.split(|c: char| !c.is_ascii_digit()).next().expect("a first part");
+    digits.parse().expect("a number")
+}
+
+/// Orders that a check finds in the database.
+fn orders(at: &str) -> u64 {
+    let (_, err) = good(&format!("check {at} --compute-nodes 1"));
+    let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
+    figure(line.expect("the sixth condition"), "ok     ")
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_a_consistent_database_with_all_that_was_acknowledged() {
+    let directory = prepared();
+    let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
+    let mut before = orders(&at);
+    for round in 0..3 {
+        let flags = format!(
+            "run {at} --compute-nodes 2 --threads 1 --inflight 2 --warmup 0 --time 60 --interval 0.2 --checkpoint 0.5"
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
+        command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut running = command.spawn().expect("the program starts");
+        // Killed at some moment after a few intervals, of which each line tells what was acknowledged.
+        let (mut acknowledged, mut intervals) = (0, 0);
+        let lines = BufReader::new(running.stdout.take().expect("piped"));
+        for line in lines.lines().map_while(Result::ok) {
+            if line.starts_with("[Current] NEW_ORDER - ") {
+                acknowledged += figure(&line, "Count: ");
+            } else if line.starts_with("[Current] NEW_ORDER_ABORT - ") {
+                acknowledged -= figure(&line, "Rollbacks: ");
+            } else if line.starts_with("[Current] STOCK_LEVEL - ") {
+                // The last of an interval that is sure to be there.
+                intervals += 1;
+                if intervals > 2 * round + 1 {
+                    break;
+                }
+            }
+        }
+        running.kill().expect("it runs");
+        running.wait().expect("it ends");
+        let after = orders(&at);
+        assert!(
+            acknowledged > 0 && after >= before + acknowledged,
+            "{before} {acknowledged} {after}"
+        );
+        before = after;
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
@@ -179,7 +271,7 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("-w 900000", &["--warehouses 900000", "this machine has", "fewer --warehouses"]),
         ("prepare", &["prepare", "--wal-dir"]),
         ("run", &["run", "--wal-dir"]),
-        ("check --wal-dir x", &["check", "leave the command out"]),
+        ("check --wal-dir /nowhere/x", &["--wal-dir /nowhere/x", "tpcc prepare"]),
         ("--wal sync", &["--wal sync", "--wal-dir"]),
         ("--partitioned", &["--partitioned", "leave the flag out"]),
         ("--wal-dir /proc/nowhere", &["/proc/nowhere"]),

@@ -1,0 +1,137 @@
+//! What a database says of itself: its size, what it was made from, and how many runs there were. One row of a table of its own,
+//! which is the first that the program makes, so that it is found in a log before there is a database.
+
+use crate::tables::{Rows, Store};
+use latchwork_txn::schema::{ColumnType, Schema, SchemaError, Value};
+use latchwork_txn::{TableId, TxnError};
+use latchwork_wal::Replayed;
+use latchwork_workload::WorkloadError;
+use latchwork_workload::tpcc::{Population, Scale, Table};
+
+/// The table's name, and the number that it has as the first one.
+const NAME: &str = "TPC-C";
+const ID: TableId = TableId(1);
+
+/// Of the tables that follow, in the order of [`Table::ALL`].
+pub(crate) fn table_id(table: Table) -> TableId {
+    TableId(ID.0 + 1 + table as u32)
+}
+
+/// What tells this table from others: a column that is always so.
+const MAGIC: u64 = 0x4c57_5450_4343_0001;
+
+/// What a database says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct About {
+    pub(crate) warehouses: u32,
+    pub(crate) items: u32,
+    pub(crate) customers: u32,
+    /// The seed of its population.
+    pub(crate) seed: u64,
+    /// Runs that have begun on it.
+    pub(crate) runs: u16,
+}
+
+/// The only row's key.
+const KEY: [u8; 1] = [0];
+
+fn schema() -> Result<Schema, SchemaError> {
+    Schema::builder(NAME)
+        .column("NUMBER", ColumnType::U8)
+        .column("MAGIC", ColumnType::U64)
+        .column("WAREHOUSES", ColumnType::U32)
+        .column("ITEMS", ColumnType::U32)
+        .column("CUSTOMERS", ColumnType::U32)
+        .column("SEED", ColumnType::U64)
+        .column("RUNS", ColumnType::U16)
+        .primary_key(["NUMBER"])
+        .build()
+}
+
+impl About {
+    /// A database that is made now.
+    pub(crate) fn new(population: &Population, seed: u64) -> About {
+        let (scale, warehouses) = (population.scale(), population.warehouses());
+        let (items, customers) = (scale.items(), scale.customers());
+        About { warehouses, items, customers, seed, runs: 0 }
+    }
+
+    /// Its population.
+    pub(crate) fn population(&self) -> Result<Population, WorkloadError> {
+        let scale = Scale::new(self.items, self.customers)?;
+        Population::new(scale, self.warehouses, self.seed, 1)
+    }
+
+    /// Makes the table.
+    pub(crate) async fn create(&self, store: &Store) -> Result<(), TxnError> {
+        let rows = store.create_table(schema()?).await?;
+        store.load(&rows, &KEY, &self.encode()?).await
+    }
+
+    /// Notes that another run begins; its number, from 1. Where numbers end they begin again.
+    pub(crate) async fn begin_run(store: &Store) -> Result<u16, TxnError> {
+        let rows: Rows = store.table(NAME).await?;
+        let run = async |tx: &mut latchwork_txn::Transaction<_>| {
+            let mut row = Vec::new();
+            tx.get_for_update(&rows, &KEY, &mut row).await?;
+            let before = About::decode(&row)?.ok_or(TxnError::NotFound)?;
+            let after = About { runs: before.runs.wrapping_add(1), ..before };
+            tx.update(&rows, &KEY, &after.encode()?).await?;
+            Ok(after.runs)
+        };
+        store.run(run).await
+    }
+
+    /// What a log says of its database; nothing where it is of none of this program's.
+    pub(crate) fn find(replayed: &Replayed) -> Option<About> {
+        let (_, latest) = replayed.keys().find(|(table, _)| *table == ID)?;
+        let row = latest.value.as_deref().filter(|_| *latest.key == KEY)?;
+        About::decode(row).ok().flatten()
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, SchemaError> {
+        let mut row = Vec::new();
+        let values: [Value<'_>; 6] = [
+            MAGIC.into(),
+            self.warehouses.into(),
+            self.items.into(),
+            self.customers.into(),
+            self.seed.into(),
+            self.runs.into(),
+        ];
+        schema()?.encode_row(&values, &mut row)?;
+        Ok(row)
+    }
+
+    fn decode(row: &[u8]) -> Result<Option<About>, SchemaError> {
+        let schema = schema()?;
+        let row = schema.row(row)?;
+        let column = |name| schema.column(name);
+        if row.u64(column("MAGIC")?)? != MAGIC {
+            return Ok(None);
+        }
+        Ok(Some(About {
+            warehouses: row.u32(column("WAREHOUSES")?)?,
+            items: row.u32(column("ITEMS")?)?,
+            customers: row.u32(column("CUSTOMERS")?)?,
+            seed: row.u64(column("SEED")?)?,
+            runs: row.u16(column("RUNS")?)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_is_read_again_and_other_rows_are_not() {
+        let about = About { warehouses: 3, items: 50, customers: 20, seed: 7, runs: 65_535 };
+        let mut row = about.encode().expect("a row");
+        assert_eq!(About::decode(&row), Ok(Some(about)));
+        row[0] ^= 1;
+        assert_eq!(About::decode(&row), Ok(None));
+        assert!(About::decode(&row[1..]).is_err());
+        assert_eq!(about.population().expect("a population").warehouses(), 3);
+    }
+}

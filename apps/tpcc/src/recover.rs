@@ -1,0 +1,112 @@
+//! What lasts: a database comes back from its log, and goes there by checkpoints.
+
+use crate::session::{Logged, Session};
+use latchwork_cluster::Member;
+use latchwork_harness::{AppError, Phase};
+use latchwork_txn::Checkpoint;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a checkpoint may wait for transactions that are under way, and for the log.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
+
+/// What all workers do together, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Rows, into tables that the first of them makes.
+    Rows,
+    Indexes,
+}
+
+/// One worker's part in making the database from its log. Nothing when the phase failed.
+pub(crate) async fn recover(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    step: Step,
+    member: Member,
+) -> Option<()> {
+    let recovered = async {
+        let (store, _) = session.open(&phase, &member, Logged::No).await?;
+        let Some(stored) = &session.settings.stored else { return Ok(()) };
+        let done = match step {
+            Step::Rows => stored.recovery.rows(&store).await,
+            Step::Indexes => stored.recovery.indexes(&store).await,
+        };
+        done.map_err(|error| session.txn_error(&error))
+    };
+    Box::pin(recovered).await.map_err(|error| phase.fail(error)).ok()
+}
+
+/// The first worker's checkpoint; the others are there for what they have cached. Nothing when the phase failed.
+pub(crate) async fn checkpoint(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    member: Member,
+) -> Option<Option<Checkpoint>> {
+    let written = async {
+        let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
+        match member.index {
+            0 => write(&session, &store, &member).await.map(Some),
+            _ => Ok(None),
+        }
+    };
+    Box::pin(written).await.map_err(|error| phase.fail(error)).ok()
+}
+
+/// Writes checkpoints while a run goes on, until `over`.
+pub(crate) async fn keep_writing(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    store: crate::tables::Store,
+    member: Member,
+    over: impl Fn() -> bool,
+) {
+    const LOOK: Duration = Duration::from_millis(50);
+    let Some(every) = session.settings.checkpoint else { return };
+    loop {
+        let next = member.handle.now() + every;
+        while member.handle.now() < next {
+            if over() {
+                return;
+            }
+            member.handle.sleep(LOOK).await;
+        }
+        if let Err(error) = write(&session, &store, &member).await {
+            return phase.fail(error);
+        }
+    }
+}
+
+async fn write(
+    session: &Session,
+    store: &crate::tables::Store,
+    member: &Member,
+) -> Result<Checkpoint, AppError> {
+    let Some(logs) = &session.settings.logs else { return Ok(Checkpoint::default()) };
+    let nodes = wait_for_nodes(session, member).await?;
+    let deadline = member.handle.now() + CHECKPOINT_WAIT;
+    let written = store.checkpoint(&nodes, &logs.directory, deadline).await;
+    written.map_err(|error| session.txn_error(&error))
+}
+
+/// All compute nodes, when they have come up.
+async fn wait_for_nodes(
+    session: &Session,
+    member: &Member,
+) -> Result<Vec<Arc<latchwork_txn::Node>>, AppError> {
+    let deadline = member.handle.now() + CHECKPOINT_WAIT;
+    loop {
+        let nodes = session.nodes();
+        if nodes.len() == session.settings.cluster.compute_nodes {
+            return Ok(nodes);
+        }
+        if member.handle.now() >= deadline {
+            return Err(AppError::Failed(format!(
+                "{} of {} compute nodes came up within {CHECKPOINT_WAIT:?}",
+                nodes.len(),
+                session.settings.cluster.compute_nodes
+            )));
+        }
+        member.handle.sleep(Duration::from_millis(1)).await;
+    }
+}

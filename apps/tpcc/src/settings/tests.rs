@@ -1,0 +1,86 @@
+//! What the command line asks for, and what it cannot.
+
+use super::*;
+use clap::Parser;
+
+fn settings(arguments: &str) -> Result<Settings, AppError> {
+    let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
+    Settings::new(Cli::try_parse_from(arguments).expect("a command line that can be parsed"))
+}
+
+#[test]
+fn without_flags_it_is_the_standard_mix() {
+    let settings = settings("").expect("defaults");
+    assert_eq!((settings.command, settings.check), (None, true));
+    assert!(settings.inputs.weights.is_standard());
+    assert_eq!(settings.inputs.remote_lines, RemoteLines::PerLine { percent: 1 });
+    assert_eq!(settings.population.scale(), Scale::default());
+    assert_eq!((settings.time, settings.count), (Some(TIME_DEFAULT), None));
+    assert_eq!(settings.txn.scheme, Scheme::TwoPhaseLocking);
+    assert_eq!(settings.cluster.inflight, 1);
+}
+
+#[test]
+fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
+    for (arguments, flag, would_do) in [
+        ("prepare", "prepare", "--wal-dir"),
+        ("run", "run", "leave the command out"),
+        ("check", "check", "--wal-dir"),
+        ("--wal sync", "--wal sync", "--wal-dir"),
+        ("run --wal-dir /nowhere/x", "--wal-dir /nowhere/x", "tpcc prepare"),
+        ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
+        ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
+        ("--partitioned", "--partitioned", "leave the flag out"),
+        (
+            "--distribution-ratio 9 -w 5 --compute-nodes 4",
+            "--distribution-ratio 9",
+            "--warehouses 8",
+        ),
+        ("--distribution-ratio 10 --compute-nodes 1", "--distribution-ratio 10", "use 0"),
+        ("--memory-mb 32", "--memory-mb 32", "fewer --warehouses"),
+        ("-w 1000000", "--warehouses 1000000", "fewer --warehouses"),
+        ("--json /nowhere/result.json", "--json", "its directory does not exist"),
+        ("--gcl-size 512", "--gcl-size 512", "use --gcl-size 1024"),
+        ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
+    ] {
+        let error = settings(arguments).err().expect("an impossible command line");
+        assert_eq!(error.status(), 2, "{arguments}");
+        let line = error.to_string();
+        assert!(!line.contains('\n'), "{line}");
+        assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
+    }
+}
+
+#[test]
+fn terminals_of_a_divided_database_stay_in_their_share() {
+    let settings =
+        settings("--distribution-ratio 20 -w 5 --compute-nodes 2 --threads 2").expect("good");
+    assert_eq!(settings.shard, Some(3));
+    assert_eq!(settings.inputs.remote_payments_percent, 0);
+    let homes: Vec<_> = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker)).collect();
+    assert_eq!(homes[0].1, Home::Anywhere(1..=1));
+    assert_eq!(homes[1].1, Home::Anywhere(2..=3));
+    let second = Home::District { warehouse: 4, district: 1 };
+    assert_eq!((homes[2].0, &homes[2].1), (2, &second));
+}
+
+#[test]
+fn waiting_terminals_are_ten_in_each_warehouse() {
+    let settings = settings("--wait -w 3 --compute-nodes 2 --threads 2").expect("good");
+    let workers = (0..4).map(|worker| settings.terminals(worker / 2, worker));
+    let homes: Vec<_> = workers.flatten().collect();
+    assert_eq!(homes.len(), 30);
+    let mut places: Vec<_> = homes.iter().map(|(_, home)| format!("{home:?}")).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), 30, "each has a district of its own");
+}
+
+#[test]
+fn the_description_has_every_setting() {
+    let config = settings("--cc to --ts-block 8 --interval 3").expect("good").describe();
+    for key in ["protocol", "cc", "ts_block", "warehouses", "weight", "seed", "interval_s"] {
+        assert!(config.contains_key(key), "{key}");
+    }
+    assert!(!config.contains_key("count"));
+}
