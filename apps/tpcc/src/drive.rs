@@ -6,6 +6,7 @@ use crate::intervals::Intervals;
 use crate::load::{self, Load};
 use crate::log;
 use crate::outcome::{Measured, Outcome, World};
+use crate::record;
 use crate::recover::{self, Step};
 use crate::run::{self, Run};
 use crate::session::Session;
@@ -15,7 +16,7 @@ use latchwork_cluster::Member;
 use latchwork_harness::outcome::Check;
 use latchwork_harness::progress::{self, Extent, Timekeeper, Title};
 use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup};
-use latchwork_runtime::sync::AtomicU32;
+use latchwork_runtime::sync::{AtomicU32, Mutex};
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Checkpoint;
 use latchwork_workload::result;
@@ -186,6 +187,7 @@ impl Driver {
         let intervals = settings
             .interval
             .map(|every| Intervals::new(every, measured_from, workers, settings.waiting(), aside));
+        let recording = Mutex::new(record::begin(session)?);
         let session = session.clone();
         let run = Run {
             session,
@@ -193,6 +195,7 @@ impl Driver {
             course,
             begin,
             intervals,
+            recording,
             number: AtomicU32::new(0),
         };
         let run = Arc::new(run);
@@ -203,6 +206,10 @@ impl Driver {
         let shared = run.clone();
         let done =
             self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        let recording = run.recording.lock().take();
+        if let (Some(recording), Some(path)) = (recording, &self.session.settings.record) {
+            outcome.checks.push(record::judge(recording, path)?);
+        }
         let log = self.session.log_stats();
         outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
         let went = run.course.went().map_err(AppError::Failed)?;

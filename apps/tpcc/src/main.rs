@@ -26,6 +26,7 @@ mod load;
 mod log;
 mod memory;
 mod outcome;
+mod record;
 mod recover;
 mod run;
 mod schemas;

@@ -2,6 +2,7 @@
 
 use crate::about::About;
 use crate::intervals::Intervals;
+use crate::record;
 use crate::recover;
 use crate::session::{Logged, Session};
 use crate::settings::Settings;
@@ -10,7 +11,8 @@ use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Course, Part, Phase, Share};
-use latchwork_runtime::sync::{AtomicU32, Ordering};
+use latchwork_history::Recording;
+use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_txn::{Conflict, TxnError};
 use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
@@ -33,6 +35,8 @@ pub(crate) struct Run {
     pub(crate) course: Course,
     pub(crate) begin: Time,
     pub(crate) intervals: Option<Intervals>,
+    /// Ends when all workers have.
+    pub(crate) recording: Mutex<Option<Recording>>,
     /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has not noted it there.
     pub(crate) number: AtomicU32,
 }
@@ -73,6 +77,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
     let handle = member.handle.clone();
     let number = run.number(&store, &member).await?;
+    store.record(record::recorder(&run.recording.lock()), member.index as u16);
     let writing = {
         let (session, phase, store) = (run.session.clone(), run.phase.clone(), store.clone());
         let (run, member_of) = (run.clone(), member.clone());

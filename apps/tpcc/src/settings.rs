@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) count: Option<u64>,
     pub(crate) interval: Option<Duration>,
     pub(crate) check: bool,
+    /// Where the history goes.
+    pub(crate) record: Option<PathBuf>,
     pub(crate) json: Option<Destination>,
     /// The document belongs on standard output.
     pub(crate) print_json: bool,
@@ -177,6 +179,7 @@ impl Settings {
             interval: Some(interval)
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
+            record: flags.record,
             json,
             print_json: flags.output == Output::Json,
             warnings,

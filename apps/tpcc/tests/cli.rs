@@ -36,7 +36,8 @@ fn document(arguments: &str) -> Value {
     let (out, err) = good(&format!("{arguments} --output json"));
     let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
     let checks = document["checks"].as_object().expect("checks");
-    assert_eq!(checks.len(), CHECKS, "{arguments}\n{err}");
+    let recorded = usize::from(arguments.contains("--record"));
+    assert_eq!(checks.len(), CHECKS + recorded, "{arguments}\n{err}");
     assert!(checks.values().all(|check| check == "ok"), "{arguments}\n{err}");
     document
 }
@@ -50,8 +51,12 @@ fn temporary(name: &str) -> PathBuf {
 fn every_scheme(more: &str) {
     for cc in ["2pl", "to", "occ"] {
         for nodes in [1, 2, 4] {
+            let history = temporary("history");
+            let record = format!("--record {}", history.display());
             let flags = format!("{SMALL} --cc {cc} --compute-nodes {nodes} --count 500 {more}");
-            let document = document(&flags);
+            let document = document(&format!("{flags} {record}"));
+            assert_eq!(document["checks"]["serializability"], "ok", "{flags}");
+            std::fs::remove_file(&history).expect("a history");
             assert_eq!(document["config"]["cc"], cc);
             assert_eq!(document["ops"], 500, "{cc} on {nodes}");
             for kind in ["NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL"] {
