@@ -22,12 +22,15 @@ pub(crate) fn recorder(recording: &Option<Recording>) -> Recorder {
 
 /// Ends the recording, and judges it.
 pub(crate) fn judge(recording: Recording, path: &Path) -> Result<Check, AppError> {
-    let recorded = recording.finish().map_err(|error| failed(&error))?;
+    recording.finish().map_err(|error| failed(&error))?;
     let history = History::load(path).map_err(|error| failed(&error))?;
     let report = check(&history, Options::default());
     let good = report.is_serializable();
     let detail = match good {
-        true => format!("one order explains {recorded} transactions"),
+        true => format!(
+            "one order explains the {} that committed; {} attempts aborted",
+            report.committed, report.aborted
+        ),
         false => format!("{} cycles or other faults\n{report}", report.violations_found),
     };
     Ok(Check::new("serializability", good, detail))

@@ -84,6 +84,15 @@ fn the_baseline_is_consistent() {
 }
 
 #[test]
+fn timestamps_that_are_drawn_in_blocks_order_transactions_too() {
+    let history = temporary("history");
+    let shape = format!("{SMALL} --cc to --ts-block 16 --fabric sim --compute-nodes 4 --threads 2");
+    let document = document(&format!("{shape} --count 500 --record {}", history.display()));
+    assert_eq!(document["config"]["ts_block"], 16);
+    std::fs::remove_file(&history).expect("a history");
+}
+
+#[test]
 fn one_command_line_is_one_world_and_another_seed_another() {
     let shape = format!("{SMALL} --fabric sim --count 300 --compute-nodes 2 --threads 2");
     let (one, again) = (document(&shape), document(&shape));
