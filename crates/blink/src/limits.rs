@@ -57,7 +57,11 @@ impl Limits {
         limits.map_err(|_| TreeError::LineTooSmall { payload })
     }
 
-    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
+    /// Whether a key can be in such a tree.
+    ///
+    /// # Errors
+    /// [`TreeError::KeyEmpty`], [`TreeError::KeyTooLong`].
+    pub fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
         if key.is_empty() {
             return Err(TreeError::KeyEmpty);
         }

@@ -83,6 +83,11 @@ pub enum TxnError {
         /// What was in the way the last time.
         last: Conflict,
     },
+    /// A transaction is to delete a row again that it has added without looking.
+    #[error(
+        "a row that was inserted blindly cannot be deleted by the same transaction: insert it with a look-up"
+    )]
+    Blind,
     /// The row is there already.
     #[error("the row exists already")]
     Exists,
@@ -165,8 +170,8 @@ pub enum TxnError {
         /// How many there are, the primary one not counted.
         indexes: usize,
     },
-    /// More tables were made than can be counted.
-    #[error("more tables were made than can be counted")]
+    /// More tables than can be counted were made, or used by one transaction.
+    #[error("too many tables: a transaction can use 256")]
     TooManyTables,
     /// The definition of a table is damaged.
     #[error("the definition of a table is damaged")]

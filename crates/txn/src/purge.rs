@@ -28,8 +28,8 @@ pub(crate) struct Purge<M: LineLocks> {
 pub(crate) enum What {
     /// A row that was deleted at this time, and its entries.
     Row(Timestamp),
-    /// Entries of a row that has other keys now.
-    Entries,
+    /// Entries of a row that has other keys since this time.
+    Entries(Timestamp),
 }
 
 impl<M: LineLocks> Database<M> {
@@ -89,8 +89,9 @@ impl<M: LineLocks> Database<M> {
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()
                 && now == *entry;
             if !leads_here {
-                // At the latest when the row got what it is now.
-                let left = seen.at().unwrap_or_default();
+                // Earlier readers have to notice. If the row is gone by now, that was later.
+                let (What::Row(cts) | What::Entries(cts)) = *what;
+                let left = seen.at().unwrap_or_default().max(cts);
                 let tree = table.tree(usize::from(*index));
                 tree.remove_seen(entry, &bits, 0, left.0).await?;
             }

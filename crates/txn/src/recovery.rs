@@ -31,13 +31,14 @@ pub struct Recovery {
     /// Of each table and index, what the workers have collected.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
     rows: AtomicUsize,
+    skipped: AtomicUsize,
 }
 
 impl Recovery {
     /// A recovery from what [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay) has read.
     pub fn new(replayed: Replayed) -> Recovery {
-        let (entries, next_partition, rows) = Default::default();
-        Recovery { replayed, next_partition, entries, rows }
+        let (entries, next_partition, rows, skipped) = Default::default();
+        Recovery { replayed, next_partition, entries, rows, skipped }
     }
 
     /// Does all of it by one worker.
@@ -53,6 +54,11 @@ impl Recovery {
     /// Rows that were restored.
     pub fn restored(&self) -> usize {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Keys whose table is not there: its definition was younger than what an asynchronous log had written.
+    pub fn skipped(&self) -> usize {
+        self.skipped.load(Ordering::Relaxed)
     }
 
     /// First, by one worker: makes the tables, in a database that is empty.
@@ -78,7 +84,7 @@ impl Recovery {
     /// Second, by all workers at once: puts rows into heaps.
     ///
     /// # Errors
-    /// [`TxnError::NoTable`] when rows are there of a table that is not; when memory fails or is full.
+    /// When memory fails or is full.
     pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         // Each node has a clock of its own.
         database.node().clock().raise(self.replayed.highest);
@@ -95,8 +101,9 @@ impl Recovery {
             let Some(partition) = self.replayed.partitions.get(at) else { break };
             for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {
                 let Some(table) = tables.get(&id) else {
-                    // A table that was made by a commit that is not there has no commits that are.
-                    return Err(TxnError::NoTable { name: format!("number {}", id.0) });
+                    // With logs that are written later a commit may last without the one that made its table.
+                    self.skipped.fetch_add(keys.len(), Ordering::Relaxed);
+                    continue;
                 };
                 for latest in keys {
                     self.restore(table, latest, &mut mine).await?;

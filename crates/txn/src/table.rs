@@ -78,7 +78,7 @@ impl<M: LineLocks> Table<M> {
     /// Whether it is the same.
     #[inline]
     pub(crate) fn is(&self, other: &Table<M>) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        Rc::ptr_eq(&self.0, &other.0) || self.id() == other.id()
     }
 
     /// Its number, as the log has it.

@@ -6,7 +6,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::Heap;
-use crate::page::{Broken, Page, State};
+use crate::page::{Broken, Page, State, TupleRef};
 use crate::{TupleId, TxnError};
 
 /// How often an optimistic read is repeated before its reader asks for the line and so makes way.
@@ -145,7 +145,7 @@ impl<M: LineLocks> Heap<M> {
             let seen = self.memory.try_read(line).map_err(Stop::Need)?;
             let as_it_was = Page::open(seen.words(), self.table.0)
                 .and_then(|page| page.tuple(slot))
-                .map(|found| found.is_some_and(|t| t.cts == cts && t.state != State::Pending));
+                .map(|found| found.is_some_and(|t| t.cts == cts && t.state.is_home()));
             let locked = !mine && seen.locked() == Ownership::Exclusive;
             if seen.validate() {
                 let as_it_was = as_it_was.map_err(|broken| Stop::Broken(line, broken))?;
@@ -153,6 +153,16 @@ impl<M: LineLocks> Heap<M> {
             }
         }
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+    }
+
+    /// Whether the row in `id`, whose line the caller has locked, stands there itself and not elsewhere; `None` when it
+    /// is not any more as it was written at `cts`.
+    pub(crate) fn at_home_step(&self, id: TupleId, cts: Timestamp) -> Result<Option<bool>, Stop> {
+        let slot = self.slot_of(id);
+        self.read_page(self.line_of(id), |page| {
+            let found = page.tuple(slot)?.filter(|t| t.cts == cts && t.state.is_home());
+            Ok(found.map(|tuple| tuple.state != State::Stub))
+        })
     }
 
     /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, unless it changed since, or another
@@ -176,7 +186,8 @@ impl<M: LineLocks> Heap<M> {
         let broken = |broken| Stop::Broken(line, broken);
         if let Ok(read) = self.memory.try_read(line) {
             let enough = Page::open(read.words(), self.table.0).and_then(|page| {
-                let same = page.tuple(slot)?.is_some_and(|tuple| tuple.cts == seen_at);
+                let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
+                let same = page.tuple(slot)?.is_some_and(|tuple| same(&tuple));
                 Ok(same && page.read_stamp() >= ts)
             });
             let locked = !mine && read.locked() == Ownership::Exclusive;
@@ -189,7 +200,8 @@ impl<M: LineLocks> Heap<M> {
             return Ok(Stamped::Locked);
         }
         let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
-        if page.tuple(slot).map_err(broken)?.is_none_or(|tuple| tuple.cts != seen_at) {
+        let as_seen = |t: TupleRef<'_>| t.cts == seen_at && t.state.is_home();
+        if !page.tuple(slot).map_err(broken)?.is_some_and(as_seen) {
             return Ok(Stamped::Changed);
         }
         let dirty = page.raise_read_stamp(ts);

@@ -106,6 +106,22 @@ impl<M: LineLocks> Heap<M> {
             let redate = || self.change(line, |page| page.set_part(slot, cts, 0, &[]));
             self.drive(Patience::Wait, redate).await?;
         }
+        if let (Install::Part { value, from, to }, None) = (install, target) {
+            // As a rule: the row is at home, and stays as long as it is.
+            let part = || {
+                self.touch(line, |page| {
+                    let old = page.tuple(slot)?.filter(|old| old.key_is(key));
+                    let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
+                    if old.state != State::Live || old.value_len() != value.len() {
+                        return Ok((false, Dirty::default()));
+                    }
+                    Ok((true, page.set_part(slot, cts, from, &value[from..to])?))
+                })
+            };
+            if self.drive(Patience::Wait, part).await? {
+                return Ok(());
+            }
+        }
         let bytes = target.map(|target| target.bits().to_le_bytes());
         let stray = self
             .drive(Patience::Wait, || {
@@ -120,11 +136,6 @@ impl<M: LineLocks> Heap<M> {
                     let dirty = match (install, &bytes) {
                         (Install::Tombstone, _) => page.set(slot, new(State::Tombstone, &[]))?,
                         (_, Some(target)) => page.set(slot, new(State::Stub, &target[..]))?,
-                        (Install::Part { value, from, to }, None)
-                            if old.state == State::Live && old.value_len() == value.len() =>
-                        {
-                            page.set_part(slot, cts, from, &value[from..to])?
-                        }
                         (Install::Value(value) | Install::Part { value, .. }, None) => {
                             page.set(slot, new(State::Live, value))?
                         }
@@ -145,7 +156,7 @@ impl<M: LineLocks> Heap<M> {
     /// hold no lock.
     pub(crate) async fn publish(&self, id: TupleId, cts: Timestamp) -> Result<(), TxnError> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
-        let publish = || self.change(line, |page| page.publish(slot, cts));
+        let publish = || self.touch(line, |page| page.publish(slot, cts));
         self.drive(Patience::Wait, publish).await
     }
 
@@ -172,23 +183,44 @@ impl<M: LineLocks> Heap<M> {
         .await
     }
 
-    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read stamp.
+    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read stamp. Under the
+    /// guard, as [`stamp_step`](Heap::stamp_step) asks of whoever has locked the line and looks at the stamp.
     pub(crate) fn tombstone_step(
         &self,
         id: TupleId,
         key: &[u8],
     ) -> Result<Option<(Timestamp, Timestamp)>, Stop> {
         let slot = self.slot_of(id);
-        self.read_page(self.line_of(id), |page| {
+        self.touch(self.line_of(id), |page| {
             let old = page.tuple(slot)?;
             let old = old.filter(|old| old.state == State::Tombstone && old.key_is(key));
-            Ok(old.map(|old| (old.cts, page.read_stamp())))
+            Ok((old.map(|old| (old.cts, page.read_stamp())), Dirty::default()))
         })
     }
 
     pub(crate) fn check_row(&self, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
         let (len, max) = (key.len() + value.len(), self.row_max());
         if len > max { Err(TxnError::RowTooLong { len, max }) } else { Ok(()) }
+    }
+
+    /// Changes a page of this table, but not how much room it has.
+    fn touch<R: Changed>(
+        &self,
+        line: GlobalAddr,
+        change: impl FnOnce(Page<'_>) -> Result<R, Edit>,
+    ) -> Result<R::Result, Stop> {
+        let broken = |broken| Stop::Broken(line, broken);
+        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
+        match change(page) {
+            Ok(changed) => {
+                let (result, dirty) = changed.split();
+                guard.mark_dirty(dirty.range());
+                Ok(result)
+            }
+            Err(Edit::Broken(what)) => Err(broken(what)),
+            Err(Edit::Full) => Err(broken(crate::page::Broken("no room where some was kept"))),
+        }
     }
 
     /// Changes a page of this table, and notes how much room it has then.

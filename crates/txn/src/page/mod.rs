@@ -38,7 +38,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
-pub(crate) use read::Page;
+pub(crate) use read::{Page, TupleRef};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 24;
@@ -72,6 +72,11 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Whether a row is here, or what is left of it, for those who know its name.
+    pub(crate) fn is_home(self) -> bool {
+        matches!(self, State::Live | State::Tombstone | State::Stub)
+    }
+
     fn from_bits(bits: u8) -> Option<State> {
         [State::Live, State::Tombstone, State::Stub, State::Away, State::Pending]
             .into_iter()

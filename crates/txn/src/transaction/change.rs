@@ -6,7 +6,8 @@ use latchwork_coherence::{LineLocks, Mode};
 
 use super::Transaction;
 use super::state::{Base, Change, State, Write, hash_of};
-use crate::{Table, TxnError};
+use crate::schema::Index;
+use crate::{Conflict, Table, TxnError};
 
 /// What a row is to become, as the caller has it.
 enum To<'a> {
@@ -28,7 +29,7 @@ impl<M: LineLocks> Transaction<M> {
     ) -> Result<(), TxnError> {
         let (database, state) = self.alive()?;
         table.heap().check_row(key, value)?;
-        let (number, hash) = (state.number(table), hash_of(key));
+        let (number, hash) = (state.number(table)?, hash_of(key));
         if let Some(at) = state.write_of(number, hash, key) {
             if state.writes[at].change == Change::Put {
                 return Err(TxnError::Exists);
@@ -51,6 +52,37 @@ impl<M: LineLocks> Transaction<M> {
                 Ok(())
             }
         }
+    }
+
+    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there: it is not looked for. If it is
+    /// there nevertheless, the commit fails with [`TxnError::Exists`].
+    ///
+    /// # Errors
+    /// As [`insert`](Transaction::insert); [`TxnError::Exists`] only for a row that this transaction has written.
+    pub fn insert_blind(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        let (_, state) = self.alive()?;
+        table.heap().check_row(key, value)?;
+        table.tree(0).limits().check_key(key)?;
+        let (number, hash) = (state.number(table)?, hash_of(key));
+        match state.write_of(number, hash, key) {
+            Some(at) if state.writes[at].change == Change::Put => return Err(TxnError::Exists),
+            Some(at) => {
+                let value = state.keep(value);
+                let write = &mut state.writes[at];
+                (write.change, write.value, write.part) = (Change::Put, value, None);
+            }
+            None => {
+                state.note(number, hash, key, Change::Put, Base::Unknown);
+                let value = state.keep(value);
+                state.set_value(value, None);
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the value of a row.
@@ -87,53 +119,39 @@ impl<M: LineLocks> Transaction<M> {
         key: &[u8],
         to: To<'_>,
     ) -> Result<(), TxnError> {
-        let (database, state) = self.alive()?;
-        let (number, hash) = (state.number(table), hash_of(key));
+        let (_, state) = self.alive()?;
+        let (number, hash) = (state.number(table)?, hash_of(key));
         if let Some(at) = state.write_of(number, hash, key) {
+            if state.lacks_old(at, &to) {
+                // It was not kept, since no entry depended on what changed then.
+                let base = self.read_to_write(number, hash, key).await?;
+                let (_, state) = self.alive()?;
+                let kept = state.kept(number, hash, key);
+                let (Some((_, old)), true) = (kept, base == state.writes[at].base) else {
+                    return self.doom(Err(Conflict::Changed.into()));
+                };
+                state.writes[at].old = Some(old);
+            }
+            let (_, state) = self.alive()?;
             return state.change_again(at, &to);
         }
-        let mut old = std::mem::take(&mut state.scratch);
-        let looked = database.look_up(state, number, key, hash, &mut old, Mode::Exclusive).await;
-        let result = match self.doom(looked) {
-            Ok(base @ Base::Row(..)) => self.note_change(number, hash, key, base, &to, &old),
-            Ok(_) => Err(TxnError::NotFound),
-            Err(error) => Err(error),
-        };
-        if let Some(state) = self.state.as_deref_mut() {
-            state.scratch = old;
+        if state.kept(number, hash, key).is_none() {
+            self.read_to_write(number, hash, key).await?;
         }
-        result
+        let (_, state) = self.alive()?;
+        match state.kept(number, hash, key) {
+            Some((base, old)) => state.note_change(number, hash, key, base, &to, old),
+            None => Err(TxnError::NotFound),
+        }
     }
 
-    fn note_change(
-        &mut self,
-        number: u8,
-        hash: u32,
-        key: &[u8],
-        base: Base,
-        to: &To<'_>,
-        old: &[u8],
-    ) -> Result<(), TxnError> {
-        let (_, state) = self.alive()?;
-        if let To::Part(offset, bytes) = *to {
-            inside(offset, bytes, old.len())?;
-        }
-        state.note(number, hash, key, Change::Put, base);
-        state.keep_old(old);
-        match *to {
-            To::Value(value) => {
-                let value = state.keep(value);
-                state.set_value(value, None);
-            }
-            To::Part(offset, bytes) => {
-                let value = state.keep(old);
-                let at = value.start as usize + offset;
-                state.arena[at..at + bytes.len()].copy_from_slice(bytes);
-                let part = offset as u32..(offset + bytes.len()) as u32;
-                state.set_value(value, Some(part));
-            }
-        }
-        Ok(())
+    /// Reads a row that is to be written. If it is there, it is kept.
+    async fn read_to_write(&mut self, number: u8, hash: u32, key: &[u8]) -> Result<Base, TxnError> {
+        let (database, state) = self.alive()?;
+        let mut value = std::mem::take(&mut state.scratch);
+        let looked = database.look_up(state, number, key, hash, &mut value, Mode::Exclusive).await;
+        state.scratch = value;
+        self.doom(looked)
     }
 
     /// Deletes a row.
@@ -141,55 +159,103 @@ impl<M: LineLocks> Transaction<M> {
     /// # Errors
     /// As [`update`](Transaction::update).
     pub async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
-        let (database, state) = self.alive()?;
-        let (number, hash) = (state.number(table), hash_of(key));
+        let (_, state) = self.alive()?;
+        let (number, hash) = (state.number(table)?, hash_of(key));
         if let Some(at) = state.write_of(number, hash, key) {
             let write = &mut state.writes[at];
             if write.change != Change::Put {
                 return Err(TxnError::NotFound);
             }
             write.change = match write.base {
-                Base::Row(..) => Change::Delete,
+                Base::Row(..) => {
+                    // If it was not kept, all entries are the same.
+                    write.old.get_or_insert(write.value.clone());
+                    Change::Delete
+                }
                 Base::Tombstone(..) | Base::Nothing(_) => Change::Nothing,
+                // Whether a row was there before is not known.
+                Base::Unknown => return Err(TxnError::Blind),
             };
             return Ok(());
         }
-        let mut old = std::mem::take(&mut state.scratch);
-        let looked = database.look_up(state, number, key, hash, &mut old, Mode::Exclusive).await;
-        let looked = self.doom(looked);
-        if let (Ok(base @ Base::Row(..)), Ok((_, state))) = (&looked, self.alive()) {
-            state.note(number, hash, key, Change::Delete, *base);
-            state.keep_old(&old);
-        }
-        if let Some(state) = self.state.as_deref_mut() {
-            state.scratch = old;
-        }
-        match looked? {
-            Base::Row(..) => Ok(()),
-            _ => Err(TxnError::NotFound),
-        }
+        let base = self.read_to_write(number, hash, key).await?;
+        let (_, state) = self.alive()?;
+        let (Base::Row(..), Some((_, old))) = (base, state.kept(number, hash, key)) else {
+            return Err(TxnError::NotFound);
+        };
+        state.note(number, hash, key, Change::Delete, base);
+        state.keep_old(old);
+        Ok(())
     }
 }
 
 impl<M: LineLocks> State<M> {
     fn note(&mut self, table: u8, hash: u32, key: &[u8], change: Change, base: Base) {
         let key = self.keep(key);
-        let none = Range::default();
-        let (value, old) = (none.clone(), none);
-        let (part, prepared, placed) = (None, None, None);
+        let value = Range::default();
+        let (old, part, prepared, placed) = (None, None, None, None);
         let installed = false;
         let write =
             Write { table, change, base, hash, key, value, old, part, prepared, placed, installed };
         self.writes.push(write);
     }
 
-    /// Keeps the row as it is beside the last write, if the entries of indexes depend on it.
-    fn keep_old(&mut self, old: &[u8]) {
-        let Some(write) = self.writes.last() else { return };
-        if self.table(write.table).secondaries() > 0 {
-            let old = self.keep(old);
-            self.writes.last_mut().into_iter().for_each(|write| write.old = old.clone());
+    /// Notes the row as it is beside the last write.
+    fn keep_old(&mut self, old: Range<u32>) {
+        if let Some(write) = self.writes.last_mut() {
+            write.old = Some(old);
         }
+    }
+
+    /// Whether a change may move the row in an index.
+    fn may_move(&self, table: u8, to: &To<'_>) -> bool {
+        let table = self.table(table);
+        let may = |index: &Index| match *to {
+            To::Value(_) => true,
+            To::Part(offset, bytes) => index.may_change(offset, bytes.len()),
+        };
+        table.secondaries() > 0 && table.schema().indexes().iter().any(may)
+    }
+
+    /// Whether another change of a row that is to be written needs the row as it is, which was not kept.
+    fn lacks_old(&self, at: usize, to: &To<'_>) -> bool {
+        let write = &self.writes[at];
+        matches!(write.base, Base::Row(..)) && write.old.is_none() && self.may_move(write.table, to)
+    }
+
+    /// Notes a change of the row `key`, which is `old` in the arena.
+    fn note_change(
+        &mut self,
+        number: u8,
+        hash: u32,
+        key: &[u8],
+        base: Base,
+        to: &To<'_>,
+        old: Range<u32>,
+    ) -> Result<(), TxnError> {
+        if let To::Part(offset, bytes) = *to {
+            inside(offset, bytes, old.len())?;
+        }
+        let moves = self.may_move(number, to);
+        self.note(number, hash, key, Change::Put, base);
+        if moves {
+            self.keep_old(old.clone());
+        }
+        match *to {
+            To::Value(value) => {
+                let value = self.keep(value);
+                self.set_value(value, None);
+            }
+            To::Part(offset, bytes) => {
+                let from = self.arena.len();
+                self.arena.extend_from_within(old.start as usize..old.end as usize);
+                self.arena[from + offset..from + offset + bytes.len()].copy_from_slice(bytes);
+                let value = from as u32..self.arena.len() as u32;
+                let part = offset as u32..(offset + bytes.len()) as u32;
+                self.set_value(value, Some(part));
+            }
+        }
+        Ok(())
     }
 
     /// The value of the last write.

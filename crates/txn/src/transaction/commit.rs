@@ -1,5 +1,6 @@
 //! The commit up to its entry in the log: everything that may fail.
 
+use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
 use latchwork_blink::{Insertion, Leaf, Replacement, Stamp};
@@ -7,7 +8,7 @@ use latchwork_coherence::{LineLocks, Mode};
 use latchwork_wal::{Group, Kind, Position, Timestamp, WalError};
 
 use super::state::{Base, Change, Entry, State, hash_of};
-use crate::heap::{Patience, Seen};
+use crate::heap::{Patience, Prepared, Seen};
 use crate::page::{New, State as TupleState};
 use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
 
@@ -46,7 +47,13 @@ impl<M: LineLocks> Database<M> {
         if !state.writes.is_empty() {
             self.lock_writes(state).await?;
             self.prepare(state).await?;
-            self.announce(state).await?;
+            if let Err(error) = self.announce(state).await {
+                // That a row exists may follow from what never was so.
+                if matches!(error, TxnError::Exists) {
+                    self.validate(state).await?;
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -77,9 +84,23 @@ impl<M: LineLocks> Database<M> {
             let write = &state.writes[at];
             let Some((id, cts)) = write.base.named() else { continue };
             let heap = state.table(write.table).heap();
-            let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
-            let value = (write.change == Change::Put).then_some(value);
-            let prepared = heap.prepare(id, key, cts, ts, value).await?;
+            // What stays as long as it is, or shorter, has its room, unless it is elsewhere.
+            let fits = match (self.scheme(), write.change, &write.part) {
+                (Scheme::TimestampOrdering, ..) => false,
+                (_, Change::Delete, _) | (_, _, Some(_)) => {
+                    let step = || heap.at_home_step(id, cts);
+                    let there = heap.drive(Patience::NoWait, step).await?;
+                    there.ok_or(Conflict::Changed)? || write.change == Change::Delete
+                }
+                _ => false,
+            };
+            let prepared = if fits {
+                Prepared::AtHome
+            } else {
+                let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
+                let value = (write.change == Change::Put).then_some(value);
+                heap.prepare(id, key, cts, ts, value).await?
+            };
             state.writes[at].prepared = Some(prepared);
         }
         Ok(())
@@ -95,18 +116,16 @@ impl<M: LineLocks> Database<M> {
             let number = write.table;
             let table = state.table(number).clone();
             let id = match write.base {
-                Base::Row(id, _) | Base::Tombstone(id, _) => id,
-                Base::Nothing(_) => {
-                    let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
-                    let (state_of, cts) = (TupleState::Pending, Timestamp::ZERO);
-                    let new = New { state: state_of, cts, key, value };
-                    let placed = table.heap().place(new).await?;
-                    let id = placed.id();
-                    state.writes[at].placed = Some(placed);
-                    let Some(id) = id else { return Err(TxnError::Doomed) };
-                    self.enter_primary(state, &table, at, id).await?;
-                    id
+                Base::Row(id, _) => id,
+                Base::Tombstone(id, _) => {
+                    // A purge that was dropped half way may have taken the entry away.
+                    let key = write.key.clone();
+                    match self.enter(state, &table, at, 0, &key, id).await? {
+                        Some(there) if there != id => return Err(Conflict::Changed.into()),
+                        _ => id,
+                    }
                 }
+                Base::Nothing(_) | Base::Unknown => self.announce_new(state, &table, at).await?,
             };
             for index in 1..=table.secondaries() {
                 self.enter_secondary(state, &table, at, index, id).await?;
@@ -115,32 +134,98 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    async fn enter_primary(
+    /// Places a new row, and enters it into the primary index; where it will be.
+    async fn announce_new(
         &self,
         state: &mut State<M>,
         table: &Table<M>,
         at: usize,
-        id: TupleId,
-    ) -> Result<(), TxnError> {
-        let key = state.writes[at].key.clone();
-        let ts = self.order().then_some(state.ts);
-        let stamp = match state.writes[at].base {
+    ) -> Result<TupleId, TxnError> {
+        let write = &state.writes[at];
+        let (range, value) = (write.key.clone(), state.bytes(&write.value));
+        let (pending, cts) = (TupleState::Pending, Timestamp::ZERO);
+        let key = state.bytes(&range);
+        let placed = table.heap().place(New { state: pending, cts, key, value }).await?;
+        let Some(id) = placed.id() else { return Err(TxnError::Doomed) };
+        state.writes[at].placed = Some(placed);
+        let stale = match state.writes[at].base {
             // The entry stands, but leads to nothing.
-            Base::Nothing(Some(old)) => self.take_over(state, table, 0, &key, old, id).await?,
-            _ => {
-                let (entry, bits) = (state.bytes(&key), id.bits().to_le_bytes());
-                let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
-                match table.tree(0).insert_seen(entry, &bits, admit, |_| ()).await? {
-                    Insertion::New { before, after } => Some((before, after)),
-                    // Somebody else adds it, or has.
-                    Insertion::Exists { .. } => return Err(Conflict::Changed.into()),
-                    Insertion::Refused(_) => return Err(Conflict::TooLate.into()),
-                }
-            }
+            Base::Nothing(Some(old)) => Some(old),
+            base => match self.enter(state, table, at, 0, &range, id).await? {
+                None => None,
+                // Somebody else adds it, or has.
+                Some(_) if base != Base::Unknown => return Err(Conflict::Changed.into()),
+                Some(_) => match self.resolve(state, table, at).await? {
+                    Base::Nothing(Some(old)) => Some(old),
+                    Base::Tombstone(there, _) => return Ok(there),
+                    _ => return Err(Conflict::Changed.into()),
+                },
+            },
         };
-        state.entries.push(Entry { write: at as u32, index: 0, key });
-        state.entered(stamp);
-        Ok(())
+        if let Some(old) = stale {
+            self.take_over(state, table, at, 0, &range, old, id).await?;
+        }
+        Ok(id)
+    }
+
+    /// Adds an entry to an index; what it leads to if there is one already.
+    async fn enter(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        at: usize,
+        index: usize,
+        key: &Range<u32>,
+        id: TupleId,
+    ) -> Result<Option<TupleId>, TxnError> {
+        let ts = self.order().then_some(state.ts);
+        // Before it is there, since this may be dropped when it is.
+        let (write, number) = (at as u32, index as u8);
+        state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
+        let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+        let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
+        let tree = table.tree(index);
+        let inserted = tree.insert_seen(entry, &bits, admit, |value| value.u64(0)).await?;
+        if let Insertion::New { before, after } = inserted {
+            state.entered(before, after);
+            return Ok(None);
+        }
+        state.entries.pop();
+        match inserted {
+            Insertion::Exists { found, .. } => Ok(Some(TupleId::from_bits(found))),
+            _ => Err(Conflict::TooLate.into()),
+        }
+    }
+
+    /// Finds out what is in the way of a row that was inserted blindly. What is left of one is written over: it is
+    /// locked then, and prepared, and the place that was found for the row is not needed.
+    async fn resolve(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        at: usize,
+    ) -> Result<Base, TxnError> {
+        let write = &state.writes[at];
+        let (number, hash) = (write.table, write.hash);
+        let key = state.bytes(&write.key).to_vec();
+        let mut old = Vec::new();
+        let base = self.look_up(state, number, &key, hash, &mut old, Mode::Exclusive).await?;
+        match base {
+            Base::Row(..) => return Err(TxnError::Exists),
+            Base::Tombstone(id, cts) => {
+                let heap = table.heap();
+                self.lock(state, heap.line_of(id), Mode::Exclusive).await?;
+                let ts = self.order().then_some(state.ts);
+                let value = state.bytes(&state.writes[at].value);
+                let prepared = heap.prepare(id, &key, cts, ts, Some(value)).await?;
+                // Its place is taken away by the next insert of this worker.
+                state.writes[at].placed = None;
+                state.writes[at].prepared = Some(prepared);
+            }
+            Base::Nothing(_) | Base::Unknown => {}
+        }
+        state.writes[at].base = base;
+        Ok(base)
     }
 
     async fn enter_secondary(
@@ -152,39 +237,31 @@ impl<M: LineLocks> Database<M> {
         id: TupleId,
     ) -> Result<(), TxnError> {
         let write = &state.writes[at];
+        if matches!(write.base, Base::Row(..)) && write.old.is_none() {
+            return Ok(());
+        }
         let (key, row) = (state.bytes(&write.key), state.bytes(&write.value));
         let mut entry = Vec::new();
         table.index_key(index, key, row, &mut entry)?;
         if matches!(write.base, Base::Row(..)) {
             let mut old = Vec::new();
-            table.index_key(index, key, state.bytes(&write.old), &mut old)?;
+            if let Some(was) = &write.old {
+                table.index_key(index, key, state.bytes(was), &mut old)?;
+            }
             if old == entry {
                 return Ok(());
             }
         }
         let entry = state.keep(&entry);
-        let ts = self.order().then_some(state.ts);
-        let bits = id.bits().to_le_bytes();
-        let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
-        let tree = table.tree(index);
-        let inserted =
-            tree.insert_seen(state.bytes(&entry), &bits, admit, |value| value.u64(0)).await?;
-        let stamps = match inserted {
-            Insertion::New { before, after } => Some((before, after)),
-            Insertion::Refused(_) => return Err(Conflict::TooLate.into()),
-            Insertion::Exists { found, .. } => {
-                let there = TupleId::from_bits(found);
-                if there == id {
-                    // The row was here before, and whoever purges has not come by.
-                    return Ok(());
-                }
+        match self.enter(state, table, at, index, &entry, id).await? {
+            None => Ok(()),
+            // The row was here before, and whoever purges has not come by. A new row is where nobody has seen it.
+            Some(there) if there == id && state.writes[at].base.named().is_some() => Ok(()),
+            Some(there) => {
                 self.check_stale(state, at, table, index, &entry, there).await?;
-                self.take_over(state, table, index, &entry, there, id).await?
+                self.take_over(state, table, at, index, &entry, there, id).await
             }
-        };
-        state.entries.push(Entry { write: at as u32, index: index as u8, key: entry });
-        state.entered(stamps);
-        Ok(())
+        }
     }
 
     /// Makes sure that an entry that stands in the way leads to no row that belongs there.
@@ -194,14 +271,14 @@ impl<M: LineLocks> Database<M> {
         at: usize,
         table: &Table<M>,
         index: usize,
-        entry: &std::ops::Range<u32>,
+        entry: &Range<u32>,
         there: TupleId,
     ) -> Result<(), TxnError> {
         let number = state.writes[at].table;
         let (mut key, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
-        if self.scheme() == Scheme::TwoPhaseLocking {
-            self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
-        }
+        // Under every concurrency control: another transaction may be about to give the row this very key, and
+        // nothing but its lock would tell.
+        self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
         let step = || table.heap().key_step(there, &mut key);
         if !table.heap().drive(Patience::NoWait, step).await? {
             return Ok(());
@@ -228,23 +305,32 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Makes an entry that leads to nothing lead to `new`.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one entry")]
     async fn take_over(
         &self,
-        state: &State<M>,
+        state: &mut State<M>,
         table: &Table<M>,
+        at: usize,
         index: usize,
-        entry: &std::ops::Range<u32>,
+        key: &Range<u32>,
         old: TupleId,
         new: TupleId,
-    ) -> Result<Option<(Leaf, Stamp)>, TxnError> {
+    ) -> Result<(), TxnError> {
         let ts = self.order().then_some(state.ts);
-        let (old, new) = (old.bits().to_le_bytes(), new.bits().to_le_bytes());
+        let (write, number) = (at as u32, index as u8);
+        state.entries.push(Entry { write, index: number, old: Some(old), key: key.clone() });
+        let (was, is) = (old.bits().to_le_bytes(), new.bits().to_le_bytes());
         let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
         let tree = table.tree(index);
-        match tree.replace_seen(state.bytes(entry), &old, &new, admit).await? {
-            Replacement::Done { before, after } => Ok(Some((before, after))),
-            Replacement::Different(_) | Replacement::Missing(_) => Err(Conflict::Changed.into()),
+        let replaced = tree.replace_seen(state.bytes(key), &was, &is, admit).await?;
+        if let Replacement::Done { before, after } = replaced {
+            state.entered(before, after);
+            return Ok(());
+        }
+        state.entries.pop();
+        match replaced {
             Replacement::Refused(_) => Err(Conflict::TooLate.into()),
+            _ => Err(Conflict::Changed.into()),
         }
     }
 
@@ -268,7 +354,7 @@ impl<M: LineLocks> Database<M> {
             return Ok(());
         }
         for at in 0..state.reads.len() {
-            let read = state.reads[at];
+            let read = &state.reads[at];
             let heap = state.table(read.table).heap();
             let mine = state.writes_line(heap.line_of(read.id));
             let step = || heap.unchanged_step(read.id, read.cts, mine);
@@ -321,8 +407,7 @@ fn is_too_late(ts: Option<Timestamp>, stamp: &Stamp) -> bool {
 
 impl<M: LineLocks> State<M> {
     /// Takes over what the transaction itself changed in a leaf that it has seen.
-    fn entered(&mut self, stamps: Option<(Leaf, Stamp)>) {
-        let Some((before, after)) = stamps else { return };
+    fn entered(&mut self, before: Leaf, after: Stamp) {
         self.be_later_than(Timestamp(after.read.max(after.removed)));
         for seen in &mut self.leaves {
             let same = seen.leaf.addr == before.addr;

@@ -89,12 +89,10 @@ impl<M: LineLocks> Drop for Last<M> {
         self.database.end_record(&mut state, outcome);
         match phase {
             Phase::Ended => self.database.give_back(state),
-            // Nothing is known of it.
-            Phase::Deciding if state.entries.is_empty() => self.database.give_back(state),
+            // Nobody can have seen anything of it.
+            Phase::Deciding if state.is_unseen() => self.database.give_back(state),
             // The worker ends. What has to stay locked does.
-            Phase::Logged(_) | Phase::Installing(_) if self.service => {
-                mem::take(&mut state.locks).into_iter().for_each(mem::forget);
-            }
+            Phase::Logged(_) | Phase::Installing(_) if self.service => state.leave_locked(),
             Phase::Prepared { sealed: true } => state.leave_locked(),
             _ if self.service => {}
             phase => {
@@ -135,6 +133,7 @@ impl<M: LineLocks> Last<M> {
                     Ok(None) => {
                         let cts = state.floor;
                         self.end(Outcome::Committed { cts: cts.0 });
+                        database.purge_some().await;
                         return Ok(cts);
                     }
                     Err(error) => self.phase = Phase::Undoing(Some(error)),
@@ -152,6 +151,7 @@ impl<M: LineLocks> Last<M> {
                         }
                         Err(error) => {
                             // Only a restart can tell. Until then nobody may see or overwrite these rows.
+                            state.locks.retain(|held| held.mode == Mode::Exclusive);
                             state.leave_locked();
                             self.end(Outcome::Unknown { cts: cts.0 });
                             return Err(TxnError::InDoubt(error));
@@ -160,17 +160,23 @@ impl<M: LineLocks> Last<M> {
                 }
                 Phase::Installing(cts) => {
                     let cts = *cts;
-                    database.install(state, cts).await?;
+                    if let Err(error) = database.install(state, cts).await {
+                        // It has committed. What is left to do a service does.
+                        let waits = matches!(error, TxnError::Memory(_)) && !self.service;
+                        return if waits { Ok(cts) } else { Err(error) };
+                    }
                     self.end(Outcome::Committed { cts: cts.0 });
                     database.purge_some().await;
                     return Ok(cts);
                 }
                 Phase::Undoing(error) => {
                     let undone = database.undo(state).await;
-                    let error = error.take();
-                    self.end(Outcome::Aborted { cts: 0 });
-                    undone?;
-                    return Err(error.unwrap_or(TxnError::Doomed));
+                    let error = error.take().unwrap_or(TxnError::Doomed);
+                    // Otherwise a service does what is left to do.
+                    if undone.is_ok() {
+                        self.end(Outcome::Aborted { cts: 0 });
+                    }
+                    return Err(error);
                 }
                 Phase::Prepared { .. } | Phase::Ended => return Err(TxnError::Doomed),
             }
@@ -212,6 +218,13 @@ impl<M: LineLocks> Last<M> {
             self.database.end_record(&mut state, outcome);
             self.database.give_back(state);
         }
+    }
+}
+
+impl<M: LineLocks> State<M> {
+    /// Whether nothing was done yet that others could have met, but for locks.
+    fn is_unseen(&self) -> bool {
+        self.entries.is_empty() && self.writes.iter().all(|write| write.placed.is_none())
     }
 }
 
@@ -265,11 +278,11 @@ impl<M: LineLocks> Database<M> {
         for write in &state.writes {
             let table = state.table(write.table);
             let Base::Row(id, _) = write.base else { continue };
-            if write.change == Change::Put && (table.secondaries() == 0 || write.old.is_empty()) {
+            let Some(old) = &write.old else { continue };
+            if write.change == Change::Put && table.secondaries() == 0 {
                 continue;
             }
-            let key = state.bytes(&write.key);
-            let old = state.bytes(&write.old);
+            let (key, old) = (state.bytes(&write.key), state.bytes(old));
             let mut entries = Vec::new();
             for index in 1..=table.secondaries() {
                 let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -287,7 +300,7 @@ impl<M: LineLocks> Database<M> {
             }
             let what = match write.change {
                 Change::Put if entries.is_empty() => continue,
-                Change::Put => What::Entries,
+                Change::Put => What::Entries(cts),
                 _ => What::Row(cts),
             };
             let (table, key) = (table.clone(), key.to_vec());
@@ -305,7 +318,11 @@ impl<M: LineLocks> Database<M> {
             if let Some(id) = write.id() {
                 let (key, bits) = (state.bytes(&entry.key), id.bits().to_le_bytes());
                 let tree = state.table(write.table).tree(usize::from(entry.index));
-                tree.remove_seen(key, &bits, 0, 0).await?;
+                match entry.old.map(|old| old.bits().to_le_bytes()) {
+                    None => drop(tree.remove_seen(key, &bits, 0, 0).await?),
+                    // It may lead to a row that another transaction has added there meanwhile.
+                    Some(old) => drop(tree.replace_seen(key, &bits, &old, |_| true).await?),
+                }
             }
             state.entries.pop();
         }

@@ -49,7 +49,7 @@ impl<M: LineLocks> Transaction<M> {
     ) -> Result<bool, TxnError> {
         value.clear();
         let (database, state) = self.alive()?;
-        let (number, hash) = (state.number(table), hash_of(key));
+        let (number, hash) = (state.number(table)?, hash_of(key));
         if let Some(own) = state.own_row(number, hash, key) {
             return Ok(own.is_some_and(|row| {
                 value.extend_from_slice(row);
@@ -103,9 +103,9 @@ impl<M: LineLocks> Database<M> {
         if let Some(id) = state.read_of(number, hash) {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
-                Seen::Deleted(cts) => return Ok(Base::Tombstone(id, cts)),
                 Seen::Pending => return Err(Conflict::Locked.into()),
-                Seen::Absent => {}
+                // An index may have led to what is left of a row that is elsewhere now.
+                Seen::Deleted(_) | Seen::Absent => {}
             }
         }
         let mut nothing_at = None;
@@ -115,16 +115,22 @@ impl<M: LineLocks> Database<M> {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(None));
             };
-            if nothing_at == Some(id) {
+            // Nobody has made it lead elsewhere, or to a row that has come to the same place, since it was looked at.
+            if nothing_at == Some((id, leaf.addr, leaf.stamp.structure)) {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(Some(id)));
             }
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
-                Seen::Deleted(cts) => return Ok(Base::Tombstone(id, cts)),
+                Seen::Deleted(cts) => {
+                    // A purge may have taken the entry away since, and stopped half way: then the tombstone does not
+                    // say that the row is not there.
+                    self.found_nothing(state, number, &table, 0, leaf).await?;
+                    return Ok(Base::Tombstone(id, cts));
+                }
                 Seen::Pending => return Err(Conflict::Locked.into()),
                 // Purged and perhaps added again since the index was read, or the entry leads to nothing.
-                Seen::Absent => nothing_at = Some(id),
+                Seen::Absent => nothing_at = Some((id, leaf.addr, leaf.stamp.structure)),
             }
         }
         Err(TxnError::Starved { table: table.id(), rounds: ROUNDS_MAX })
@@ -165,7 +171,9 @@ impl<M: LineLocks> Database<M> {
                     Stamped::Locked => return Err(Conflict::Locked.into()),
                 }
             }
-            state.reads.push(Read { table: number, hash, id, cts });
+            let keeps = mode == Mode::Exclusive && matches!(seen, Seen::Live(_));
+            let kept = keeps.then(|| (state.keep(key), state.keep(value)));
+            state.reads.push(Read { table: number, hash, id, cts, kept });
             state.be_later_than(cts);
             return Ok(seen);
         }

@@ -145,7 +145,7 @@ impl<M: LineLocks> Transaction<M> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TxnError> {
         let (database, state) = self.alive()?;
-        let number = state.number(table);
+        let number = state.number(table)?;
         let scanned = database.scan(state, number, index, range, visit).await;
         self.doom(scanned)
     }
@@ -209,15 +209,16 @@ impl<M: LineLocks> Database<M> {
                 if seen == Seen::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
                 }
-                if let Some(version) = seen.at() {
-                    if index == 0 {
+                // An entry that leads to what is left of a row says nothing of the row, which may be elsewhere.
+                match seen.at() {
+                    Some(version) if index == 0 => {
                         state.record.saw(scan, entry_key, Some(version.0));
-                    } else {
-                        state.record.read(table.id().0, &key, version.0);
                     }
-                }
-                if live && index > 0 {
-                    state.record.saw(scan, entry_key, None);
+                    Some(version) if live => {
+                        state.record.read(table.id().0, &key, version.0);
+                        state.record.saw(scan, entry_key, None);
+                    }
+                    _ => {}
                 }
                 if !live {
                     continue;

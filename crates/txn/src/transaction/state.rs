@@ -9,7 +9,10 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
 use crate::heap::{Placed, Prepared};
-use crate::{Table, TupleId};
+use crate::{Table, TupleId, TxnError};
+
+/// How many tables are kept for the next transaction.
+const TABLES_KEPT: usize = 64;
 
 /// A line that is locked.
 pub(super) struct Held<L> {
@@ -19,13 +22,15 @@ pub(super) struct Held<L> {
 }
 
 /// A row, or the tombstone of one, that was read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Read {
     pub(super) table: u8,
     /// Of the key.
     pub(super) hash: u32,
     pub(super) id: TupleId,
     pub(super) cts: Timestamp,
+    /// Of a row that was read to be written: where in the arena its key stands, and its value.
+    pub(super) kept: Option<(Range<u32>, Range<u32>)>,
 }
 
 /// A leaf in which something was found not to be.
@@ -45,6 +50,8 @@ pub(super) enum Base {
     Tombstone(TupleId, Timestamp),
     /// Nothing. An entry of the primary index may lead there.
     Nothing(Option<TupleId>),
+    /// Nothing, as far as the caller knows: the commit finds out.
+    Unknown,
 }
 
 impl Base {
@@ -52,7 +59,7 @@ impl Base {
     pub(super) fn named(self) -> Option<(TupleId, Timestamp)> {
         match self {
             Base::Row(id, cts) | Base::Tombstone(id, cts) => Some((id, cts)),
-            Base::Nothing(_) => None,
+            Base::Nothing(_) | Base::Unknown => None,
         }
     }
 }
@@ -78,8 +85,8 @@ pub(super) struct Write {
     /// Where in the arena its key stands, and its value.
     pub(super) key: Range<u32>,
     pub(super) value: Range<u32>,
-    /// The row as it is, where a table has more indexes than one.
-    pub(super) old: Range<u32>,
+    /// The row as it is, where entries of indexes may change with it.
+    pub(super) old: Option<Range<u32>>,
     /// Of a row that stays as long as it is: the bytes that are new.
     pub(super) part: Option<Range<u32>>,
     pub(super) prepared: Option<Prepared>,
@@ -95,11 +102,13 @@ impl Write {
     }
 }
 
-/// An entry that was added to an index.
+/// An entry that was added to an index, or is just about to be.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) write: u32,
     pub(super) index: u8,
+    /// What it led to, if it was there.
+    pub(super) old: Option<TupleId>,
     /// Where in the arena it stands.
     pub(super) key: Range<u32>,
 }
@@ -143,7 +152,7 @@ impl<M: LineLocks> Default for State<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Forgets everything. Tables stay: the next transaction will probably use them.
+    /// Forgets everything. Tables stay, if they are not many: the next transaction will probably use them.
     pub(crate) fn clear(&mut self) {
         self.ts = Timestamp::ZERO;
         self.floor = Timestamp::ZERO;
@@ -154,6 +163,9 @@ impl<M: LineLocks> State<M> {
         self.writes.clear();
         self.entries.clear();
         self.arena.clear();
+        if self.tables.len() > TABLES_KEPT {
+            self.tables.clear();
+        }
         self.record = Record::off();
     }
 
@@ -171,53 +183,53 @@ impl<M: LineLocks> State<M> {
         std::mem::take(&mut self.record)
     }
 
-    /// Records what it is about to write.
+    /// Records what it is about to write: what goes before what comes, since a key of an index may go with one row
+    /// and come with another.
     pub(super) fn record_writes(&mut self) {
         if !self.record.is_on() {
             return;
         }
         let mut record = self.take_record();
-        let mut entry = Vec::new();
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
         for write in &self.writes {
             let table = self.table(write.table);
             let (key, value) = (self.bytes(&write.key), self.bytes(&write.value));
             let put = write.change == Change::Put;
-            let change = |put| {
-                if put { latchwork_history::Change::Put } else { latchwork_history::Change::Delete }
-            };
-            record.write(table.id().0, key, change(put));
+            let to = if put { &mut come } else { &mut gone };
+            to.push((table.id().0, key.to_vec()));
+            // Where the row as it was is not kept, its entries stay.
+            if matches!(write.base, Base::Row(..)) && write.old.is_none() {
+                continue;
+            }
             for index in 1..=table.secondaries() {
-                let of = index_number(table.id(), index);
-                let mut old = Vec::new();
-                if matches!(write.base, Base::Row(..)) {
-                    let _ = table.index_key(index, key, self.bytes(&write.old), &mut old);
-                }
-                entry.clear();
-                if put {
-                    let _ = table.index_key(index, key, value, &mut entry);
-                }
-                if old != entry {
-                    if !old.is_empty() {
-                        record.write(of, &old, change(false));
-                    }
-                    if !entry.is_empty() {
-                        record.write(of, &entry, change(true));
-                    }
+                let entry_of = |row: &[u8]| {
+                    let mut entry = Vec::new();
+                    table.index_key(index, key, row, &mut entry).ok().map(|()| entry)
+                };
+                let old = write.old.as_ref().and_then(|old| entry_of(self.bytes(old)));
+                let new = if put { entry_of(value) } else { None };
+                if old != new {
+                    let of = index_number(table.id(), index);
+                    gone.extend(old.map(|entry| (of, entry)));
+                    come.extend(new.map(|entry| (of, entry)));
                 }
             }
         }
+        use latchwork_history::Change::{Delete, Put};
+        gone.iter().for_each(|(table, key)| record.write(*table, key, Delete));
+        come.iter().for_each(|(table, key)| record.write(*table, key, Put));
         self.record = record;
     }
 
     /// The number by which this transaction knows a table.
     #[inline]
-    pub(super) fn number(&mut self, table: &Table<M>) -> u8 {
-        let known = self.tables.iter().position(|known| known.is(table));
-        let number = known.unwrap_or_else(|| {
-            self.tables.push(table.clone());
-            self.tables.len() - 1
-        });
-        number as u8
+    pub(super) fn number(&mut self, table: &Table<M>) -> Result<u8, TxnError> {
+        if let Some(known) = self.tables.iter().position(|known| known.is(table)) {
+            return Ok(known as u8);
+        }
+        let number = u8::try_from(self.tables.len()).map_err(|_| TxnError::TooManyTables)?;
+        self.tables.push(table.clone());
+        Ok(number)
     }
 
     #[inline]
@@ -251,6 +263,14 @@ impl<M: LineLocks> State<M> {
     pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<TupleId> {
         let read = self.reads.iter().rev().find(|read| read.hash == hash && read.table == table);
         read.map(|read| read.id)
+    }
+
+    /// A row that was read to be written: where it is, since when, and its value in the arena.
+    pub(super) fn kept(&self, table: u8, hash: u32, key: &[u8]) -> Option<(Base, Range<u32>)> {
+        let of = |read: &&Read| read.hash == hash && read.table == table;
+        let read = self.reads.iter().rev().find(of)?;
+        let (kept, value) = read.kept.as_ref()?;
+        (self.bytes(kept) == key).then(|| (Base::Row(read.id, read.cts), value.clone()))
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Random transactions.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::Handle;
@@ -13,7 +14,18 @@ enum Step {
     /// Reads and adds one.
     Count(u32),
     /// Writes a row without reading it before.
-    Put(u32, u8, usize),
+    Put {
+        key: u32,
+        bucket: u8,
+        code: u16,
+        note: usize,
+    },
+    /// Adds a row without looking whether it is there.
+    Blind {
+        key: u32,
+        bucket: u8,
+        code: u16,
+    },
     /// Changes a part of a row.
     Part(u32, u64),
     Delete(u32),
@@ -29,6 +41,7 @@ enum Step {
 fn draw(handle: &Handle, keys: u32) -> Step {
     let key = || handle.random_below(keys.into()) as u32;
     let bucket = || handle.random_below(3) as u8;
+    let code = || handle.random_below(u64::from(keys) * 2) as u16;
     match handle.random_below(16) {
         0..=3 => Step::Get(key()),
         4..=6 => Step::Count(key()),
@@ -36,9 +49,10 @@ fn draw(handle: &Handle, keys: u32) -> Step {
         7..=9 => {
             let long = handle.random_below(4) == 0;
             let note = handle.random_below(if long { 700 } else { 30 });
-            Step::Put(key(), bucket(), note as usize)
+            Step::Put { key: key(), bucket: bucket(), code: code(), note: note as usize }
         }
-        10 => Step::Part(key(), handle.random()),
+        10 if handle.random_below(2) == 0 => Step::Part(key(), handle.random()),
+        10 => Step::Blind { key: key(), bucket: bucket(), code: code() },
         11..=12 => Step::Delete(key()),
         13..=14 => {
             let (one, two) = (key(), key());
@@ -50,10 +64,11 @@ fn draw(handle: &Handle, keys: u32) -> Step {
     }
 }
 
-fn row_of(amount: u64, bucket: u8, note: usize) -> Vec<u8> {
+fn row_of(amount: u64, bucket: u8, code: u16, note: usize) -> Vec<u8> {
     let mut row = amount.to_le_bytes().to_vec();
     row.push(bucket);
-    row.resize(9 + note, bucket);
+    row.extend_from_slice(&code.to_le_bytes());
+    row.resize(11 + note, bucket);
     row
 }
 
@@ -62,18 +77,29 @@ pub(crate) async fn transaction<M: LineLocks>(database: &Database<M>, table: &Ta
     let handle = database.memory().handle().clone();
     let steps: Vec<_> = (0..1 + handle.random_below(5)).map(|_| draw(&handle, keys)).collect();
     let give_up = handle.random_below(10) == 0;
-    let ran = database
-        .run(async |tx| {
-            for step in &steps {
-                self::step(tx, table, step).await?;
-                handle.charge(std::time::Duration::from_nanos(handle.random_below(2000)));
-                handle.catch_up().await;
+    let running = database.run(async |tx| {
+        for step in &steps {
+            self::step(tx, table, step).await?;
+            handle.charge(Duration::from_nanos(handle.random_below(2000)));
+            handle.catch_up().await;
+        }
+        if give_up { Err(TxnError::NotFound) } else { Ok(()) }
+    });
+    let ran = match handle.random_below(12) {
+        // Dropped at any moment, that of its commit as well.
+        0 => {
+            let until = handle.now() + Duration::from_micros(handle.random_below(60));
+            match handle.timeout(until, running).await {
+                Ok(ran) => ran,
+                Err(_) => return,
             }
-            if give_up { Err(TxnError::NotFound) } else { Ok(()) }
-        })
-        .await;
+        }
+        _ => running.await,
+    };
     match ran {
         Ok(()) if !give_up => {}
+        // Another row has the code, or the row that was added blindly was there.
+        Err(TxnError::Exists) => {}
         Err(TxnError::NotFound) if give_up => {}
         other => panic!("{steps:?}: {other:?}"),
     }
@@ -96,9 +122,15 @@ async fn step<M: LineLocks>(
                 tx.update_part(table, &key, 0, &(amount + 1).to_le_bytes()).await?;
             }
         }
-        Step::Put(key, bucket, note) => {
+        Step::Blind { key, bucket, code } => {
+            let added = tx.insert_blind(table, &key.to_be_bytes(), &row_of(2, bucket, code, 0));
+            if !matches!(added, Err(TxnError::Exists)) {
+                added?;
+            }
+        }
+        Step::Put { key, bucket, code, note } => {
             let key = key.to_be_bytes();
-            let new = row_of(1, bucket, note);
+            let new = row_of(1, bucket, code, note);
             match tx.insert(table, &key, &new).await {
                 Err(TxnError::Exists) => tx.update(table, &key, &new).await?,
                 other => other?,
@@ -115,6 +147,10 @@ async fn step<M: LineLocks>(
         Step::Delete(key) => {
             let deleted = tx.delete(table, &key.to_be_bytes()).await;
             if !matches!(deleted, Err(TxnError::NotFound)) {
+                // Of a row that it has added without looking it cannot tell.
+                if matches!(deleted, Err(TxnError::Blind)) {
+                    return Ok(());
+                }
                 deleted?;
                 assert!(!tx.get(table, &key.to_be_bytes(), &mut row).await?);
             }
