@@ -203,13 +203,12 @@ async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
         begin(&database).await;
     }
     life.step(4, &handle).await;
-    let tables = Arc::new(Tables::open(database).await);
+    let tables = std::rc::Rc::new(Tables::open(database).await);
     let last = if first { tables.audit().await } else { BTreeMap::new() };
     life.step(5, &handle).await;
     if life.looks_only {
         return last;
     }
-    let tables = std::rc::Rc::new(tables);
     for task in 0..TASKS {
         let task = member.node as u32 * TASKS + task;
         let tables = tables.clone();

@@ -161,7 +161,8 @@ impl Shared {
             Err(TxnError::NoTable { .. }) => database.create_table(schema()).await.expect("room"),
             Err(error) => panic!("{error}"),
         };
-        self.judge.borrow_mut().judge(&rows(&database, &table).await);
+        let found = rows(&database, &table).await;
+        self.judge.borrow_mut().judge(&found);
         *self.root.borrow_mut() = Some(database.root());
         database
     }
