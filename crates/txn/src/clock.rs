@@ -8,9 +8,12 @@ use crate::TxnError;
 
 /// The clock of a compute node, shared by its workers.
 ///
-/// A transaction commits at the highest of this clock and of all timestamps that it read or is to
-/// overwrite, plus one, and the clock moves there. So timestamps of transactions that conflict are in the
-/// order in which they committed, on any nodes (Lamport's clocks, with tuples in place of messages).
+/// Under two-phase locking and optimistically, a transaction commits at the highest of this clock and of all
+/// timestamps that it read or is to overwrite (those of rows, and those of leaves that its entries came into), plus
+/// one, and the clock moves there. So who reads or overwrites what another has written has the later timestamp, on
+/// any nodes (Lamport's clocks, with tuples in place of messages); who overwrites what another has only read may
+/// have the earlier one. Under timestamp ordering a transaction commits at the timestamp that it drew at its begin from
+/// the counter of all nodes, and this clock is only raised to it.
 #[derive(Debug)]
 pub struct NodeClock {
     counter: AtomicU64,

@@ -24,7 +24,8 @@ pub struct Settings {
     pub timestamp_block: u64,
     /// How long a commit waits for its log.
     pub log_deadline: Duration,
-    /// The first pause of a transaction that has met others is up to so long; it doubles with each attempt.
+    /// The first pause of a transaction that has met others is shorter than twice this; the bound doubles with each
+    /// attempt.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,

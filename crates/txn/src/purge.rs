@@ -1,7 +1,9 @@
 //! Taking away what is left of rows: tombstones, and entries of indexes that lead to a row by an old key.
 //!
-//! Each piece is taken away under a lock of the row's line, so nobody depends on it, and the leaves remember when
-//! the row was deleted (see [`Stamp`](latchwork_blink::Stamp)). What is locked at the moment is tried again later.
+//! Each piece is taken away under an exclusive lock of the row's line, so nobody who locks what it reads depends on
+//! it. Who has read it without a lock may, and finds out: the tombstone is gone, and the leaf's structure is
+//! another. The leaf takes over when the row was deleted, and the read stamp of its page, for those who come later
+//! (see [`Stamp`](latchwork_blink::Stamp)). What is locked at the moment is tried again later.
 
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
 
@@ -37,7 +39,7 @@ impl<M: LineLocks> Database<M> {
         self.purges().borrow_mut().push_back(purge);
     }
 
-    /// Takes away some of what waits for it. What fails is left where it is.
+    /// Takes away some of what waits for it. What is locked, or fails, goes back into the queue.
     pub(crate) async fn purge_some(&self) {
         let waiting = self.purges().borrow().len();
         let most = if waiting > WAITING { waiting } else { waiting.min(AT_ONCE) };

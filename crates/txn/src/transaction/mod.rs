@@ -4,9 +4,9 @@
 //!   begin ──► get, scan ──► insert, update, delete ──► commit
 //!                │                │ buffered              │
 //!   2PL  lock to read       lock to write                 │            lock what is written, in the lines' order
-//!   TO   leave a stamp                                    ├─ prepare:  room for rows that grow; new rows pending,
-//!   OCC  remember                                         │            their entries in the indexes
-//!                                                         ├─ validate: leaves (2PL, OCC), rows (OCC), stamps (TO)
+//!   TO   leave a stamp      leave a stamp                 ├─ prepare:  room for rows that grow; new rows pending,
+//!   OCC  remember           remember                      │            their entries in the indexes; stamps (TO)
+//!                                                         ├─ validate: leaves (2PL, OCC), rows (OCC)
 //!                                                         ├─ log:      one group, lasting
 //!                                                         └─ install:  rows, unlock, new rows
 //! ```
@@ -26,11 +26,16 @@
 //! of two transactions that look where the other adds, at least one finds a stamp that has changed, or an entry
 //! that leads to a pending row. Under timestamp ordering the leaf has a read stamp, which earlier inserts respect.
 //!
-//! **No deadlocks.** Who holds a lock waits for no lock, and for no line that another node's transaction has locked.
-//! Index pages are never locked. New rows are published when all locks are released.
+//! **No deadlocks.** Nobody waits for a lock as such. Who holds one waits for no line that another node's transaction
+//! has locked, until it is logged; index pages are never locked, and new rows are published when all locks are
+//! released. When it is installed, it may wait for a line where a row of it stands that has outgrown its page, and that
+//! others have locked since, while it holds its locks to write. That is no circle: a transaction has its locks to
+//! write before it takes such places, and has dropped those to read before it installs. So of two that wait for each
+//! other each would have locked its line before the other took its place there, and after.
+//! A blind insert over a tombstone is outside of this argument: it locks the tombstone's line late.
 //!
-//! **Cancellation.** Dropped before it is appended to the log, a commit leaves nothing but entries that lead to
-//! nothing. From then on its rest is finished by a task of its own, whoever waits for it.
+//! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped before it is appended
+//! to the log, it is taken back by a task of its own, and from then on finished by one, whoever waits for it.
 
 mod change;
 mod commit;
