@@ -46,8 +46,10 @@
 
 mod error;
 mod lock;
+mod mail;
 mod memory;
 
 pub use error::MemoryError;
 pub use lock::{LineLocks, LockOutcome};
+pub use mail::{LETTER_WORDS, Letter, Mail, MailBox};
 pub use memory::{CoherentMemory, Mode, Need, Upgrade};

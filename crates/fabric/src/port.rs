@@ -79,6 +79,15 @@ impl Port {
         self.submit(target, requests, Operation::Engine { tag }).map(drop)
     }
 
+    /// Posts a batch of whose end nobody is told. Without local buffers: nobody would know when they are free.
+    ///
+    /// # Errors
+    /// What is wrong with the batch.
+    pub fn post_unreported(&self, target: Target, requests: &[Request]) -> Result<(), VerbError> {
+        debug_assert!(requests.iter().all(|request| request.local().is_none()));
+        self.submit(target, requests, Operation::Orphan { slot: None }).map(drop)
+    }
+
     fn submit(
         &self,
         target: Target,

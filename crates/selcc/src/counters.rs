@@ -128,6 +128,8 @@ counters! {
     verbs_faa,
     /// Messages sent.
     messages,
+    /// Letters of code above sent: not the protocol's, and not among its messages.
+    letters,
     /// Messages that had arrived before, and were dropped.
     repeats,
     /// Looks at a word after an operation on it ended ambiguous.

@@ -215,7 +215,9 @@ impl Inner {
 
     /// A message has arrived.
     pub(crate) fn received(&self, wire: &Wire) {
-        let Some((letter, stamp)) = Letter::decode(wire) else { return };
+        let Some((letter, stamp)) = Letter::decode(wire) else {
+            return self.received_mail(wire);
+        };
         let Letter { addr, dirty, body } = letter;
         if let Some(costs) = self.costs {
             self.handle.charge(costs.message);

@@ -43,6 +43,7 @@ mod history;
 mod lease;
 mod letters;
 mod lock;
+mod mail;
 mod node;
 mod operations;
 mod record;

@@ -1,9 +1,10 @@
 //! [`Node`]: what the workers of one compute node share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use latchwork_cache::Cache;
+use latchwork_coherence::MailBox;
 use latchwork_latch::Rules;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::Notifier;
@@ -69,6 +70,8 @@ pub struct Node {
     /// Which messages have arrived.
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
+    /// Gets what is none of the protocol's.
+    pub(crate) mail_box: OnceLock<MailBox>,
     /// Wakes the handler.
     pub(crate) handler: Mutex<Option<Notifier>>,
     /// Workers, the handler not counted, that are not parked.
@@ -114,6 +117,7 @@ impl Node {
             epochs: parts.epochs,
             seen: Seen::new(parts.settings.gaps_max),
             numbers: NumberPool::default(),
+            mail_box: OnceLock::new(),
             rules: parts.settings.rules(),
             settings: parts.settings,
             records: RecordTable::new(),

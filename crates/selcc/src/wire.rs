@@ -7,6 +7,7 @@
 //!  request: word 3  the request
 //!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
 //!  pledged, taken, gave up: nothing more; who says it is who sends it
+//!  mail: words 1 to 13 are of code above
 //!  doubt, verdict: word 3  stamp of the grant that is in doubt
 //!
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
@@ -36,6 +37,8 @@ const VERDICT: u64 = 6;
 const PLEDGED: u64 = 7;
 const TAKEN: u64 = 8;
 const GAVE_UP: u64 = 9;
+/// Nothing of the protocol's: words of code above, behind this one.
+pub(crate) const MAIL: u64 = 10;
 
 /// Where the stamp stands.
 const STAMP: usize = 2;
@@ -148,6 +151,9 @@ impl Letter {
     /// send.
     pub(crate) fn decode(wire: &Wire) -> Option<(Letter, Stamp)> {
         let head = wire.body[0];
+        if head == MAIL {
+            return None;
+        }
         let addr = GlobalAddr::from_bits(wire.body[1]);
         let seq = Seq((head >> 16) as u16);
         let asked = ComputeNodeId::new((head >> 8) as u8);
