@@ -295,6 +295,13 @@ impl Record {
         }
     }
 
+    /// Takes over what another record has: of a transaction that several nodes run together. Both are on, or off.
+    pub fn absorb(&mut self, part: Record) {
+        if let (Some(transaction), Some(part)) = (&mut self.0, part.0) {
+            transaction.operations.extend(part.operations);
+        }
+    }
+
     #[inline]
     fn push(&mut self, operation: impl FnOnce() -> Operation) {
         if let Some(transaction) = &mut self.0 {

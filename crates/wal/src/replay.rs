@@ -82,6 +82,31 @@ impl Replayed {
         let tables = self.partitions.iter().flat_map(|partition| &partition.tables);
         tables.flat_map(|(table, keys)| keys.iter().map(|key| (*table, key)))
     }
+
+    /// Takes entries as if they were of commits in the logs: for a layer above that has made commits out of its notes.
+    pub fn merge<'a>(&mut self, entries: impl IntoIterator<Item = Entry<'a>>) {
+        let mut shards: BTreeMap<usize, Shard> = BTreeMap::new();
+        for entry in entries {
+            self.highest = self.highest.max(entry.timestamp);
+            self.entries += 1;
+            shards.entry(shard_of(entry.table, entry.key)).or_default().take(entry);
+        }
+        for (at, shard) in shards {
+            for (table, new) in shard.sorted().tables {
+                let keys = self.partitions[at].tables.entry(table).or_default();
+                keys.extend(new);
+                // Stable: of a key's two the one that was there comes first.
+                keys.sort_by(|a, b| a.key.cmp(&b.key));
+                keys.dedup_by(|later, first| {
+                    let same = later.key == first.key;
+                    if same && later.timestamp >= first.timestamp {
+                        std::mem::swap(later, first);
+                    }
+                    same
+                });
+            }
+        }
+    }
 }
 
 // Its keys are fixed, and nobody iterates: the same replay gives the same result.
