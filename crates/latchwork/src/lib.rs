@@ -75,6 +75,7 @@ pub use latchwork_fabric as fabric;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;
 pub use latchwork_memnode as memnode;
+pub use latchwork_partition as partition;
 pub use latchwork_relaxed as relaxed;
 pub use latchwork_runtime as runtime;
 pub use latchwork_sel as sel;

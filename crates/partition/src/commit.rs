@@ -1,0 +1,283 @@
+//! [`Committing`]: two-phase commit, as the coordinator sees it.
+//!
+//! # Why it is serializable
+//!
+//! Each participant's part is [prepared](latchwork_txn::Prepared): what it writes is locked, new rows are pending. What it
+//! has read may be free to change (rows, optimistically; leaves, where it has found something missing), and is
+//! validated after *all* participants have prepared. So at the moment between the last "held" and the first
+//! validation all that the transaction wrote is locked, and all that it read is as it was read. A
+//! participant whose reads are all under its own locks need not wait for the others, and spares a message. Nobody releases
+//! a lock before all have theirs.
+//!
+//! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is locked; the parts
+//! need nothing of each other.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use latchwork_coherence::{LineLocks, Mail};
+use latchwork_history::{Outcome, Record};
+use latchwork_runtime::sync::AtomicU64;
+use latchwork_txn::{Prepared, Scheme, Timestamp, TxnError};
+use latchwork_wal::{Group, Kind, WalError};
+
+use crate::message::{Fate, Reply, Request};
+use crate::record;
+use crate::site::Counts;
+use crate::transaction::abort_there;
+use crate::worker::Inner;
+
+/// How often participants are told to commit, each time until the deadline. Those that have not said so by then ask.
+const ROUNDS: u32 = 100;
+
+/// A transaction over several nodes that commits.
+pub(crate) struct Committing<M: LineLocks + Mail> {
+    inner: Rc<Inner<M>>,
+    id: Timestamp,
+    /// The other nodes that take part, and how much each was asked.
+    remotes: BTreeMap<u8, u32>,
+    /// Nothing is known of a decision: dropping it aborts.
+    open: bool,
+}
+
+/// What participants have said.
+#[derive(Default)]
+struct Votes {
+    /// The highest timestamp of all.
+    highest: Timestamp,
+    /// The timestamps of prepare records.
+    proposals: Vec<Timestamp>,
+    /// Who waits for the decision.
+    waiting: Vec<u8>,
+    /// Who has to be validated.
+    held: Vec<u8>,
+}
+
+impl Votes {
+    fn count(&mut self, owner: u8, reply: Reply) -> Result<(), TxnError> {
+        match reply {
+            Reply::Yes { proposed, logged } => {
+                self.highest = self.highest.max(proposed);
+                self.proposals.extend(logged.then_some(proposed));
+                self.waiting.push(owner);
+            }
+            Reply::Held => self.held.push(owner),
+            Reply::Done(floor) => self.highest = self.highest.max(floor),
+            Reply::No(fault) => return Err(fault.into_error(owner)),
+            _ => {
+                let what = "a vote makes no sense: it is of another version".to_owned();
+                return Err(TxnError::Remote { node: owner, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: LineLocks + Mail> Drop for Committing<M> {
+    fn drop(&mut self) {
+        if self.open {
+            self.inner.site.set_fate(self.id, Fate::Aborted);
+            abort_there(&self.inner, self.id, self.remotes.keys().copied());
+        }
+    }
+}
+
+impl<M: LineLocks + Mail> Committing<M> {
+    pub(crate) fn new(inner: Rc<Inner<M>>, id: Timestamp, remotes: BTreeMap<u8, u32>) -> Self {
+        // Before anybody can vote and ask.
+        inner.site.set_fate(id, Fate::Open);
+        Committing { inner, id, remotes, open: true }
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        local: latchwork_txn::Transaction<M>,
+    ) -> Result<Timestamp, TxnError> {
+        let mut votes = Votes::default();
+        let owners: Vec<u8> = self.remotes.keys().copied().collect();
+        let (local, replies) = both(local.prepare(), self.ask(&owners, Request::Prepare)).await;
+        let (mut local, replies) = (local?, replies);
+        for (owner, reply) in replies {
+            votes.count(owner, reply?)?;
+        }
+        // All have locked and announced: from here on it can be validated.
+        let held = std::mem::take(&mut votes.held);
+        let (validated, replies) = both(local.validate(), self.ask(&held, Request::Validate)).await;
+        validated?;
+        for (owner, reply) in replies {
+            votes.count(owner, reply?)?;
+        }
+        if let Some(&owner) = votes.held.first() {
+            votes.count(owner, Reply::Checked)?;
+        }
+        self.decide(local, votes).await
+    }
+
+    /// Sends the same to many, and waits for all answers.
+    fn ask(
+        &mut self,
+        owners: &[u8],
+        request: Request,
+    ) -> impl Future<Output = Vec<(u8, Result<Reply, TxnError>)>> + use<M> {
+        let mut calls = Vec::new();
+        for &owner in owners {
+            let number = self.remotes.entry(owner).or_default();
+            *number += 1;
+            let (inner, id, number) = (self.inner.clone(), self.id, *number);
+            let request = request.clone();
+            calls.push(async move { (owner, inner.call(owner, id, number, request).await) });
+        }
+        all(calls)
+    }
+
+    async fn decide(mut self, mut local: Prepared<M>, votes: Votes) -> Result<Timestamp, TxnError> {
+        let inner = self.inner.clone();
+        let clock = inner.database.node().clock();
+        let proposed = local.propose()?;
+        let highest = votes.highest.max(proposed);
+        let cts = match inner.database.scheme() {
+            Scheme::TimestampOrdering => proposed,
+            _ => clock.draw(highest)?,
+        };
+        let mut record = local.take_record();
+        let writes = local.has_writes();
+        if let Some(log) = inner.database.node().log()
+            && (writes || !votes.proposals.is_empty())
+        {
+            // Without a prepare record it is nobody else's business.
+            let mut group = match votes.proposals.is_empty() {
+                true => Group::new(Kind::Commit, cts),
+                false => {
+                    record::decision(self.id, cts, &votes.proposals).map_err(TxnError::NotLogged)?
+                }
+            };
+            local.put_into(&mut group).map_err(TxnError::NotLogged)?;
+            // From here on it may be that it has committed, whatever becomes of this task.
+            local.seal();
+            self.open = false;
+            match inner.append(log, &group).await {
+                Ok(()) => {}
+                Err(error @ (WalError::Refused { .. } | WalError::Backlog { .. })) => {
+                    self.open = true;
+                    let _ = local.abort().await;
+                    return Err(TxnError::NotLogged(error));
+                }
+                Err(error) => {
+                    // Only a restart can tell. All that it wrote stays locked, on all nodes.
+                    let outcome = Outcome::Unknown { cts: cts.0 };
+                    finish(&inner, self.id, record, outcome);
+                    return Err(TxnError::InDoubt(error));
+                }
+            }
+            inner.site.count(|counts| &counts.decided, u64::from(!votes.proposals.is_empty()));
+        }
+        self.open = false;
+        inner.site.set_fate(self.id, Fate::Committed(cts));
+        let ended = inner.now();
+        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits for it may be told
+        // before they are released.
+        let id = self.id;
+        drop(inner.database.memory().handle().spawn_service({
+            let inner = inner.clone();
+            async move {
+                if self.tell(&votes.waiting, cts).await {
+                    inner.site.set_fate(id, Fate::Aborted);
+                    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
+                        record.absorb(part);
+                    }
+                    let outcome = Outcome::Committed { cts: cts.0 };
+                    let recorder = inner.recorder.borrow().clone();
+                    recorder.finish(record, outcome, ended.as_nanos());
+                } else {
+                    finish(&inner, id, record, Outcome::Unknown { cts: cts.0 });
+                }
+            }
+        }));
+        match writes {
+            true => local.commit(cts).await.map(drop)?,
+            false => local.abort().await?,
+        }
+        inner.site.count(|counts: &Counts| -> &AtomicU64 { &counts.distributed }, 1);
+        Ok(cts)
+    }
+
+    /// Tells participants to commit, until all have.
+    async fn tell(&mut self, waiting: &[u8], cts: Timestamp) -> bool {
+        let mut left = waiting.to_vec();
+        for _ in 0..ROUNDS {
+            if left.is_empty() {
+                return true;
+            }
+            let replies = self.ask(&left, Request::Commit(cts)).await;
+            left = replies
+                .into_iter()
+                .filter(|(_, reply)| !matches!(reply, Ok(Reply::Ended(_))))
+                .map(|(owner, _)| owner)
+                .collect();
+        }
+        left.is_empty()
+    }
+}
+
+fn finish<M: LineLocks + Mail>(
+    inner: &Inner<M>,
+    id: Timestamp,
+    mut record: Record,
+    outcome: Outcome,
+) {
+    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
+        record.absorb(part);
+    }
+    let recorder = inner.recorder.borrow().clone();
+    recorder.finish(record, outcome, inner.now().as_nanos());
+}
+
+/// Waits for both.
+async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|context| {
+        if first.is_none()
+            && let Poll::Ready(value) = a.as_mut().poll(context)
+        {
+            first = Some(value);
+        }
+        if second.is_none()
+            && let Poll::Ready(value) = b.as_mut().poll(context)
+        {
+            second = Some(value);
+        }
+        match (first.take(), second.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (first, second) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Waits for all.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.into_iter().map(|one| (Some(Box::pin(one)), None)).collect();
+    poll_fn(move |context| {
+        for (future, result) in &mut futures {
+            if let Some(running) = future
+                && let Poll::Ready(value) = Pin::new(running).as_mut().poll(context)
+            {
+                (*future, *result) = (None, Some(value));
+            }
+        }
+        match futures.iter().all(|(_, result)| result.is_some()) {
+            true => {
+                Poll::Ready(futures.iter_mut().filter_map(|(_, result)| result.take()).collect())
+            }
+            false => Poll::Pending,
+        }
+    })
+    .await
+}

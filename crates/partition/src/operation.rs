@@ -1,0 +1,304 @@
+//! What a node asks another one to do with its rows, and what comes back.
+
+use std::ops::Bound;
+
+use latchwork_txn::{Conflict, TableId, TxnError};
+
+use crate::bytes::{Reader, Writer};
+
+/// One operation on rows of one partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// The table.
+    pub table: TableId,
+    /// What to do.
+    pub what: What,
+}
+
+/// What to do with rows of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Reads a row.
+    Get {
+        /// Its key.
+        key: Vec<u8>,
+        /// It is probably to be written.
+        for_update: bool,
+    },
+    /// Reads the rows of a range.
+    Scan {
+        /// In the order of this index; `None` is the primary key.
+        index: Option<u8>,
+        /// The lower end.
+        from: Bound<Vec<u8>>,
+        /// The upper end.
+        to: Bound<Vec<u8>>,
+        /// From the upper end down.
+        descending: bool,
+        /// The most rows.
+        limit: u32,
+    },
+    /// Adds a row.
+    Insert {
+        /// Its key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+    },
+    /// Replaces a row's value.
+    Update {
+        /// Its key.
+        key: Vec<u8>,
+        /// Its new value.
+        value: Vec<u8>,
+    },
+    /// Overwrites a part of a row's value.
+    UpdatePart {
+        /// Its key.
+        key: Vec<u8>,
+        /// Where the part begins.
+        offset: u32,
+        /// What it becomes.
+        bytes: Vec<u8>,
+    },
+    /// Deletes a row.
+    Delete {
+        /// Its key.
+        key: Vec<u8>,
+    },
+}
+
+/// What came of an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It was written.
+    Done,
+    /// The row, if it is there.
+    Row(Option<Vec<u8>>),
+    /// Primary keys and values.
+    Rows(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Operation {
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        to.u32(self.table.0);
+        match &self.what {
+            What::Get { key, for_update } => {
+                to.u8(u8::from(*for_update));
+                to.bytes(key);
+            }
+            What::Scan { index, from, to: end, descending, limit } => {
+                to.u8(2);
+                to.u8(index.map_or(0, |index| index.saturating_add(1)));
+                bound(to, from);
+                bound(to, end);
+                to.u8(u8::from(*descending));
+                to.u32(*limit);
+            }
+            What::Insert { key, value } => {
+                to.u8(3);
+                to.bytes(key);
+                to.bytes(value);
+            }
+            What::Update { key, value } => {
+                to.u8(4);
+                to.bytes(key);
+                to.bytes(value);
+            }
+            What::UpdatePart { key, offset, bytes } => {
+                to.u8(5);
+                to.bytes(key);
+                to.u32(*offset);
+                to.bytes(bytes);
+            }
+            What::Delete { key } => {
+                to.u8(6);
+                to.bytes(key);
+            }
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Operation> {
+        let table = TableId(from.u32()?);
+        let kind = from.u8()?;
+        let what = match kind {
+            0 | 1 => What::Get { key: from.bytes()?.to_vec(), for_update: kind == 1 },
+            2 => What::Scan {
+                index: from.u8()?.checked_sub(1),
+                from: read_bound(from)?,
+                to: read_bound(from)?,
+                descending: from.u8()? != 0,
+                limit: from.u32()?,
+            },
+            3 => What::Insert { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() },
+            4 => What::Update { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() },
+            5 => What::UpdatePart {
+                key: from.bytes()?.to_vec(),
+                offset: from.u32()?,
+                bytes: from.bytes()?.to_vec(),
+            },
+            6 => What::Delete { key: from.bytes()?.to_vec() },
+            _ => return None,
+        };
+        Some(Operation { table, what })
+    }
+}
+
+fn bound(to: &mut Writer, bound: &Bound<Vec<u8>>) {
+    match bound {
+        Bound::Unbounded => to.u8(0),
+        Bound::Included(key) => {
+            to.u8(1);
+            to.bytes(key);
+        }
+        Bound::Excluded(key) => {
+            to.u8(2);
+            to.bytes(key);
+        }
+    }
+}
+
+fn read_bound(from: &mut Reader<'_>) -> Option<Bound<Vec<u8>>> {
+    Some(match from.u8()? {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(from.bytes()?.to_vec()),
+        2 => Bound::Excluded(from.bytes()?.to_vec()),
+        _ => return None,
+    })
+}
+
+impl Answer {
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        match self {
+            Answer::Done => to.u8(0),
+            Answer::Row(None) => to.u8(1),
+            Answer::Row(Some(row)) => {
+                to.u8(2);
+                to.bytes(row);
+            }
+            Answer::Rows(rows) => {
+                to.u8(3);
+                to.u32(rows.len() as u32);
+                for (key, row) in rows {
+                    to.bytes(key);
+                    to.bytes(row);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Answer> {
+        Some(match from.u8()? {
+            0 => Answer::Done,
+            1 => Answer::Row(None),
+            2 => Answer::Row(Some(from.bytes()?.to_vec())),
+            3 => {
+                let count = from.count()?;
+                let row = |_| Some((from.bytes()?.to_vec(), from.bytes()?.to_vec()));
+                Answer::Rows((0..count).map(row).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// An error that travels.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Conflict(u8),
+    Exists,
+    NotFound,
+    RowTooLong { len: u64, max: u64 },
+    OutsideValue { offset: u64, len: u64, value_len: u64 },
+    Other(String),
+}
+
+impl Fault {
+    /// The transaction is not known there, or not any more.
+    pub(crate) fn gone() -> Fault {
+        Fault::from(&TxnError::Conflict(Conflict::Unreachable))
+    }
+
+    /// The error that it was, of `node`.
+    pub(crate) fn into_error(self, node: u8) -> TxnError {
+        match self {
+            Fault::Conflict(at) => {
+                let known = Conflict::ALL.get(usize::from(at)).copied();
+                known.unwrap_or(Conflict::Unreachable).into()
+            }
+            Fault::Exists => TxnError::Exists,
+            Fault::NotFound => TxnError::NotFound,
+            Fault::RowTooLong { len, max } => {
+                TxnError::RowTooLong { len: len as usize, max: max as usize }
+            }
+            Fault::OutsideValue { offset, len, value_len } => TxnError::OutsideValue {
+                offset: offset as usize,
+                len: len as usize,
+                value_len: value_len as usize,
+            },
+            Fault::Other(what) => TxnError::Remote { node, what },
+        }
+    }
+
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        match self {
+            Fault::Conflict(at) => {
+                to.u8(0);
+                to.u8(*at);
+            }
+            Fault::Exists => to.u8(1),
+            Fault::NotFound => to.u8(2),
+            Fault::RowTooLong { len, max } => {
+                to.u8(3);
+                to.u64(*len);
+                to.u64(*max);
+            }
+            Fault::OutsideValue { offset, len, value_len } => {
+                to.u8(4);
+                [offset, len, value_len].into_iter().for_each(|value| to.u64(*value));
+            }
+            Fault::Other(what) => {
+                to.u8(5);
+                to.bytes(what.as_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Fault> {
+        Some(match from.u8()? {
+            0 => Fault::Conflict(from.u8()?),
+            1 => Fault::Exists,
+            2 => Fault::NotFound,
+            3 => Fault::RowTooLong { len: from.u64()?, max: from.u64()? },
+            4 => Fault::OutsideValue {
+                offset: from.u64()?,
+                len: from.u64()?,
+                value_len: from.u64()?,
+            },
+            5 => Fault::Other(String::from_utf8_lossy(from.bytes()?).into_owned()),
+            _ => return None,
+        })
+    }
+}
+
+impl From<&TxnError> for Fault {
+    fn from(error: &TxnError) -> Fault {
+        match error {
+            TxnError::Conflict(conflict) => {
+                let at = Conflict::ALL.iter().position(|one| one == conflict);
+                Fault::Conflict(at.unwrap_or(usize::MAX) as u8)
+            }
+            TxnError::Exists => Fault::Exists,
+            TxnError::NotFound => Fault::NotFound,
+            TxnError::RowTooLong { len, max } => {
+                Fault::RowTooLong { len: *len as u64, max: *max as u64 }
+            }
+            TxnError::OutsideValue { offset, len, value_len } => Fault::OutsideValue {
+                offset: *offset as u64,
+                len: *len as u64,
+                value_len: *value_len as u64,
+            },
+            other => Fault::Other(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! [`Participant`]: the part of another node's transaction that runs here.
+//!
+//! ```text
+//!   Active ──prepare──► Held ──validate──► Voted ──commit──► ended
+//!      │                  │ (nothing to        │
+//!      │                  │  validate: at once)└─abort, asked for─► ended
+//!      └──── abort, or silence of the coordinator ──────────► ended
+//! ```
+
+use std::ops::{Bound, ControlFlow};
+use std::rc::Rc;
+
+use latchwork_coherence::{LineLocks, Mail};
+use latchwork_history::Record;
+use latchwork_runtime::Time;
+use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError};
+use latchwork_wal::{Group, Log, WalError};
+
+use crate::message::{Body, Fate, Message, Reply, Request};
+use crate::operation::{Answer, Fault, Operation, What};
+use crate::post::Place;
+use crate::record;
+use crate::worker::Inner;
+
+/// The part of another node's transaction that runs here.
+pub(crate) struct Participant<M: LineLocks> {
+    coordinator: Place,
+    /// The last question.
+    number: u32,
+    /// Its answer, once there is one.
+    answer: Option<Reply>,
+    stage: Stage<M>,
+    /// It is to abort as soon as what it is at is through.
+    aborts: bool,
+    /// When it was last heard of.
+    heard: Time,
+    record: Record,
+    /// Lines that it sees are not handed out anew.
+    _operation: M::Operation,
+}
+
+enum Stage<M: LineLocks> {
+    Active(Transaction<M>),
+    /// A task is at it.
+    Busy,
+    /// It has locked and announced.
+    Held(Prepared<M>),
+    /// It does what the coordinator decides.
+    Voted(Prepared<M>),
+}
+
+/// What a task leaves behind.
+enum Left<M: LineLocks> {
+    Goes(Stage<M>, Reply),
+    Ended(Option<Reply>),
+}
+
+impl<M: LineLocks + Mail> Inner<M> {
+    pub(crate) fn requested(
+        self: &Rc<Self>,
+        from: Place,
+        id: Timestamp,
+        number: u32,
+        request: Request,
+    ) {
+        if let Some(last) = self.ended(id) {
+            match (last, request) {
+                (_, Request::Abort) => {}
+                (Some(last), _) => self.reply(from, id, number, last),
+                (None, _) => self.reply(from, id, number, Reply::No(Fault::gone())),
+            }
+            return;
+        }
+        let mut participants = self.participants.borrow_mut();
+        let Some(participant) = participants.get_mut(&id) else {
+            drop(participants);
+            return self.unknown(from, id, number, request);
+        };
+        participant.heard = self.now();
+        if request == Request::Abort {
+            return match participant.stage {
+                Stage::Busy => participant.aborts = true,
+                _ => {
+                    drop(participants);
+                    self.abort(id);
+                }
+            };
+        }
+        if number <= participant.number {
+            // Said before: answered again, if there is an answer.
+            let answer = participant.answer.clone().filter(|_| number == participant.number);
+            drop(participants);
+            return answer.into_iter().for_each(|reply| self.reply(from, id, number, reply));
+        }
+        if matches!(participant.stage, Stage::Busy) {
+            return;
+        }
+        (participant.number, participant.answer) = (number, None);
+        let stage = std::mem::replace(&mut participant.stage, Stage::Busy);
+        drop(participants);
+        self.work(id, stage, request);
+    }
+
+    /// A message about a transaction that is not here.
+    fn unknown(self: &Rc<Self>, from: Place, id: Timestamp, number: u32, request: Request) {
+        let Request::Operations { ts, .. } = &request else {
+            if request != Request::Abort {
+                self.reply(from, id, number, Reply::No(Fault::gone()));
+            }
+            return;
+        };
+        if number != 1 {
+            // It was given up here, and what it did before is lost.
+            return self.reply(from, id, number, Reply::No(Fault::gone()));
+        }
+        let Some(operation) = self.database.memory().try_enter() else {
+            // Rare: the node has to announce first that it is at work again.
+            let (inner, memory) = (self.clone(), self.database.memory().clone());
+            let entered = async move {
+                if memory.enter().await.is_ok() {
+                    inner.requested(from, id, number, request);
+                }
+            };
+            drop(self.database.memory().handle().spawn_service(entered));
+            return;
+        };
+        let participant = Participant {
+            coordinator: from,
+            number,
+            answer: None,
+            stage: Stage::Busy,
+            aborts: false,
+            heard: self.now(),
+            record: Record::off(),
+            _operation: operation,
+        };
+        let stage = Stage::Active(self.database.begin_at(*ts));
+        self.participants.borrow_mut().insert(id, participant);
+        self.tend();
+        self.work(id, stage, request);
+    }
+
+    /// Does what was asked for in a task of its own.
+    fn work(self: &Rc<Self>, id: Timestamp, stage: Stage<M>, request: Request) {
+        let inner = self.clone();
+        let task = async move {
+            let left = inner.step(id, stage, request).await;
+            inner.stepped(id, left);
+        };
+        drop(self.database.memory().handle().spawn_service(task));
+    }
+
+    fn stepped(self: &Rc<Self>, id: Timestamp, left: Left<M>) {
+        let mut participants = self.participants.borrow_mut();
+        let Some(participant) = participants.get_mut(&id) else { return };
+        participant.heard = self.now();
+        let (to, number) = (participant.coordinator, participant.number);
+        match left {
+            Left::Goes(stage, reply) => {
+                participant.stage = stage;
+                participant.answer = Some(reply.clone());
+                let aborts = participant.aborts;
+                drop(participants);
+                match aborts {
+                    true => self.abort(id),
+                    false => self.reply(to, id, number, reply),
+                }
+            }
+            Left::Ended(reply) => {
+                drop(participants);
+                self.end(id, reply.clone());
+                reply.into_iter().for_each(|reply| self.reply(to, id, number, reply));
+            }
+        }
+    }
+
+    async fn step(&self, id: Timestamp, stage: Stage<M>, request: Request) -> Left<M> {
+        match (stage, request) {
+            (Stage::Active(mut transaction), Request::Operations { operations, .. }) => {
+                let mut answers = Vec::new();
+                let mut fault = None;
+                for operation in &operations {
+                    match self.operate(&mut transaction, operation).await {
+                        Ok(answer) => answers.push(answer),
+                        Err(error) => {
+                            fault = Some(Fault::from(&error));
+                            break;
+                        }
+                    }
+                }
+                Left::Goes(Stage::Active(transaction), Reply::Answers(answers, fault))
+            }
+            (Stage::Active(mut transaction), Request::Check) => {
+                let reply = match transaction.validate().await {
+                    Ok(()) => Reply::Checked,
+                    Err(error) => Reply::No(Fault::from(&error)),
+                };
+                Left::Goes(Stage::Active(transaction), reply)
+            }
+            (Stage::Active(transaction), Request::CommitAlone) => {
+                let reply = match transaction.commit().await {
+                    Ok(cts) => Reply::Ended(cts),
+                    Err(error) => Reply::No(Fault::from(&error)),
+                };
+                Left::Ended(Some(reply))
+            }
+            (Stage::Active(transaction), Request::Prepare) => match transaction.prepare().await {
+                Err(error) => no(&error),
+                Ok(prepared) if prepared.needs_validation() => {
+                    Left::Goes(Stage::Held(prepared), Reply::Held)
+                }
+                Ok(prepared) => self.vote(id, prepared, false).await,
+            },
+            (Stage::Held(prepared), Request::Validate) => self.vote(id, prepared, true).await,
+            (Stage::Voted(prepared), Request::Commit(cts)) => self.install(id, prepared, cts).await,
+            (stage, _) => {
+                // A coordinator keeps the order. Whoever does not is told so, and is none.
+                let fault = Fault::Other("this is not the turn of that message".into());
+                Left::Goes(stage, Reply::No(fault))
+            }
+        }
+    }
+
+    /// Validates, and promises to do what is decided.
+    async fn vote(&self, id: Timestamp, mut prepared: Prepared<M>, all_hold: bool) -> Left<M> {
+        // Also where nothing needs it: under timestamp ordering it checks what was left for last.
+        if let Err(error) = prepared.validate().await {
+            return no(&error);
+        }
+        // The name of a transaction is below all that any log has of it.
+        self.database.node().clock().raise(id);
+        let proposed = match prepared.propose() {
+            Ok(proposed) => proposed,
+            Err(error) => {
+                let _ = prepared.abort().await;
+                return no(&error);
+            }
+        };
+        let record = prepared.take_record();
+        if !prepared.has_writes() {
+            let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
+            if through {
+                // All others hold what they have locked: nothing changes any more that this one has seen.
+                self.bring(id, record);
+                let _ = prepared.abort().await;
+                return Left::Ended(Some(Reply::Done(proposed)));
+            }
+            self.keep_record(id, record);
+            let reply = Reply::Yes { proposed, logged: false };
+            return Left::Goes(Stage::Voted(prepared), reply);
+        }
+        if let Err(error) = self.log_prepare(id, proposed, &mut prepared).await {
+            // Whether the record lasts is the same: without a decision it counts for nothing.
+            let _ = prepared.abort().await;
+            return no(&TxnError::NotLogged(error));
+        }
+        self.keep_record(id, record);
+        let logged = self.database.node().log().is_some();
+        Left::Goes(Stage::Voted(prepared), Reply::Yes { proposed, logged })
+    }
+
+    async fn log_prepare(
+        &self,
+        id: Timestamp,
+        proposed: Timestamp,
+        prepared: &mut Prepared<M>,
+    ) -> Result<(), WalError> {
+        if let Some(log) = self.database.node().log() {
+            let mut group = record::prepare(id, proposed)?;
+            prepared.put_into(&mut group)?;
+            self.append(log, &group).await?;
+            self.site.count(|counts| &counts.prepared, 1);
+        }
+        prepared.seal();
+        Ok(())
+    }
+
+    /// Appends a group and waits until it is what the log's mode calls acknowledged.
+    pub(crate) async fn append(&self, log: &Log, group: &Group) -> Result<(), WalError> {
+        let handle = self.database.memory().handle();
+        let deadline = handle.now() + self.database.node().settings().log_deadline;
+        let position = loop {
+            match log.append(group) {
+                Err(WalError::Backlog { .. }) => log.room(handle, deadline).await?,
+                other => break other?,
+            }
+        };
+        log.acknowledged(handle, &position, deadline).await
+    }
+
+    async fn install(&self, id: Timestamp, prepared: Prepared<M>, cts: Timestamp) -> Left<M> {
+        if prepared.has_writes() {
+            // If memory fails, a task goes on with it.
+            let _ = prepared.commit(cts).await;
+        } else {
+            let _ = prepared.abort().await;
+        }
+        let kept =
+            self.participants.borrow_mut().get_mut(&id).map(|one| std::mem::take(&mut one.record));
+        kept.into_iter().for_each(|record| self.bring(id, record));
+        Left::Ended(Some(Reply::Ended(cts)))
+    }
+
+    fn keep_record(&self, id: Timestamp, record: Record) {
+        if let Some(participant) = self.participants.borrow_mut().get_mut(&id) {
+            participant.record = record;
+        }
+    }
+
+    fn bring(&self, id: Timestamp, record: Record) {
+        if let (Some(gathering), true) = (&self.site.gathering, record.is_on()) {
+            gathering.bring(id, record);
+        }
+    }
+
+    /// The coordinator says what has become of a transaction.
+    pub(crate) fn told(self: &Rc<Self>, id: Timestamp, fate: Fate) {
+        let mut participants = self.participants.borrow_mut();
+        let Some(participant) = participants.get_mut(&id) else { return };
+        participant.heard = self.now();
+        let Stage::Voted(_) = participant.stage else { return };
+        match fate {
+            Fate::Open => {}
+            Fate::Aborted => {
+                drop(participants);
+                self.abort(id);
+            }
+            Fate::Committed(cts) => {
+                let stage = std::mem::replace(&mut participant.stage, Stage::Busy);
+                drop(participants);
+                self.work(id, stage, Request::Commit(cts));
+            }
+        }
+    }
+
+    /// Aborts a participant at which nobody is at work.
+    fn abort(self: &Rc<Self>, id: Timestamp) {
+        let participant = self.participants.borrow_mut().remove(&id);
+        self.end(id, None);
+        let Some(Participant { stage, _operation: operation, .. }) = participant else { return };
+        let task = async move {
+            match stage {
+                Stage::Active(transaction) => transaction.abort(),
+                Stage::Held(prepared) | Stage::Voted(prepared) => {
+                    // If memory fails, a task goes on with it.
+                    let _ = prepared.abort().await;
+                }
+                Stage::Busy => {}
+            }
+            drop(operation);
+        };
+        drop(self.database.memory().handle().spawn_service(task));
+    }
+
+    /// Gives up those that have heard nothing for long; asks for decisions.
+    pub(crate) fn look_after(self: &Rc<Self>) {
+        let now = self.now();
+        let (mut silent, mut asking) = (Vec::new(), Vec::new());
+        for (&id, participant) in self.participants.borrow_mut().iter_mut() {
+            let settings = &self.site.settings;
+            match participant.stage {
+                Stage::Busy => {}
+                Stage::Voted(_) if now >= participant.heard + settings.ask => {
+                    participant.heard = now;
+                    asking.push((id, participant.coordinator));
+                }
+                Stage::Voted(_) => {}
+                _ if now >= participant.heard + settings.idle => silent.push(id),
+                _ => {}
+            }
+        }
+        self.site.count(|counts| &counts.abandoned, silent.len() as u64);
+        self.site.count(|counts| &counts.asked, asking.len() as u64);
+        silent.into_iter().for_each(|id| self.abort(id));
+        for (id, coordinator) in asking {
+            // One that cannot be reached now is asked again.
+            let _ = self.send(coordinator, &Message { id, number: 0, body: Body::Ask });
+        }
+    }
+
+    pub(crate) async fn operate(
+        &self,
+        transaction: &mut Transaction<M>,
+        operation: &Operation,
+    ) -> Result<Answer, TxnError> {
+        let Some(table) = self.tables.get(&operation.table) else {
+            return Err(TxnError::NoTable { name: format!("number {}", operation.table.0) });
+        };
+        match &operation.what {
+            What::Get { key, for_update } => {
+                let mut row = Vec::new();
+                let found = match for_update {
+                    false => transaction.get(table, key, &mut row).await?,
+                    true => transaction.get_for_update(table, key, &mut row).await?,
+                };
+                return Ok(Answer::Row(found.then_some(row)));
+            }
+            What::Scan { index, from, to, descending, limit } => {
+                let mut rows = Vec::new();
+                let (from, to) = (borrowed(from), borrowed(to));
+                let range = Range { from, to, descending: *descending, limit: *limit as usize };
+                let visit = |key: &[u8], row: &[u8]| {
+                    rows.push((key.to_vec(), row.to_vec()));
+                    ControlFlow::Continue(())
+                };
+                match index {
+                    None => transaction.scan(table, range, visit).await?,
+                    Some(index) => {
+                        transaction.scan_index(table, usize::from(*index), range, visit).await?
+                    }
+                };
+                return Ok(Answer::Rows(rows));
+            }
+            What::Insert { key, value } => transaction.insert(table, key, value).await?,
+            What::Update { key, value } => transaction.update(table, key, value).await?,
+            What::UpdatePart { key, offset, bytes } => {
+                transaction.update_part(table, key, *offset as usize, bytes).await?;
+            }
+            What::Delete { key } => transaction.delete(table, key).await?,
+        }
+        Ok(Answer::Done)
+    }
+}
+
+fn no<M: LineLocks>(error: &TxnError) -> Left<M> {
+    Left::Ended(Some(Reply::No(Fault::from(error))))
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}

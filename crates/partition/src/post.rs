@@ -1,0 +1,217 @@
+//! Messages of any length, in letters: from a worker of one node to a worker of another.
+//!
+//! ```text
+//!  word 0: to worker 8 | from worker 8 | piece 16 | bytes of the message 32
+//!  word 1: number of the message, counted by the worker that sends it
+//!  words 2 to 12: 88 bytes of the message
+//! ```
+//!
+//! Letters come in any order, twice or never. A message is delivered when all of its pieces have come; one that
+//! misses a piece never is, and is forgotten when more recent ones need the room.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Context, Poll, Waker};
+
+use latchwork_coherence::{LETTER_WORDS, Letter};
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::ComputeNodeId;
+
+/// Words of a letter before the message's own.
+const HEAD: usize = 2;
+/// Bytes of a message in one letter.
+pub(crate) const PIECE: usize = (LETTER_WORDS - HEAD) * 8;
+/// The longest message in bytes: more than any transaction that fits a log's group ships at once.
+pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
+/// Messages that may miss pieces.
+const PARTIAL_MAX: usize = 256;
+
+/// A worker of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Place {
+    pub(crate) node: ComputeNodeId,
+    pub(crate) worker: u8,
+}
+
+/// Cuts a message into letters.
+pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Letter> {
+    let head = u64::from(to) | u64::from(from) << 8 | (message.len() as u64) << 32;
+    let letter = |(piece, bytes): (usize, &[u8])| {
+        let mut letter = [0; LETTER_WORDS];
+        (letter[0], letter[1]) = (head | (piece as u64) << 16, number);
+        for (word, bytes) in letter[HEAD..].iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(whole);
+        }
+        letter
+    };
+    message.chunks(PIECE).enumerate().map(letter).collect()
+}
+
+/// For which worker a letter is.
+pub(crate) fn worker_of(letter: &Letter) -> u8 {
+    letter[0] as u8
+}
+
+/// A message of which not all has come.
+struct Partial {
+    bytes: Vec<u8>,
+    missing: Vec<bool>,
+}
+
+/// Puts messages together again.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    partial: BTreeMap<(Place, u64), Partial>,
+    /// In the order in which they began.
+    begun: VecDeque<(Place, u64)>,
+}
+
+impl Assembly {
+    /// Takes a letter; gives the message that is whole with it, and its sender.
+    pub(crate) fn take(
+        &mut self,
+        from: ComputeNodeId,
+        letter: &Letter,
+    ) -> Option<(Place, Vec<u8>)> {
+        let (worker, piece) = ((letter[0] >> 8) as u8, (letter[0] >> 16) as u16);
+        let (len, piece) = ((letter[0] >> 32) as usize, usize::from(piece));
+        let pieces = len.div_ceil(PIECE);
+        if piece >= pieces || len > MESSAGE_MAX {
+            return None;
+        }
+        let from = Place { node: from, worker };
+        let key = (from, letter[1]);
+        let partial = self.partial.entry(key).or_insert_with(|| {
+            self.begun.push_back(key);
+            Partial { bytes: vec![0; len], missing: vec![true; pieces] }
+        });
+        if partial.bytes.len() != len {
+            return None;
+        }
+        let to = &mut partial.bytes[piece * PIECE..len.min((piece + 1) * PIECE)];
+        for (bytes, word) in to.chunks_mut(8).zip(&letter[HEAD..]) {
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
+        partial.missing[piece] = false;
+        let whole = if partial.missing.contains(&true) {
+            None
+        } else {
+            self.begun.retain(|begun| *begun != key);
+            self.partial.remove(&key).map(|partial| (from, partial.bytes))
+        };
+        if self.begun.len() > PARTIAL_MAX
+            && let Some(oldest) = self.begun.pop_front()
+        {
+            self.partial.remove(&oldest);
+        }
+        whole
+    }
+}
+
+/// Letters for one worker, from whichever worker of its node took them.
+///
+/// No letter is missed: who waits looks and leaves its waker under one lock, under which letters are added.
+#[derive(Default)]
+pub(crate) struct Queue(Mutex<Queued>);
+
+#[derive(Default)]
+struct Queued {
+    letters: VecDeque<(ComputeNodeId, Letter)>,
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(crate) fn push(&self, from: ComputeNodeId, letter: &Letter) {
+        let waker = {
+            let mut queued = self.0.lock();
+            if queued.closed {
+                return;
+            }
+            queued.letters.push_back((from, *letter));
+            queued.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nobody takes letters any more.
+    pub(crate) fn close(&self) {
+        let waker = {
+            let mut queued = self.0.lock();
+            queued.closed = true;
+            queued.letters.clear();
+            queued.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The next letter; `None` when it was closed.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<(ComputeNodeId, Letter)>> {
+        let mut queued = self.0.lock();
+        if let Some(letter) = queued.letters.pop_front() {
+            return Poll::Ready(Some(letter));
+        }
+        if queued.closed {
+            return Poll::Ready(None);
+        }
+        queued.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> ComputeNodeId {
+        ComputeNodeId::new(2).expect("an id")
+    }
+
+    #[test]
+    fn messages_come_whole_in_any_order_of_their_letters() {
+        for len in [1_usize, 8, 87, 88, 89, 176, 1000, 5000] {
+            let message: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
+            let mut letters = letters(3, 4, 77, &message);
+            assert_eq!(letters.len(), len.div_ceil(PIECE));
+            letters.reverse();
+            let mut assembly = Assembly::default();
+            let last = letters.pop().expect("one at least");
+            for letter in &letters {
+                assert_eq!(worker_of(letter), 4);
+                assert_eq!(assembly.take(node(), letter), None);
+                // Twice is as once.
+                assert_eq!(assembly.take(node(), letter), None);
+            }
+            let from = Place { node: node(), worker: 3 };
+            assert_eq!(assembly.take(node(), &last), Some((from, message)), "{len}");
+            assert!(assembly.partial.is_empty() && assembly.begun.is_empty());
+        }
+    }
+
+    #[test]
+    fn messages_that_miss_pieces_take_a_bounded_room() {
+        let mut assembly = Assembly::default();
+        for number in 0..10_000 {
+            let letters = letters(0, 0, number, &[1; 200]);
+            assert_eq!(assembly.take(node(), &letters[0]), None);
+        }
+        assert!(assembly.partial.len() <= PARTIAL_MAX && assembly.begun.len() <= PARTIAL_MAX);
+        // The latest can still be completed.
+        let letters = letters(0, 0, 9_999, &[1; 200]);
+        assert_eq!(assembly.take(node(), &letters[1]), None);
+        assert!(assembly.take(node(), &letters[2]).is_some());
+    }
+
+    #[test]
+    fn letters_that_make_no_sense_are_no_message() {
+        let mut assembly = Assembly::default();
+        assert_eq!(assembly.take(node(), &[u64::MAX; LETTER_WORDS]), None);
+        assert_eq!(assembly.take(node(), &[0; LETTER_WORDS]), None);
+        let mut letter = letters(0, 0, 1, &[1; 200])[0];
+        assert_eq!(assembly.take(node(), &letter), None);
+        // Another length under the same number.
+        letter[0] ^= 1 << 40;
+        assert_eq!(assembly.take(node(), &letter), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! [`Rows`]: what code needs of a transaction that runs on one node or on several.
+
+use std::ops::ControlFlow;
+
+use latchwork_coherence::{LineLocks, Mail};
+use latchwork_txn::{Range, Table, TxnError};
+
+use crate::Transaction;
+
+/// Rows by key and in ranges: a [`latchwork_txn::Transaction`] over memory that all nodes share, or a
+/// [`Transaction`] over partitions.
+#[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
+pub trait Rows<M: LineLocks> {
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::get`].
+    async fn get(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError>;
+
+    /// Reads a row that is probably to be written.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::get_for_update`].
+    async fn get_for_update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError>;
+
+    /// Shows the rows of a range, all in one partition.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::scan`].
+    async fn scan(
+        &mut self,
+        table: &Table<M>,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError>;
+
+    /// The same, in the order of an index.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::scan_index`].
+    async fn scan_index(
+        &mut self,
+        table: &Table<M>,
+        index: usize,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError>;
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::insert`].
+    async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError>;
+
+    /// Replaces a row's value.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::update`].
+    async fn update(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError>;
+
+    /// Overwrites a part of a row's value.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::update_part`].
+    async fn update_part(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), TxnError>;
+
+    /// Deletes a row.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::delete`].
+    async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError>;
+}
+
+macro_rules! rows {
+    ($transaction:ty, $($bound:tt)+) => {
+        impl<M: $($bound)+> Rows<M> for $transaction {
+            async fn get(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                value: &mut Vec<u8>,
+            ) -> Result<bool, TxnError> {
+                <$transaction>::get(self, table, key, value).await
+            }
+
+            async fn get_for_update(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                value: &mut Vec<u8>,
+            ) -> Result<bool, TxnError> {
+                <$transaction>::get_for_update(self, table, key, value).await
+            }
+
+            async fn scan(
+                &mut self,
+                table: &Table<M>,
+                range: Range<'_>,
+                visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+            ) -> Result<usize, TxnError> {
+                <$transaction>::scan(self, table, range, visit).await
+            }
+
+            async fn scan_index(
+                &mut self,
+                table: &Table<M>,
+                index: usize,
+                range: Range<'_>,
+                visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+            ) -> Result<usize, TxnError> {
+                <$transaction>::scan_index(self, table, index, range, visit).await
+            }
+
+            async fn insert(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                value: &[u8],
+            ) -> Result<(), TxnError> {
+                <$transaction>::insert(self, table, key, value).await
+            }
+
+            async fn update(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                value: &[u8],
+            ) -> Result<(), TxnError> {
+                <$transaction>::update(self, table, key, value).await
+            }
+
+            async fn update_part(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                offset: usize,
+                bytes: &[u8],
+            ) -> Result<(), TxnError> {
+                <$transaction>::update_part(self, table, key, offset, bytes).await
+            }
+
+            async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
+                <$transaction>::delete(self, table, key).await
+            }
+        }
+    };
+}
+
+rows!(latchwork_txn::Transaction<M>, LineLocks);
+rows!(Transaction<M>, LineLocks + Mail);

@@ -1,0 +1,443 @@
+//! [`Transaction`]: one that begins here, and goes to the owners of its rows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::rc::Rc;
+
+use latchwork_coherence::{LineLocks, Mail};
+use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError};
+
+use crate::commit::Committing;
+use crate::message::{Body, Message, Reply, Request};
+use crate::operation::{Answer, Operation, What};
+use crate::worker::Inner;
+
+/// What an operation waits for that has no answer.
+fn odd(node: u8) -> TxnError {
+    TxnError::Remote { node, what: "an answer makes no sense: it is of another version".into() }
+}
+
+/// A transaction that begins here; what it does with rows of other nodes, they do. Dropped, it is aborted.
+///
+/// The API is that of [`latchwork_txn::Transaction`]; see [`Rows`](crate::Rows) for code that runs on both.
+pub struct Transaction<M: LineLocks + Mail> {
+    inner: Rc<Inner<M>>,
+    /// `None` once it has ended.
+    local: Option<latchwork_txn::Transaction<M>>,
+    /// Whether it has done anything here.
+    local_used: bool,
+    /// Its name, once another node has to know it.
+    id: Option<Timestamp>,
+    /// The other nodes that take part, and how much each was asked.
+    remotes: BTreeMap<u8, u32>,
+    doomed: bool,
+}
+
+impl<M: LineLocks + Mail> fmt::Debug for Transaction<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Transaction");
+        out.field("id", &self.id).field("local", &self.local).field("remotes", &self.remotes);
+        out.finish_non_exhaustive()
+    }
+}
+
+impl<M: LineLocks + Mail> Transaction<M> {
+    pub(crate) fn begin(inner: Rc<Inner<M>>, local: latchwork_txn::Transaction<M>) -> Self {
+        let (local, remotes) = (Some(local), BTreeMap::new());
+        Transaction { inner, local, local_used: false, id: None, remotes, doomed: false }
+    }
+
+    /// Other nodes that take part so far.
+    pub fn remotes(&self) -> usize {
+        self.remotes.len()
+    }
+
+    /// The node that has this row; `None` if it is this one.
+    fn owner(&self, table: &Table<M>, key: &[u8]) -> Option<u8> {
+        (self.inner.owner)(table, key).filter(|owner| *owner != self.inner.node())
+    }
+
+    fn local(&mut self) -> Result<&mut latchwork_txn::Transaction<M>, TxnError> {
+        self.local_used = true;
+        match &mut self.local {
+            Some(local) if !self.doomed => Ok(local),
+            _ => Err(TxnError::Doomed),
+        }
+    }
+
+    /// The transaction's name.
+    fn name(&mut self) -> Result<Timestamp, TxnError> {
+        if let Some(id) = self.id {
+            return Ok(id);
+        }
+        let local = self.local.as_ref().ok_or(TxnError::Doomed)?;
+        let database = &self.inner.database;
+        let id = match database.scheme() {
+            Scheme::TimestampOrdering => local.timestamp(),
+            _ => database.node().clock().draw(Timestamp::ZERO)?,
+        };
+        self.id = Some(id);
+        Ok(id)
+    }
+
+    async fn ask(&mut self, owner: u8, request: Request) -> Result<Reply, TxnError> {
+        if self.doomed || self.local.is_none() {
+            return Err(TxnError::Doomed);
+        }
+        let id = self.name()?;
+        let number = self.remotes.entry(owner).or_default();
+        *number += 1;
+        let number = *number;
+        // Until an answer has come, nobody knows what the participant has done.
+        self.doomed = true;
+        let reply = self.inner.call(owner, id, number, request).await?;
+        if let Reply::No(fault) = reply {
+            // It has aborted there.
+            return Err(fault.into_error(owner));
+        }
+        self.doomed = false;
+        Ok(reply)
+    }
+
+    /// Does several operations at once on rows of one node, in their order, by one message: up to the first that fails.
+    /// `owner` is the number of the node.
+    ///
+    /// # Errors
+    /// That of the operation that failed: as those below.
+    pub async fn batch(
+        &mut self,
+        owner: u8,
+        operations: Vec<Operation>,
+    ) -> Result<Vec<Answer>, TxnError> {
+        if owner == self.inner.node() {
+            self.local()?;
+            let inner = self.inner.clone();
+            let Some(local) = &mut self.local else { return Err(TxnError::Doomed) };
+            let mut answers = Vec::new();
+            for operation in &operations {
+                answers.push(inner.operate(local, operation).await?);
+            }
+            return Ok(answers);
+        }
+        let count = operations.len();
+        let ts = self.local.as_ref().map_or(Timestamp::ZERO, |local| local.timestamp());
+        match self.ask(owner, Request::Operations { ts, operations }).await? {
+            Reply::Answers(answers, None) if answers.len() == count => Ok(answers),
+            Reply::Answers(_, Some(fault)) => {
+                let error = fault.into_error(owner);
+                self.doomed = !matches!(
+                    error,
+                    TxnError::Exists
+                        | TxnError::NotFound
+                        | TxnError::RowTooLong { .. }
+                        | TxnError::OutsideValue { .. }
+                );
+                Err(error)
+            }
+            _ => {
+                self.doomed = true;
+                Err(odd(owner))
+            }
+        }
+    }
+
+    async fn one(&mut self, owner: u8, table: &Table<M>, what: What) -> Result<Answer, TxnError> {
+        let operation = Operation { table: table.id(), what };
+        self.batch(owner, vec![operation]).await?.pop().ok_or_else(|| odd(owner))
+    }
+
+    /// Reads the row `key`. As [`latchwork_txn::Transaction::get`].
+    ///
+    /// # Errors
+    /// As there; [`Conflict::Unreachable`] when the row's node does not answer, [`TxnError::Remote`].
+    pub async fn get(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.get(table, key, value).await,
+            Some(owner) => self.get_there(owner, table, key, value, false).await,
+        }
+    }
+
+    /// As [`get`](Transaction::get), of a row that is probably to be written.
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_for_update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.get_for_update(table, key, value).await,
+            Some(owner) => self.get_there(owner, table, key, value, true).await,
+        }
+    }
+
+    async fn get_there(
+        &mut self,
+        owner: u8,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        for_update: bool,
+    ) -> Result<bool, TxnError> {
+        value.clear();
+        let what = What::Get { key: key.to_vec(), for_update };
+        match self.one(owner, table, what).await? {
+            Answer::Row(row) => Ok(row.is_some_and(|row| {
+                *value = row;
+                true
+            })),
+            _ => Err(odd(owner)),
+        }
+    }
+
+    /// Shows the rows of a range, all of which are the node's that has its lower end (the upper one, if there is
+    /// no lower one). As [`latchwork_txn::Transaction::scan`].
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn scan(
+        &mut self,
+        table: &Table<M>,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        let key = match (range.from, range.to) {
+            (Bound::Included(key) | Bound::Excluded(key), _) => Some(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => Some(key),
+            _ => None,
+        };
+        match key.and_then(|key| self.owner(table, key)) {
+            None => self.local()?.scan(table, range, visit).await,
+            Some(owner) => self.scan_there(owner, table, None, range, visit).await,
+        }
+    }
+
+    /// As [`scan`](Transaction::scan), in the order of an index, whose keys begin as those of the table do as far as it
+    /// takes to know the node.
+    ///
+    /// # Errors
+    /// As [`scan`](Transaction::scan).
+    pub async fn scan_index(
+        &mut self,
+        table: &Table<M>,
+        index: usize,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        let key = match (range.from, range.to) {
+            (Bound::Included(key) | Bound::Excluded(key), _) => Some(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => Some(key),
+            _ => None,
+        };
+        match key.and_then(|key| self.owner(table, key)) {
+            None => self.local()?.scan_index(table, index, range, visit).await,
+            Some(owner) => {
+                let number = u8::try_from(index).ok().filter(|index| *index < u8::MAX);
+                let indexes = table.schema().indexes().len();
+                let number = number.ok_or(TxnError::NoIndex { index, indexes })?;
+                self.scan_there(owner, table, Some(number), range, visit).await
+            }
+        }
+    }
+
+    async fn scan_there(
+        &mut self,
+        owner: u8,
+        table: &Table<M>,
+        index: Option<u8>,
+        range: Range<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        let what = What::Scan {
+            index,
+            from: range.from.map(<[u8]>::to_vec),
+            to: range.to.map(<[u8]>::to_vec),
+            descending: range.descending,
+            limit: u32::try_from(range.limit).unwrap_or(u32::MAX),
+        };
+        let Answer::Rows(rows) = self.one(owner, table, what).await? else {
+            return Err(odd(owner));
+        };
+        let mut shown = 0;
+        for (key, row) in &rows {
+            shown += 1;
+            if visit(key, row).is_break() {
+                break;
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Adds a row. As [`latchwork_txn::Transaction::insert`].
+    ///
+    /// # Errors
+    /// As there, and as [`get`](Transaction::get).
+    pub async fn insert(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.insert(table, key, value).await,
+            Some(owner) => {
+                let what = What::Insert { key: key.to_vec(), value: value.to_vec() };
+                self.one(owner, table, what).await.map(drop)
+            }
+        }
+    }
+
+    /// Replaces the value of a row. As [`latchwork_txn::Transaction::update`].
+    ///
+    /// # Errors
+    /// As there, and as [`get`](Transaction::get).
+    pub async fn update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.update(table, key, value).await,
+            Some(owner) => {
+                let what = What::Update { key: key.to_vec(), value: value.to_vec() };
+                self.one(owner, table, what).await.map(drop)
+            }
+        }
+    }
+
+    /// Overwrites a part of a row's value. As [`latchwork_txn::Transaction::update_part`].
+    ///
+    /// # Errors
+    /// As there, and as [`get`](Transaction::get).
+    pub async fn update_part(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.update_part(table, key, offset, bytes).await,
+            Some(owner) => {
+                let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+                let what = What::UpdatePart { key: key.to_vec(), offset, bytes: bytes.to_vec() };
+                self.one(owner, table, what).await.map(drop)
+            }
+        }
+    }
+
+    /// Deletes a row. As [`latchwork_txn::Transaction::delete`].
+    ///
+    /// # Errors
+    /// As there, and as [`get`](Transaction::get).
+    pub async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.delete(table, key).await,
+            Some(owner) => {
+                self.one(owner, table, What::Delete { key: key.to_vec() }).await.map(drop)
+            }
+        }
+    }
+
+    /// Finds out whether what it has read so far, on all nodes, is as it was.
+    ///
+    /// # Errors
+    /// Conflicts, and when memory fails.
+    pub async fn validate(&mut self) -> Result<(), TxnError> {
+        // Nothing is read in between, so that there is a moment at which all of it was true: before the first answer.
+        let owners: Vec<u8> = self.remotes.keys().copied().collect();
+        self.local()?.validate().await?;
+        for owner in owners {
+            let Reply::Checked = self.ask(owner, Request::Check).await? else {
+                return Err(odd(owner));
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes what it wrote visible and, with logs, lasting, on all nodes or on none. Returns its commit timestamp.
+    ///
+    /// If this future is dropped, the transaction commits or not.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::commit`]; [`Conflict::Unreachable`], with which nothing has happened; and
+    /// [`TxnError::Unheard`] when only one other node takes part, and has not said whether it has committed.
+    pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
+        if self.doomed {
+            return Err(TxnError::Doomed);
+        }
+        let Some(local) = self.local.take() else { return Err(TxnError::Doomed) };
+        let (inner, remotes) = (self.inner.clone(), std::mem::take(&mut self.remotes));
+        let Some(id) = self.id.filter(|_| !remotes.is_empty()) else {
+            let committed = local.commit().await;
+            inner.site.count(|counts| &counts.local, u64::from(committed.is_ok()));
+            return committed;
+        };
+        if let (false, Some((&owner, &number))) = (self.local_used, remotes.first_key_value())
+            && remotes.len() == 1
+        {
+            local.abort();
+            return Self::commit_there(&inner, owner, id, number + 1).await;
+        }
+        // A task of its own: whoever waits for it may go.
+        let handle = inner.database.memory().handle().clone();
+        let committing = Committing::new(inner, id, remotes);
+        let decided = handle.spawn_service(committing.run(local)).await;
+        decided.unwrap_or(Err(TxnError::Doomed))
+    }
+
+    /// All of it is one other node's: its ordinary commit.
+    async fn commit_there(
+        inner: &Rc<Inner<M>>,
+        owner: u8,
+        id: Timestamp,
+        number: u32,
+    ) -> Result<Timestamp, TxnError> {
+        match inner.call(owner, id, number, Request::CommitAlone).await {
+            Ok(Reply::Ended(cts)) => {
+                inner.site.count(|counts| &counts.shipped, 1);
+                Ok(cts)
+            }
+            Ok(Reply::No(fault)) => Err(fault.into_error(owner)),
+            Err(TxnError::Conflict(Conflict::Unreachable)) => {
+                Err(TxnError::Unheard { node: owner })
+            }
+            Ok(_) => Err(odd(owner)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the transaction without a trace. Dropping it does the same.
+    pub fn abort(self) {
+        drop(self);
+    }
+}
+
+impl<M: LineLocks + Mail> Drop for Transaction<M> {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        abort_there(&self.inner, id, self.remotes.keys().copied());
+    }
+}
+
+/// Tells participants to abort. One that is not reached does so by itself, when it has heard nothing for long.
+pub(crate) fn abort_there<M: LineLocks + Mail>(
+    inner: &Inner<M>,
+    id: Timestamp,
+    owners: impl Iterator<Item = u8>,
+) {
+    for owner in owners {
+        let Ok(to) = inner.place(owner) else { continue };
+        let _ =
+            inner.send(to, &Message { id, number: u32::MAX, body: Body::Request(Request::Abort) });
+    }
+}

@@ -1,0 +1,376 @@
+//! [`Partitioned`]: a worker's handle on a database whose rows are dealt out to compute nodes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use latchwork_coherence::{LineLocks, Mail, MailBox};
+use latchwork_history::Recorder;
+use latchwork_runtime::Time;
+use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
+use latchwork_verbs::ComputeNodeId;
+
+use crate::message::{Body, Fate, Message, Reply, Request};
+use crate::participant::Participant;
+use crate::post::{Assembly, MESSAGE_MAX, Place, letters, worker_of};
+use crate::{Site, Transaction};
+
+/// Whose a row is: the number of a node, from 0; `None` where each node has its own copy, or nobody writes.
+pub type Owner<M> = Rc<dyn Fn(&Table<M>, &[u8]) -> Option<u8>>;
+
+/// How many transactions that have ended are remembered, for messages that come late.
+const ENDED_MAX: usize = 1024;
+
+/// One worker's handle on a database of which each node runs its own part. Clones are the same.
+///
+/// While one is there, the worker answers other nodes. A worker that has no more to do has to stay until the others are
+/// through as well.
+pub struct Partitioned<M: LineLocks + Mail>(pub(crate) Rc<Inner<M>>);
+
+/// The last one closes the worker's queue, and so ends the task that has it.
+struct Open(Arc<crate::post::Queue>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+pub(crate) struct Inner<M: LineLocks + Mail> {
+    pub(crate) database: Database<M>,
+    pub(crate) site: Arc<Site>,
+    /// This worker's number on its node.
+    worker: u8,
+    pub(crate) owner: Owner<M>,
+    pub(crate) tables: BTreeMap<TableId, Table<M>>,
+    /// Who has begun elsewhere and works here.
+    pub(crate) participants: RefCell<BTreeMap<Timestamp, Participant<M>>>,
+    /// Transactions that have ended here, with the last answer.
+    ended: RefCell<VecDeque<(Timestamp, Option<Reply>)>>,
+    calls: RefCell<BTreeMap<(Timestamp, u8), Call>>,
+    letters_sent: Cell<u64>,
+    pub(crate) recorder: RefCell<Recorder>,
+    /// Whether somebody looks after participants.
+    pub(crate) tended: Cell<bool>,
+    _open: Open,
+}
+
+/// A question that has no answer yet.
+struct Call {
+    number: u32,
+    reply: Option<Reply>,
+    waker: Option<Waker>,
+}
+
+impl<M: LineLocks + Mail> Clone for Partitioned<M> {
+    fn clone(&self) -> Self {
+        Partitioned(self.0.clone())
+    }
+}
+
+impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Partitioned");
+        out.field("site", &self.0.site).field("worker", &self.0.worker);
+        out.field("participants", &self.0.participants.borrow().len()).finish_non_exhaustive()
+    }
+}
+
+impl<M: LineLocks + Mail> Partitioned<M> {
+    /// Starts worker number `worker` of a node, which shares `site` with the others. All nodes have as many workers.
+    ///
+    /// Node n of the database is the compute node with id n + 1.
+    ///
+    /// # Errors
+    /// [`TxnError::NodeId`] when it is not; [`TxnError::Remote`] when the node has no worker of this number, or
+    /// another user of letters.
+    pub fn start(
+        database: Database<M>,
+        site: Arc<Site>,
+        worker: u8,
+        tables: impl IntoIterator<Item = Table<M>>,
+        owner: Owner<M>,
+    ) -> Result<Partitioned<M>, TxnError> {
+        let node = database.node().clock().node().0;
+        if database.memory().node() != compute_node(node)? {
+            return Err(TxnError::NodeId { node });
+        }
+        let Some(queue) = site.queues.get(usize::from(worker)).cloned() else {
+            let (has, what) = (site.queues.len(), "workers are numbered from 0");
+            let what = format!("there is no worker {worker}: the site was made for {has}; {what}");
+            return Err(TxnError::Remote { node, what });
+        };
+        // Whichever worker of the node takes a letter, it comes to the one that it is for.
+        let to = site.clone();
+        let mail_box: MailBox = Arc::new(move |from, letter| {
+            if let Some(queue) = to.queues.get(usize::from(worker_of(letter))) {
+                queue.push(from, letter);
+            }
+        });
+        // The workers of a node share it; the first one sets it up.
+        database.memory().set_mail_box(mail_box);
+        let tables = tables.into_iter().map(|table| (table.id(), table)).collect();
+        let handle = database.memory().handle().clone();
+        let open = Open(queue.clone());
+        let inner = Rc::new(Inner {
+            database,
+            site,
+            worker,
+            owner,
+            tables,
+            participants: RefCell::default(),
+            ended: RefCell::default(),
+            calls: RefCell::default(),
+            letters_sent: Cell::new(0),
+            recorder: RefCell::new(Recorder::off()),
+            tended: Cell::new(false),
+            _open: open,
+        });
+        let serving = Rc::downgrade(&inner);
+        drop(handle.spawn_service(async move {
+            let mut assembly = Assembly::default();
+            while let Some((from, letter)) = poll_fn(|context| queue.poll(context)).await {
+                let Some(inner) = serving.upgrade() else { return };
+                if let Some((from, bytes)) = assembly.take(from, &letter)
+                    && let Some(message) = Message::decode(&bytes)
+                {
+                    inner.received(from, message);
+                }
+            }
+        }));
+        Ok(Partitioned(inner))
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database<M> {
+        &self.0.database
+    }
+
+    /// What this worker shares with the others of its node.
+    pub fn site(&self) -> &Arc<Site> {
+        &self.0.site
+    }
+
+    /// Records transactions, as those of `worker` of this node, with one recorder for this handle and its database.
+    /// Those over several nodes become one where the sites share a [`Gathering`](crate::Gathering).
+    pub fn record(&self, recorder: Recorder, worker: u16) {
+        self.0.database.record(recorder.clone(), worker);
+        *self.0.recorder.borrow_mut() = recorder;
+    }
+
+    /// Transactions of other nodes that are at work here.
+    pub fn participants(&self) -> usize {
+        self.0.participants.borrow().len()
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// As [`Database::begin`].
+    pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
+        let local = self.0.database.begin().await?;
+        Ok(Transaction::begin(self.0.clone(), local))
+    }
+
+    /// Runs a transaction and commits it; again, if it meets others. As [`Database::run`].
+    ///
+    /// # Errors
+    /// As [`Database::run`].
+    pub async fn run<R>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
+    ) -> Result<R, TxnError> {
+        let handle = self.0.database.memory().handle();
+        let begin = handle.now();
+        let deadline = begin + self.0.database.node().settings().retry_for;
+        let mut attempts = 0;
+        loop {
+            let mut transaction = self.begin().await?;
+            let result = match body(&mut transaction).await {
+                Ok(result) => transaction.commit().await.map(|_| result),
+                Err(error) => {
+                    // What an error is about may never have been so.
+                    let validated = match error.conflict() {
+                        Some(_) => Ok(()),
+                        None => transaction.validate().await,
+                    };
+                    transaction.abort();
+                    match validated {
+                        Err(TxnError::Conflict(conflict)) => Err(conflict.into()),
+                        _ => Err(error),
+                    }
+                }
+            };
+            let conflict = match result {
+                Err(TxnError::Conflict(conflict)) => conflict,
+                other => return other,
+            };
+            attempts += 1;
+            if handle.now() >= deadline {
+                let waited = handle.now() - begin;
+                return Err(TxnError::Contended { attempts, waited, last: conflict });
+            }
+            handle.sleep(self.0.database.pause(attempts)).await;
+        }
+    }
+}
+
+/// The compute node that is node `node` of a database.
+fn compute_node(node: u8) -> Result<ComputeNodeId, TxnError> {
+    node.checked_add(1).and_then(ComputeNodeId::new).ok_or(TxnError::NodeId { node })
+}
+
+impl<M: LineLocks + Mail> Inner<M> {
+    pub(crate) fn now(&self) -> Time {
+        self.database.memory().handle().now()
+    }
+
+    /// The number of this node, from 0.
+    pub(crate) fn node(&self) -> u8 {
+        self.database.node().clock().node().0
+    }
+
+    // ---- sending ---------------------------------------------------------------------------------
+
+    pub(crate) fn send(&self, to: Place, message: &Message) -> Result<(), TxnError> {
+        let bytes = message.encode();
+        if bytes.len() > MESSAGE_MAX {
+            let what = format!("a message of {} bytes is too long: {MESSAGE_MAX}", bytes.len());
+            return Err(TxnError::Remote { node: to.node.get() - 1, what });
+        }
+        self.letters_sent.set(self.letters_sent.get() + 1);
+        let letters = letters(self.worker, to.worker, self.letters_sent.get(), &bytes);
+        self.site.count(|counts| &counts.messages, 1);
+        self.site.count(|counts| &counts.letters, letters.len() as u64);
+        Ok(self.database.memory().post_letters(to.node, &letters)?)
+    }
+
+    pub(crate) fn reply(&self, to: Place, id: Timestamp, number: u32, reply: Reply) {
+        // A coordinator that cannot be reached asks again, or gives up.
+        let _ = self.send(to, &Message { id, number, body: Body::Reply(reply) });
+    }
+
+    /// The worker of another node that runs what this worker's transactions do there.
+    pub(crate) fn place(&self, owner: u8) -> Result<Place, TxnError> {
+        Ok(Place { node: compute_node(owner)?, worker: self.worker })
+    }
+
+    /// Asks a participant, again and again, until it answers or the deadline passes.
+    pub(crate) async fn call(
+        &self,
+        owner: u8,
+        id: Timestamp,
+        number: u32,
+        request: Request,
+    ) -> Result<Reply, TxnError> {
+        let to = self.place(owner)?;
+        let message = Message { id, number, body: Body::Request(request) };
+        let call = Call { number, reply: None, waker: None };
+        self.calls.borrow_mut().insert((id, owner), call);
+        let _end = OnDrop(|| {
+            let mut calls = self.calls.borrow_mut();
+            if calls.get(&(id, owner)).is_some_and(|call| call.number == number) {
+                calls.remove(&(id, owner));
+            }
+        });
+        let handle = self.database.memory().handle();
+        let deadline = handle.now() + self.site.settings.deadline;
+        loop {
+            self.send(to, &message)?;
+            let until = (handle.now() + self.site.settings.again).min(deadline);
+            let answer = poll_fn(|context| {
+                let mut calls = self.calls.borrow_mut();
+                let Some(call) = calls.get_mut(&(id, owner)) else {
+                    return Poll::Ready(Reply::No(crate::operation::Fault::gone()));
+                };
+                if let Some(reply) = call.reply.take() {
+                    return Poll::Ready(reply);
+                }
+                call.waker = Some(context.waker().clone());
+                Poll::Pending
+            });
+            if let Ok(reply) = handle.timeout(until, answer).await {
+                return Ok(reply);
+            }
+            if handle.now() >= deadline {
+                return Err(Conflict::Unreachable.into());
+            }
+            self.site.count(|counts| &counts.repeated, 1);
+        }
+    }
+
+    // ---- what arrives ----------------------------------------------------------------------------
+
+    fn received(self: &Rc<Self>, from: Place, message: Message) {
+        let Message { id, number, body } = message;
+        match body {
+            Body::Request(request) => self.requested(from, id, number, request),
+            Body::Reply(reply) => {
+                let mut calls = self.calls.borrow_mut();
+                let call = calls.get_mut(&(id, from.node.get() - 1));
+                if let Some(call) = call.filter(|call| call.number == number) {
+                    call.reply = Some(reply);
+                    call.waker.take().into_iter().for_each(Waker::wake);
+                }
+            }
+            Body::Ask => {
+                let fate = self.site.fate(id);
+                let _ = self.send(from, &Message { id, number, body: Body::Told(fate) });
+            }
+            Body::Told(Fate::Open) => {}
+            Body::Told(fate) => self.told(id, fate),
+        }
+    }
+
+    /// Remembers that a transaction is through here.
+    pub(crate) fn end(&self, id: Timestamp, last: Option<Reply>) {
+        self.participants.borrow_mut().remove(&id);
+        let mut ended = self.ended.borrow_mut();
+        ended.push_back((id, last));
+        if ended.len() > ENDED_MAX {
+            ended.pop_front();
+        }
+    }
+
+    /// What the last answer was of a transaction that is through here, if it is known.
+    pub(crate) fn ended(&self, id: Timestamp) -> Option<Option<Reply>> {
+        let ended = self.ended.borrow();
+        ended.iter().rev().find(|(of, _)| *of == id).map(|(_, last)| last.clone())
+    }
+
+    /// Looks after participants that hear nothing, as long as there are any.
+    pub(crate) fn tend(self: &Rc<Self>) {
+        if self.tended.replace(true) {
+            return;
+        }
+        let weak = Rc::downgrade(self);
+        let (handle, tick) =
+            (self.database.memory().handle().clone(), self.site.settings.tick.max(MIN_TICK));
+        drop(handle.clone().spawn_service(async move {
+            loop {
+                handle.sleep(tick).await;
+                let Some(inner) = Weak::upgrade(&weak) else { return };
+                inner.look_after();
+                if inner.participants.borrow().is_empty() {
+                    inner.tended.set(false);
+                    return;
+                }
+            }
+        }));
+    }
+}
+
+const MIN_TICK: Duration = Duration::from_micros(10);
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

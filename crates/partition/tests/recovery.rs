@@ -1,0 +1,147 @@
+//! What a crash leaves of transactions over several nodes: whole or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_partition::{DECISION, PREPARE, resolve};
+use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
+use latchwork_wal::storage::Torn;
+use latchwork_wal::{
+    DatabaseId, Group, Kind, Log, LogDirectory, NodeId, Replayed, Settings, TableId, Timestamp,
+};
+
+const DATABASE: DatabaseId = DatabaseId(3);
+const TABLE: TableId = TableId(1);
+
+fn at(counter: u64, node: u8) -> Timestamp {
+    Timestamp::new(counter, NodeId(node)).expect("in range")
+}
+
+/// A record as the crate writes it: `proposals` of a decision only.
+fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]) -> Group {
+    let mut group = Group::new(Kind::Note(which), ts);
+    let named: Vec<u8> = proposals.iter().flat_map(|ts| ts.0.to_le_bytes()).collect();
+    group.put(TableId(u32::MAX), &id.to_le_bytes(), &named).expect("room");
+    group.put(TABLE, key, &id.to_le_bytes()).expect("room");
+    group
+}
+
+/// The rows that are there after a restart, with who wrote them.
+fn rows(replayed: &Replayed) -> BTreeMap<Vec<u8>, u64> {
+    let live = replayed.keys().filter_map(|(_, latest)| {
+        let value = latest.value.as_deref()?.try_into().expect("8 bytes");
+        Some((latest.key.to_vec(), u64::from_le_bytes(value)))
+    });
+    live.collect()
+}
+
+fn restart(device: &Torn) -> (Replayed, usize) {
+    let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it opens");
+    let mut replayed = directory.replay(1).expect("it reads");
+    let resolved = resolve(&replayed.notes, directory.floor()).expect("records make sense");
+    resolved.merge_into(&mut replayed);
+    (replayed, resolved.aborted)
+}
+
+/// Writes so many of the steps of transaction 7 over three nodes, each lasting, and one that may be torn; crashes.
+fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
+    let device = Torn::new(seed);
+    let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+    let handle = executor.handle();
+    let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
+    let log =
+        |node| Log::threaded(&directory, NodeId(node), Settings::default()).expect("nobody has it");
+    let logs = [log(0), log(1), log(2)];
+    let proposals = [at(10, 1), at(12, 2)];
+    let groups = [
+        (1, record(PREPARE, proposals[0], 7, &[], b"one")),
+        (2, record(PREPARE, proposals[1], 7, &[], b"two")),
+        (0, record(DECISION, at(13, 0), 7, &proposals, b"zero")),
+    ];
+    executor.block_on(async {
+        let deadline = handle.now() + Duration::from_secs(10);
+        let mut before = Group::new(Kind::Commit, at(2, 1));
+        before.put(TABLE, b"one", &1_u64.to_le_bytes()).expect("room");
+        let position = logs[1].append(&before).expect("room");
+        logs[1].durable(&handle, &position, deadline).await.expect("a good device");
+        for (node, group) in &groups[..steps] {
+            let position = logs[*node].append(group).expect("room");
+            logs[*node].durable(&handle, &position, deadline).await.expect("a good device");
+        }
+        if let Some((node, group)) = groups.get(steps) {
+            // Nobody waits for this one: the crash may come before it, behind it, or in the middle.
+            logs[*node].append(group).expect("room");
+        }
+    });
+    restart(&device.crash(seed))
+}
+
+#[test]
+fn a_transaction_is_whole_or_nothing_wherever_the_crash_comes() {
+    let before = BTreeMap::from([(b"one".to_vec(), 1)]);
+    let after = BTreeMap::from([(b"zero".to_vec(), 7), (b"one".to_vec(), 7), (b"two".to_vec(), 7)]);
+    let (mut committed, mut torn) = (0, 0);
+    for seed in 0..30 {
+        for steps in 0..=3 {
+            let (replayed, aborted) = crash_after(steps, seed);
+            let rows = rows(&replayed);
+            match steps {
+                3 => assert_eq!((&rows, aborted), (&after, 0), "{seed}: it was decided"),
+                2 if rows == after => committed += 1,
+                2 => {
+                    assert_eq!((&rows, aborted), (&before, 1), "{seed}");
+                    torn += 1;
+                }
+                _ => assert_eq!(rows, before, "{seed}: {steps} are no decision"),
+            }
+            assert!(replayed.highest >= at(2, 1));
+        }
+    }
+    assert!(committed + torn == 30, "{committed} {torn}");
+}
+
+#[test]
+fn a_decision_counts_with_all_of_its_prepare_records_only() {
+    let device = Torn::new(1);
+    let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
+    let log = Log::threaded(&directory, NodeId(0), Settings::default()).expect("nobody has it");
+    let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+    let handle = executor.handle();
+    let proposals = [at(10, 1), at(12, 2)];
+    executor.block_on(async {
+        // The record of node 2 was lost: an asynchronous log.
+        log.append(&record(PREPARE, proposals[0], 7, &[], b"one")).expect("room");
+        let decided = log.append(&record(DECISION, at(13, 0), 7, &proposals, b"zero"));
+        let deadline = handle.now() + Duration::from_secs(10);
+        log.durable(&handle, &decided.expect("room"), deadline).await.expect("a good device");
+    });
+    drop(log);
+    let (replayed, aborted) = restart(&device.crash(1));
+    assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
+    // Unless a checkpoint has what it wrote.
+    let resolved = resolve(&replayed.notes, at(12, 5)).expect("records make sense");
+    assert_eq!((resolved.commits.len(), resolved.aborted), (1, 0));
+    assert_eq!(resolved.commits[0].timestamp, at(13, 0));
+}
+
+#[test]
+fn records_that_make_no_sense_are_an_error_that_names_them() {
+    let device = Torn::new(2);
+    let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
+    let log = Log::threaded(&directory, NodeId(4), Settings::default()).expect("nobody has it");
+    let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+    let handle = executor.handle();
+    executor.block_on(async {
+        let mut group = Group::new(Kind::Note(PREPARE), at(3, 4));
+        group.put(TABLE, b"no head", b"").expect("room");
+        let position = log.append(&group).expect("room");
+        let deadline = handle.now() + Duration::from_secs(10);
+        log.durable(&handle, &position, deadline).await.expect("a good device");
+    });
+    drop(log);
+    let directory = LogDirectory::open(Arc::new(device.crash(2)), DATABASE).expect("it opens");
+    let notes = directory.replay(1).expect("it reads").notes;
+    let error = resolve(&notes, Timestamp::ZERO).expect_err("no head");
+    assert_eq!(error.node, 4);
+}
