@@ -81,10 +81,11 @@ impl Recovery {
         database.raise_clocks(self.replayed.highest).await
     }
 
-    /// Second, by all workers at once: puts rows into heaps.
+    /// Second, by all workers at once: puts rows into heaps. Keys of tables that are not there are left out and
+    /// [counted](Recovery::skipped).
     ///
     /// # Errors
-    /// When memory fails or is full.
+    /// [`TxnError::Schema`] for a row that is none of its table's; when memory fails or is full.
     pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         // Each node has a clock of its own.
         database.node().clock().raise(self.replayed.highest);

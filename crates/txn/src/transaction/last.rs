@@ -25,8 +25,8 @@ impl<M: LineLocks> Transaction<M> {
     ///
     /// # Errors
     /// Conflicts; [`TxnError::Exists`] when a row would have the same key in a unique index as another;
-    /// [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full. Nothing has
-    /// happened then, but for `InDoubt` and a deadline that has passed.
+    /// [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full. Nothing has happened then,
+    /// but for `InDoubt`, and for [`TxnError::Corrupt`], which may be told of a transaction that has committed.
     pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
         self.take_last()?.run().await
     }
