@@ -20,6 +20,8 @@ pub(crate) struct Judge {
     /// Counted over all crashes.
     pub(crate) acknowledged: usize,
     pub(crate) unknown: usize,
+    /// Refused by a device that was full.
+    pub(crate) refused: usize,
 }
 
 /// Of each key that is there, the tag of its writer, and when that committed.
@@ -27,7 +29,14 @@ pub(crate) type Rows = BTreeMap<u32, (u64, u64)>;
 
 impl Judge {
     pub(crate) fn new(mode: Mode) -> Judge {
-        Judge { mode, next_tag: 1, intents: BTreeMap::new(), acknowledged: 0, unknown: 0 }
+        Judge {
+            mode,
+            next_tag: 1,
+            intents: BTreeMap::new(),
+            acknowledged: 0,
+            unknown: 0,
+            refused: 0,
+        }
     }
 
     pub(crate) fn begin(&mut self) -> u64 {

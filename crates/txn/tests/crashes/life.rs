@@ -18,7 +18,7 @@ use latchwork_txn::{
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{Device, Log, LogDirectory, Mode};
+use latchwork_wal::{Device, Log, LogDirectory, Mode, WalError};
 
 use crate::judge::{Judge, Rows};
 
@@ -48,6 +48,8 @@ struct Shared {
     /// What the crash left, once it has been.
     left: RefCell<Option<Torn>>,
     at_work: Cell<usize>,
+    /// The device is full, or has been.
+    was_full: Cell<bool>,
 }
 
 fn schema() -> Schema {
@@ -94,6 +96,7 @@ impl Life {
             device: device.clone(),
             left: RefCell::default(),
             at_work: Cell::new(self.nodes * TASKS),
+            was_full: Cell::new(false),
         });
         let seed = self.seed;
         let body = {
@@ -174,7 +177,13 @@ impl Shared {
             handle.sleep(Duration::from_micros(20)).await;
         }
         let off = handle.now() + Duration::from_micros(200 + handle.random_below(4000));
-        if handle.random_below(2) == 0 {
+        if handle.random_below(4) == 0 {
+            // Full for a while: commits fail, and go on when there is room again.
+            self.was_full.set(true);
+            self.device.set_capacity(handle.random_below(30_000));
+            handle.sleep(Duration::from_micros(handle.random_below(1000))).await;
+            self.device.set_capacity(u64::MAX);
+        } else if handle.random_below(2) == 0 {
             handle.sleep(Duration::from_micros(handle.random_below(2000))).await;
             let nodes = self.nodes.borrow().clone();
             let writing = database.checkpoint(&nodes, &self.directory, off + LIMIT);
@@ -204,10 +213,12 @@ impl Shared {
             match ended {
                 Ok(cts) => return self.judge.borrow_mut().acknowledge(tag, cts),
                 Err(TxnError::Conflict(_)) => handle.sleep(database.pause(attempt)).await,
-                Err(error) => {
-                    assert!(!self.device.is_on(), "{error}");
-                    return self.judge.borrow_mut().refuse(tag);
+                Err(TxnError::NotLogged(WalError::Refused { .. })) if self.was_full.get() => {
+                    let mut judge = self.judge.borrow_mut();
+                    judge.refused += 1;
+                    return judge.refuse(tag);
                 }
+                Err(error) => panic!("{error}"),
             }
         }
     }
