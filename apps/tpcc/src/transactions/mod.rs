@@ -130,9 +130,10 @@ impl Work<'_> {
         Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
-    /// Adds the row in `buffers.made`.
-    async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
-        Ok(self.tx.insert(self.tables.of(table), key, &self.buffers.made).await?)
+    /// Adds the row in `buffers.made`. No such row is there before: a district and a worker's counter number each once.
+    /// A look-up would cost an access, and could only find what a stale read has made up.
+    fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+        Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made)?)
     }
 
     /// The customer whom an input names.

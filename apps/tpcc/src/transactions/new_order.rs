@@ -71,9 +71,9 @@ impl Work<'_> {
             all_local: input.all_local(),
         };
         row.encode(&mut self.buffers.made);
-        self.insert(Table::Order, &key).await?;
+        self.insert(Table::Order, &key)?;
         NewOrder {}.encode(&mut self.buffers.made);
-        self.insert(Table::NewOrder, &key).await?;
+        self.insert(Table::NewOrder, &key)?;
         let mut sum_cents = 0;
         for ((number, line), asked) in (1..).zip(&lines[..taken]).zip(input.lines()) {
             let row = OrderLine {
@@ -86,7 +86,7 @@ impl Work<'_> {
             };
             row.encode(&mut self.buffers.made);
             let key = OrderLineKey { warehouse, district, order, line: number }.to_bytes();
-            self.insert(Table::OrderLine, &key).await?;
+            self.insert(Table::OrderLine, &key)?;
             sum_cents += i64::from(line.amount_cents);
         }
         let total = order_total_cents(sum_cents, discount_e4, warehouse_tax_e4, district_tax_e4);

@@ -70,7 +70,7 @@ impl Work<'_> {
         };
         row.encode(&mut self.buffers.made);
         let key = HistoryKey { warehouse, district, number: self.history }.to_bytes();
-        self.insert(Table::History, &key).await?;
+        self.insert(Table::History, &key)?;
         Ok(Ended { shown: balance_cents, ..Ended::default() })
     }
 }
