@@ -26,6 +26,18 @@ fn what_transactions_see_on_all_nodes_is_some_serial_run() {
     }
 }
 
+/// What goes wrong when a part is validated before all have locked.
+#[test]
+fn reads_on_one_node_and_writes_on_another() {
+    for scheme in Scheme::ALL {
+        for seed in 60..80 {
+            let (network, nodes, keys, skew) = (SimConfig::rough(), 3, 1, true);
+            let shape = Shape { seed, scheme, network, nodes, keys, skew, ..Shape::default() };
+            World::run(&shape);
+        }
+    }
+}
+
 #[test]
 fn on_a_rough_network() {
     for scheme in Scheme::ALL {

@@ -59,10 +59,19 @@ pub(crate) async fn transaction<M: LineLocks + Mail>(
     node: &Partitioned<M>,
     tables: &[Table<M>],
     keys: u8,
+    skew: bool,
 ) {
     let handle = node.database().memory().handle().clone();
-    let steps: Vec<_> =
+    let mut steps: Vec<_> =
         (0..1 + handle.random_below(5)).map(|_| draw(&handle, tables.len() as u8, keys)).collect();
+    if skew {
+        // Reads here, writes there: another one does it the other way round.
+        let parts = tables.len() as u64;
+        let (one, on) = (handle.random_below(parts), 1 + handle.random_below(parts - 1));
+        let other = ((one + on) % parts) as u8;
+        let id = |part| (part, handle.random_below(keys.into()) as u8);
+        steps = vec![Step::Get(id(one as u8)), Step::Put(id(other), 0)];
+    }
     let give_up = handle.random_below(10) == 0;
     let ran = node
         .run(async |tx| {

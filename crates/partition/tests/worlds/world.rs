@@ -36,6 +36,8 @@ pub(crate) struct Shape {
     /// Of each part: few, so that they meet.
     pub(crate) keys: u8,
     pub(crate) logged: bool,
+    /// All transactions read a row of one part and write one of another.
+    pub(crate) skew: bool,
     /// Nodes stop now and then for longer than others wait.
     pub(crate) pauses: bool,
     pub(crate) network: SimConfig,
@@ -53,6 +55,7 @@ impl Default for Shape {
             transactions: 25,
             keys: 6,
             logged: false,
+            skew: false,
             pauses: false,
             network: SimConfig::default(),
             faults: Faults::NONE,
@@ -210,8 +213,9 @@ impl World {
         for _ in 0..self.shape.tasks {
             let (world, node, tables) = (self.clone(), node.clone(), tables.clone());
             drop(handle.spawn(async move {
+                let Shape { keys, skew, .. } = world.shape;
                 for _ in 0..world.shape.transactions {
-                    mix::transaction(&node, &tables, world.shape.keys).await;
+                    mix::transaction(&node, &tables, keys, skew).await;
                 }
                 *world.busy.borrow_mut() -= 1;
             }));
