@@ -101,11 +101,28 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
-            // It was written before its timestamp was known.
-            let (line, slot) = (self.line_of(target), self.slot_of(target));
-            let redate = || self.change(line, |page| page.set_part(slot, cts, 0, &[]));
-            self.drive(Patience::Wait, redate).await?;
+            // It was written before its timestamp was known. Not waiting for others' locks, under its own: another
+            // place will do as well, if there is one.
+            let away = self.line_of(target);
+            let slot = self.slot_of(target);
+            let redate = || self.touch(away, |page| page.set_part(slot, cts, 0, &[]));
+            match self.drive(Patience::NoWait, redate).await {
+                Err(TxnError::Conflict(_)) => {
+                    let (Install::Value(value) | Install::Part { value, .. }) = install else {
+                        return Ok(());
+                    };
+                    match self.place(New { state: State::Away, cts, key, value }).await {
+                        Ok(placed) => *prepared = Prepared::Away(placed),
+                        Err(_) => self.drive(Patience::Wait, redate).await?,
+                    }
+                }
+                other => other?,
+            }
         }
+        let target = match prepared {
+            Prepared::AtHome => None,
+            Prepared::Away(placed) => placed.id(),
+        };
         if let (Install::Part { value, from, to }, None) = (install, target) {
             // As a rule: the row is at home, and stays as long as it is.
             let part = || {

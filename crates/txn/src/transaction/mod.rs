@@ -28,11 +28,8 @@
 //!
 //! **No deadlocks.** Nobody waits for a lock as such. Who holds one waits for no line that another node's transaction
 //! has locked, until it is logged; index pages are never locked, and new rows are published when all locks are
-//! released. When it is installed, it may wait for a line where a row of it stands that has outgrown its page, and that
-//! others have locked since, while it holds its locks to write. That is no circle: a transaction has its locks to
-//! write before it takes such places, and has dropped those to read before it installs. So of two that wait for each
-//! other each would have locked its line before the other took its place there, and after.
-//! A blind insert over a tombstone is outside of this argument: it locks the tombstone's line late.
+//! released. A row that has outgrown its page stands in a line that others may have locked since: when it is
+//! installed it takes another place, and waits for that line only if memory has no other.
 //!
 //! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped before it is appended
 //! to the log, it is taken back by a task of its own, and from then on finished by one, whoever waits for it.
