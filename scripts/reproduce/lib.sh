@@ -2,7 +2,7 @@
 #
 #   figure NAME "$@"                             reads the options, builds the programs
 #   point LABEL=VALUE ... -- PROGRAM FLAG ...    asks for a run; labels are what NAME.toml calls it by
-#   micro, tree                                  the programs with the flags that all figures share
+#   micro, tree, orders                          the programs with the flags that all figures share
 #   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    asks for SELCC, SEL and adaptive release
 #   finish                                       runs what is not there yet, side by side, and draws
 #
@@ -84,8 +84,16 @@ tree() {
         --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${@:3}"
 }
 
+# TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP and TIME in virtual
+# milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB of 64 in the paper's).
+orders() {
+    echo tpcc "${simulated[@]}" --compute-nodes 8 --memory-nodes 8 --gcl-size 2048 --threads "$(pick 4 2)" \
+        --warehouses "$(pick 32 16)" --items "$(pick 500 200)" --customers "$(pick 60 30)" --cache-mb "$(pick 10 3)" \
+        --warmup "$(awk "BEGIN { print $1 / 1000 }")" --time "$(awk "BEGIN { print $2 / 1000 }")" "${@:3}"
+}
+
 # All of them, in the book's order.
-figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 beyond ablation)
+figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a beyond ablation)
 
 # ---- a figure --------------------------------------------------------------------------------------
 
@@ -129,11 +137,11 @@ figure() {
 
 # A script that runs one of the two only may say so: needs=(--bin microbench).
 build() {
-    [ -n "${needs:-}" ] || needs=(--bin microbench --bin ycsb)
+    [ -n "${needs:-}" ] || needs=(--bin microbench --bin ycsb --bin tpcc)
     (cd "$repository" && cargo build --release --quiet --locked --bin figure "${needs[@]}") ||
         fail "the programs cannot be built"
     # What results follow from, besides flags.
-    REPRODUCE_SOURCES=$(cd "$repository" && find crates apps/microbench apps/ycsb Cargo.lock \
+    REPRODUCE_SOURCES=$(cd "$repository" && find crates apps/microbench apps/ycsb apps/tpcc Cargo.lock \
         \( -path '*/tests/*' -o -path '*/examples/*' \) -prune -o \
         -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print |
         LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sha256sum | cut -c 1-8)
