@@ -265,6 +265,30 @@ fn who_is_misled_is_told_and_overwrites_nothing() {
     });
 }
 
+/// Bug: a page that said in its header that a key belongs to it, and had a fence below that key, led in a circle.
+#[test]
+fn links_in_a_circle_have_an_end() {
+    run(Settings::CALM, async |_, memory| {
+        let config = TreeConfig { stamped: true, ..FAN_OUT_4 };
+        let tree = Tree::create(memory.clone(), config).await.unwrap();
+        for k in 0..60_u64 {
+            tree.insert(&k.to_be_bytes(), &[1; 16]).await.unwrap();
+        }
+        let (_, leaf) = tree.get_seen(&30_u64.to_be_bytes(), |_| ()).await.unwrap();
+        // Behind the stamp: the head of the high fence, and the link to the right.
+        let scribble = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+            guard.words().set_word(3 + 2, u64::MAX);
+            guard.words().set_word(3 + 4, leaf.addr.bits());
+            guard.mark_dirty(0..64);
+        };
+        memory.write(leaf.addr, scribble).await.unwrap();
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        assert!(matches!(tree.count().await, Err(TreeError::Corrupt { .. })));
+        let scanned = tree.scan_up(Bound::Unbounded, usize::MAX, go_on).await;
+        assert!(matches!(scanned, Err(TreeError::Corrupt { .. })), "{scanned:?}");
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -8,7 +8,7 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
-use crate::page::{Page, Seek, Snapshot, head_of};
+use crate::page::{Broken, Page, Seek, Snapshot, head_of};
 use crate::stamp::{Leaf, Line};
 
 /// Of the next leaf so many bytes are asked for in advance: more of them would push each other out.
@@ -123,6 +123,7 @@ impl<M: CoherentMemory> Tree<M> {
             if flow.is_break() || right.is_null() {
                 break;
             }
+            self.check_progress(at.addr, key < high)?;
             // The next page starts where this one ended; if it has been split since, its first half
             // is still where the link leads.
             at = Descent::new(right, Some(0));
@@ -222,10 +223,16 @@ impl<M: CoherentMemory> Tree<M> {
             let shown = entries.show(true, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
-            low = next;
-            if flow.is_break() || low.is_empty() {
+            if flow.is_break() || next.is_empty() {
                 break;
             }
+            let below = match seek {
+                Seek::Below(before) => next.as_slice() < before,
+                Seek::At(key) => next.as_slice() <= key,
+                Seek::Last => true,
+            };
+            self.check_progress(at.addr, below)?;
+            low = next;
             // The hot way leads to the leaf that starts there, and not to the one before.
             (seek, is_hot) = (Seek::Below(&low), false);
         }
@@ -256,8 +263,16 @@ impl<M: CoherentMemory> Tree<M> {
             if right.is_null() {
                 return Ok(entries);
             }
+            self.check_progress(at.addr, key < high)?;
             at = Descent::new(right, Some(0));
             key = high;
         }
+    }
+
+    /// Makes sure that whoever walks along a level comes closer to its end. A damaged page may say in its header where
+    /// a key belongs and have other fences: then links could lead in a circle.
+    fn check_progress(&self, page: GlobalAddr, goes_on: bool) -> Result<(), TreeError> {
+        let broken = || self.corrupt(page, Broken("a page that does not end where it leads on"));
+        if goes_on { Ok(()) } else { Err(broken()) }
     }
 }
