@@ -298,6 +298,8 @@ fn child() {
         eprintln!("{panic}");
         std::process::abort()
     }));
+    // Behind what the test harness has said of this test.
+    say("\n");
     run(Path::new(&path), scheme, false);
 }
 

@@ -124,6 +124,8 @@ fn child() {
     let Some(path) = std::env::var_os(DIRECTORY) else { return };
     // Whatever goes wrong here has to be seen there.
     std::panic::set_hook(Box::new(|_| std::process::abort()));
+    // Behind what the test harness has said of this test.
+    say("\n");
     let directory = open(Path::new(&path)).expect("whole");
     let replayed = directory.replay(2).expect("whole");
     let settings = Settings { segment_bytes: 20_000, ..Settings::default() };
