@@ -92,7 +92,7 @@ impl Settings {
         let wal = check_log(command, &flags, simulated)?;
         if flags.partitioned {
             return Err(usage(
-                "--partitioned: two-phase commit is not built yet; leave the flag out, and all nodes share all data",
+                "--partitioned: TPC-C does not run over two-phase commit (crates/partition) yet; leave the flag out, and all nodes share all data",
             ));
         }
         let (mut logs, stored) = match (command, &flags.wal_dir) {
