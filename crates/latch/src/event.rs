@@ -50,7 +50,7 @@ pub enum Event {
     },
     /// A message arrived.
     Received(Message),
-    /// The pause after refused questions is over.
+    /// The pause after refused questions is over, or the time for which this node stands back.
     Retry,
     /// Local code may have let go of the line.
     Serve,
@@ -85,6 +85,12 @@ pub enum Action {
     /// should hold off for a while (the window of SELCC 5.3.2).
     HoldOff {
         /// The writer's priority.
+        priority: u8,
+    },
+    /// The line was given back for nodes that have to look for it at the word, and this one leaves them the time to
+    /// get there: report [`Event::Retry`] after a while that fits their priority.
+    StandBack {
+        /// The highest of their priorities.
         priority: u8,
     },
 }

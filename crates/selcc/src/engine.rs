@@ -198,6 +198,11 @@ impl Inner {
                 node.timers.set(at, addr, Alarm::Retry);
                 Ok(())
             }
+            Action::StandBack { priority } => {
+                let wait = settings.stand_back(priority);
+                node.timers.set(self.handle.now() + wait, addr, Alarm::Retry);
+                Ok(())
+            }
             Action::HoldOff { priority } => {
                 // A writer that was never refused will most likely be here first anyway.
                 let wait = settings.window(priority);

@@ -97,3 +97,18 @@ fn a_writer_that_takes_over_is_not_starved() {
         assert!(end.longest[READERS] < Duration::from_micros(200), "{end:?}");
     }
 }
+
+/// Bug: a node that gives the line back, and hands it to nobody, has it again before those who asked have heard of that:
+/// they got it once in 40 ms. Mechanism: it knows first that the word is free, and its own writers are waiting. Fix: it
+/// stands back for a while once those who asked have been refused.
+#[test]
+fn who_gives_the_line_back_does_not_keep_it() {
+    for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {
+        let mut world = World::of(&[Writes; 3], 2).with("forwarding", "off").with("aging", aging);
+        (world.nic, world.lasts) = (nic, Duration::from_millis(40));
+        let end = world.run();
+        assert!(end.jain() > 0.8, "{nic}, aging {aging}: {end:?}");
+        let longest = end.longest.iter().max().expect("nodes");
+        assert!(*longest < Duration::from_millis(20), "{nic}, aging {aging}: {end:?}");
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Does>,
     pub(crate) workers: usize,
     pub(crate) lasts: Duration,
+    /// The profile of its NICs.
+    pub(crate) nic: &'static str,
     pub(crate) seed: u64,
     pub(crate) settings: Settings,
 }
@@ -52,7 +54,14 @@ impl Outcome {
 impl World {
     pub(crate) fn of(nodes: &[Does], workers: usize) -> World {
         let (nodes, settings) = (nodes.to_vec(), Settings::default());
-        World { nodes, workers, lasts: Duration::from_millis(4), seed: 1, settings }
+        World {
+            nodes,
+            workers,
+            lasts: Duration::from_millis(4),
+            nic: "connectx3",
+            seed: 1,
+            settings,
+        }
     }
 
     /// With this setting.
@@ -71,7 +80,7 @@ impl World {
             node: self.settings.clone(),
             ..ClusterConfig::default()
         };
-        let profile = NicProfile::named("connectx3").expect("it comes with the crate");
+        let profile = NicProfile::named(self.nic).expect("it comes with the crate");
         let cluster =
             Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
         let (does, lasts) = (self.nodes.clone(), self.lasts);

@@ -59,7 +59,9 @@ impl Line {
             WordOp::TakeOver(pledged) | WordOp::UpgradeOver(pledged) => {
                 self.took_over(rules, op, pledged, old, copy, out);
             }
-            WordOp::ReleaseShared | WordOp::ReleaseExclusive => {
+            WordOp::ReleaseShared => self.send_away(Answer::Released, out),
+            WordOp::ReleaseExclusive => {
+                self.stand_back(rules, out);
                 self.send_away(Answer::Released, out);
             }
             WordOp::Downgrade | WordOp::DowngradeFor(_) => self.report_settled(out),

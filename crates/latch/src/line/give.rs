@@ -176,6 +176,20 @@ impl Line {
         }
     }
 
+    /// The line was given back and handed to nobody, and those who asked for it learn of that by message. Who gave it
+    /// back knows first, and would be at the word before them, time after time; so it leaves them a while.
+    /// Who has not been refused yet is left none: it will most likely be refused seldom.
+    pub(super) fn stand_back(&mut self, rules: &Rules, out: &mut Vec<Action>) {
+        let highest = self.remembered.iter().map(|request| request.priority).max();
+        let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
+        // Where priorities are not told, nobody knows for whom it is time.
+        let priority = if rules.aging { asked } else { rules.priority_max };
+        if priority > 0 {
+            self.phase = Phase::StandingBack;
+            out.push(Action::StandBack { priority });
+        }
+    }
+
     fn grant(
         &mut self,
         request: Request,

@@ -26,6 +26,8 @@ enum Phase {
     Asking { open: NodeSet, pledged: NodeSet, refused: Refused },
     /// Refused: waiting before the next try.
     Pausing,
+    /// The line was given back for others, who have to look for it at the word: leaving them the time to get there.
+    StandingBack,
     /// The copy is pledged to a writer, and its report has not come. The bit is in the word. `pausing`: it was
     /// pledged in a pause that is not over.
     Pledged { to: ComputeNodeId, seq: Seq, priority: u8, pausing: bool },
@@ -106,7 +108,8 @@ impl Line {
 
     /// Whether the node has no copy and nothing is under way that could write into its frame.
     pub fn is_idle(&self) -> bool {
-        self.hold == Hold::Nothing && self.phase == Phase::Rest && self.want.is_none()
+        let nothing_comes = matches!(self.phase, Phase::Rest | Phase::StandingBack);
+        self.hold == Hold::Nothing && nothing_comes && self.want.is_none()
     }
 
     /// Whether requests wait for local code to let go of the line: report [`Event::Serve`] then.
@@ -134,6 +137,11 @@ impl Line {
         self.phase == Phase::Pausing
     }
 
+    /// Whether it leaves the line, which it gave back, to others for a while: [`Event::Retry`] ends that.
+    pub fn stands_back(&self) -> bool {
+        self.phase == Phase::StandingBack
+    }
+
     /// Takes in one event. What is to be done is appended to `out`.
     pub fn step(
         &mut self,
@@ -156,6 +164,7 @@ impl Line {
                     self.phase = Phase::Rest;
                     self.raise_priority(rules);
                 }
+                Phase::StandingBack => self.phase = Phase::Rest,
                 Phase::Pledged { pausing, .. } if *pausing => {
                     *pausing = false;
                     self.raise_priority(rules);
@@ -238,7 +247,7 @@ impl Line {
                     matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
                 }
                 Phase::Asking { .. } | Phase::Pausing => true,
-                Phase::Rest | Phase::Pledged { .. } => false,
+                Phase::Rest | Phase::StandingBack | Phase::Pledged { .. } => false,
             }
     }
 }

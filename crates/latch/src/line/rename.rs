@@ -33,6 +33,7 @@ impl Line {
                 Phase::Asking { open: open.renamed(name), pledged: pledged.renamed(name), refused }
             }
             Phase::Pausing => Phase::Pausing,
+            Phase::StandingBack => Phase::StandingBack,
             Phase::Pledged { to, seq, priority, pausing } => {
                 Phase::Pledged { to: name(to), seq, priority, pausing }
             }

@@ -393,8 +393,10 @@ fn rest_is_rest(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let line = &node.line;
         let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
+        // It differs from a line at rest in that, and in nothing else.
+        let stands_back = || line.stands_back() && !line.is_asked_for() && node.pausing;
         let alone = || node.flights.is_empty() && node.awaited == 0;
-        !(line.is_at_rest() || line.is_idle()) || (fresh() && alone())
+        !(line.is_at_rest() || line.is_idle()) || ((fresh() || stands_back()) && alone())
     })
 }
 

@@ -441,7 +441,7 @@ impl World {
                 Action::Forward { request, message } => {
                     self.send(Packet { to: request.from, message, forwarded: Some(bytes) });
                 }
-                Action::Pause { .. } => self.nodes[at].pausing = true,
+                Action::Pause { .. } | Action::StandBack { .. } => self.nodes[at].pausing = true,
                 Action::HoldOff { .. } => {}
             }
         }

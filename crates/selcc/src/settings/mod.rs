@@ -107,9 +107,10 @@ pub struct Settings {
     pub priority_matching: bool,
     /// A writer that was refused so often is starved.
     pub starved_at: u8,
-    /// How long readers hold off for each step of the writer's priority.
+    /// How long readers hold off for each step of the writer's priority; and how long a node that gave a line back for
+    /// others stands back at the first step of theirs, doubled with each.
     pub hold_off: Duration,
-    /// The longest time that readers hold off.
+    /// The longest time of both.
     pub hold_off_max: Duration,
     /// How often requests that local code keeps waiting are tried again while the worker has nothing
     /// else to do.
@@ -224,6 +225,13 @@ impl Settings {
         self.hold_off.saturating_mul(u32::from(priority)).min(self.hold_off_max)
     }
 
+    /// How long a node that gave a line back, and handed it to nobody, leaves it to those who asked for it with this
+    /// priority. It doubles with each step: some refusals are enough to find out how long a message and an operation
+    /// on the word take, in any network.
+    pub(crate) fn stand_back(&self, priority: u8) -> Duration {
+        Self::doubled(self.hold_off, priority.saturating_sub(1), self.hold_off_max)
+    }
+
     /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever makes it.
     pub fn replacement_policy(&self) -> ReplacementPolicy {
         match self.replacement {
@@ -284,6 +292,13 @@ mod tests {
         let micros =
             |refused_for| settings.pause_after(31, Duration::from_micros(refused_for)).as_micros();
         assert_eq!([0, 1_000, 1_280, 6_400, 1_000_000].map(micros), [2, 2, 20, 100, 500]);
+    }
+
+    #[test]
+    fn who_stands_back_does_so_for_longer_with_each_step() {
+        let settings = Settings { spin_windows: false, ..Settings::default() };
+        let micros = |priority| settings.stand_back(priority).as_micros();
+        assert_eq!([1, 2, 5, 8, 9, 31].map(micros), [4, 8, 64, 512, 1_000, 1_000]);
     }
 
     #[test]
