@@ -121,7 +121,8 @@ pub(crate) struct Flags {
     /// everywhere, and 1 % of the lines and 15 % of the payments are of another warehouse, as the standard has it.
     #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
     pub(crate) distribution_ratio: Option<u8>,
-    /// Partition the database by warehouses, with two-phase commit between the nodes.
+    /// Each compute node has its share of the warehouses, whose rows it alone touches: who needs rows of several nodes
+    /// sends messages, and commits by two-phase commit. Terminals work in the warehouses of their node.
     #[arg(long, global = true, help_heading = "Workload")]
     pub(crate) partitioned: bool,
     /// Check the twelve consistency conditions at the end.

@@ -6,6 +6,7 @@ use crate::intervals::Intervals;
 use crate::load::{self, Load};
 use crate::log;
 use crate::outcome::{Measured, Outcome, World};
+use crate::partitions::Partitions;
 use crate::record;
 use crate::recover::{self, Step};
 use crate::run::{self, Run};
@@ -196,6 +197,7 @@ impl Driver {
             begin,
             intervals,
             recording,
+            partitions: Partitions::new(settings),
             number: AtomicU32::new(0),
         };
         let run = Arc::new(run);
@@ -214,6 +216,7 @@ impl Driver {
         outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
         let went = run.course.went().map_err(AppError::Failed)?;
         outcome.counters = went.counters;
+        outcome.partitions = run.partitions.as_ref().map(Partitions::stats);
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);
         let mut tally = Tally::default();
         done.into_iter().for_each(|done| tally.merge(done.tally));

@@ -1,18 +1,20 @@
-//! Loading: all workers take parts of the population, and add their rows without transactions.
+//! Loading: all workers take parts of the population, and add their rows without transactions. Where each compute node has its
+//! share of the warehouses, its workers load that.
 
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Phase};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_workload::tpcc::{Part, Table};
 use std::sync::Arc;
 
 /// What all workers that load share.
 pub(crate) struct Load {
     session: Arc<Session>,
     phase: Arc<Phase>,
-    /// The next part that nobody has taken.
-    next: AtomicU64,
+    /// The next part that nobody has taken: for each compute node, where each has its share; else the first is for all.
+    next: Vec<AtomicU64>,
 }
 
 /// What one worker did.
@@ -25,7 +27,28 @@ pub(crate) struct Done {
 
 impl Load {
     pub(crate) fn new(session: &Arc<Session>, phase: &Arc<Phase>) -> Load {
-        Load { session: session.clone(), phase: phase.clone(), next: AtomicU64::new(0) }
+        let nodes = session.settings.cluster.compute_nodes;
+        let next = (0..nodes).map(|_| AtomicU64::new(0)).collect();
+        Load { session: session.clone(), phase: phase.clone(), next }
+    }
+
+    /// A part that nobody has taken, for a worker of a compute node.
+    fn next(&self, node: usize) -> Option<Part> {
+        let settings = &self.session.settings;
+        let (shares, population) = (settings.shares, &settings.population);
+        let next = &self.next[if shares.is_some() { node } else { 0 }];
+        loop {
+            // Which part a worker takes decides nothing but where its rows stand.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let part = population.part(number)?;
+            let of = shares.map(|shares| match part.table {
+                Table::Item => (number % u64::from(shares.nodes)) as u32,
+                _ => shares.node_of(part.warehouse),
+            });
+            if of.is_none_or(|of| of as usize == node) {
+                return Some(part);
+            }
+        }
     }
 }
 
@@ -40,8 +63,7 @@ async fn take_parts(load: &Load, member: &Member) -> Result<Done, AppError> {
     let (store, tables) = session.open(phase, member, Logged::No).await?;
     let population = &session.settings.population;
     let mut done = Done::default();
-    // Which part a worker takes decides nothing but where its rows stand.
-    while let Some(part) = population.part(load.next.fetch_add(1, Ordering::Relaxed)) {
+    while let Some(part) = load.next(member.node) {
         let mut rows = population.rows(part);
         while let Some(row) = rows.next() {
             let loaded = store.load(tables.of(row.table), row.key, row.row).await;

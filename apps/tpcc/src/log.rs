@@ -4,6 +4,7 @@
 use crate::about::{About, table_id};
 use crate::args::Wal;
 use latchwork_harness::AppError;
+use latchwork_partition::resolve;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
@@ -32,6 +33,8 @@ pub(crate) struct Stored {
     pub(crate) rows: [u64; Table::ALL.len()],
     /// Bytes of all keys and rows.
     pub(crate) bytes: u64,
+    /// Transactions over several nodes since the last checkpoint: that had committed, and that had not.
+    pub(crate) distributed: (usize, usize),
     /// How long reading it took.
     pub(crate) replay: Duration,
 }
@@ -76,7 +79,11 @@ impl Logs {
         let clock = Clock::start();
         let begin = clock.now();
         let directory = LogDirectory::open(storage, id).map_err(|error| failed(&error))?;
-        let replayed = directory.replay(threads).map_err(|error| failed(&error))?;
+        let mut replayed = directory.replay(threads).map_err(|error| failed(&error))?;
+        // Who ran over partitions has left records of transactions over several nodes, in doubt or not.
+        let resolved = resolve(&replayed.notes, directory.floor());
+        let resolved = resolved.map_err(|error| AppError::Failed(error.to_string()))?;
+        resolved.merge_into(&mut replayed);
         let about = About::find(&replayed);
         let about = about.ok_or_else(|| {
             none("there is no whole database of TPC-C: its preparation did not end, or it is another one")
@@ -90,7 +97,8 @@ impl Logs {
         }
         let recovery = Recovery::new(replayed);
         let replay = clock.now() - begin;
-        let stored = Stored { about, recovery, rows, bytes, replay };
+        let distributed = (resolved.commits.len(), resolved.aborted);
+        let stored = Stored { about, recovery, rows, bytes, distributed, replay };
         Ok((Logs { directory, mode: mode(wal), device: None }, stored))
     }
 

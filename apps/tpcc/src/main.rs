@@ -8,6 +8,7 @@
 //!     schemas, tables, about          nine tables of the transaction engine
 //!     transactions                    new order, payment, order status, delivery, stock level
 //!     log                             what lasts
+//!     partitions                      warehouses dealt out to nodes, with two-phase commit
 //!     tally, intervals                what became of them
 //!        |
 //!   outcome                    lines of go-tpc, a table for people, the result document
@@ -26,6 +27,7 @@ mod load;
 mod log;
 mod memory;
 mod outcome;
+mod partitions;
 mod record;
 mod recover;
 mod run;

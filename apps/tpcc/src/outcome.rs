@@ -28,6 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) checkpoint: Option<Checkpoint>,
     /// What the logs did in the run, warm-up included.
     pub(crate) log: Option<Stats>,
+    /// What the partitions did in the run, warm-up included.
+    pub(crate) partitions: Option<latchwork_partition::Stats>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
 }
@@ -59,6 +61,7 @@ impl Outcome {
             counters: Vec::new(),
             checkpoint: None,
             log: None,
+            partitions: None,
             world: None,
         }
     }
@@ -100,6 +103,16 @@ impl Outcome {
             let (rows, rate) = (load.ops, short(load.throughput_ops_s));
             let name = if self.session.settings.stored.is_some() { "recover" } else { "load" };
             writeln!(out, "{name:<6} {rows} rows in {:.2} s: {rate} rows/s", load.elapsed_s)?;
+            let stored = self.session.settings.stored.as_ref();
+            if let Some((committed, aborted)) = stored.map(|stored| stored.distributed)
+                && committed + aborted > 0
+            {
+                writeln!(
+                    out,
+                    "       of transactions over several nodes {committed} had committed since the last checkpoint, \
+                     {aborted} had not"
+                )?;
+            }
         }
         if let Some(Checkpoint { rows, bytes, .. }) = &self.checkpoint {
             writeln!(out, "saved  {rows} rows, {bytes} bytes, in a checkpoint")?;
@@ -161,6 +174,15 @@ impl Outcome {
                 log.bytes
             )?;
         }
+        if let Some(stats) = &self.partitions {
+            let latchwork_partition::Stats { distributed, local, messages, repeated, .. } = stats;
+            let each = *messages as f64 / (*distributed).max(1) as f64;
+            writeln!(
+                out,
+                "2pc    {distributed} commits over several nodes, with {each:.1} messages each, and {local} over one; \
+                 {repeated} messages were sent again"
+            )?;
+        }
         for (kind, p90) in summary.too_slow() {
             let (flag, limit) = (kind.flag(), kind.response_time_limit());
             writeln!(out, "       {flag} is too slow for the standard: {p90:?}, of {limit:?}")?;
@@ -189,6 +211,21 @@ impl Outcome {
                     ("log_bytes", log.bytes),
                     ("log_syncs", log.syncs),
                     ("log_syncing_us", syncing_us),
+                ];
+                document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
+            }
+            if let Some(stats) = &self.partitions {
+                let counts = [
+                    ("partitions_messages", stats.messages),
+                    ("partitions_letters", stats.letters),
+                    ("partitions_repeated", stats.repeated),
+                    ("partitions_distributed", stats.distributed),
+                    ("partitions_shipped", stats.shipped),
+                    ("partitions_local", stats.local),
+                    ("partitions_prepared", stats.prepared),
+                    ("partitions_decided", stats.decided),
+                    ("partitions_abandoned", stats.abandoned),
+                    ("partitions_asked", stats.asked),
                 ];
                 document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
             }

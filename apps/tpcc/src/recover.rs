@@ -1,9 +1,11 @@
 //! What lasts: a database comes back from its log, and goes there by checkpoints.
 
+use crate::about::table_id;
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Phase};
 use latchwork_txn::Checkpoint;
+use latchwork_workload::tpcc::Table;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,17 @@ pub(crate) async fn recover(
         let (store, _) = session.open(&phase, &member, Logged::No).await?;
         let Some(stored) = &session.settings.stored else { return Ok(()) };
         let done = match step {
-            Step::Rows => stored.recovery.rows(&store).await,
+            Step::Rows => match session.settings.shares {
+                None => stored.recovery.rows(&store).await,
+                Some(shares) => {
+                    let table_of = |id| Table::ALL.into_iter().find(|table| table_id(*table) == id);
+                    let owner = |id, key: &[u8]| {
+                        // What is of no warehouse may stand anywhere.
+                        table_of(id).map_or(0, |table| shares.placer(table, key))
+                    };
+                    stored.recovery.rows_of(&store, owner).await
+                }
+            },
             Step::Indexes => stored.recovery.indexes(&store).await,
         };
         done.map_err(|error| session.txn_error(&error))

@@ -2,6 +2,7 @@
 
 use crate::about::About;
 use crate::intervals::Intervals;
+use crate::partitions::Partitions;
 use crate::record;
 use crate::recover;
 use crate::session::{Logged, Session};
@@ -12,8 +13,10 @@ use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Course, Part, Phase, Share};
 use latchwork_history::Recording;
+use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
+use latchwork_selcc::Worker;
 use latchwork_txn::{Conflict, TxnError};
 use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
 use std::cell::{Cell, RefCell};
@@ -37,6 +40,7 @@ pub(crate) struct Run {
     pub(crate) intervals: Option<Intervals>,
     /// Ends when all workers have.
     pub(crate) recording: Mutex<Option<Recording>>,
+    pub(crate) partitions: Option<Partitions>,
     /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has not noted it there.
     pub(crate) number: AtomicU32,
 }
@@ -52,6 +56,8 @@ pub(crate) struct Done {
 struct Runner {
     run: Arc<Run>,
     store: Store,
+    /// Where each node has a partition.
+    partitioned: Option<Partitioned<Worker>>,
     tables: Tables,
     handle: Handle,
     index: usize,
@@ -77,7 +83,16 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
     let handle = member.handle.clone();
     let number = run.number(&store, &member).await?;
-    store.record(record::recorder(&run.recording.lock()), member.index as u16);
+    let recorder = record::recorder(&run.recording.lock());
+    let partitioned = match &run.partitions {
+        None => None,
+        Some(all) => {
+            let started = all.start(&run.session, &run.phase, &member, &store, &tables).await?;
+            started.record(recorder.clone(), member.index as u16);
+            Some(started)
+        }
+    };
+    store.record(recorder, member.index as u16);
     let writing = {
         let (session, phase, store) = (run.session.clone(), run.phase.clone(), store.clone());
         let (run, member_of) = (run.clone(), member.clone());
@@ -90,6 +105,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let runner = Rc::new(Runner {
         number,
         store,
+        partitioned,
         tables,
         handle: handle.clone(),
         index: member.index,
@@ -113,6 +129,9 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     if let Some(writing) = writing {
         // It looks whether the run is over.
         let _ = writing.await;
+    }
+    if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
+        all.leave(partitioned, &run.phase, &member).await?;
     }
     ended.and(run.session.end_phase(&run.phase, &member).await)?;
     Ok(Rc::into_inner(runner).map(|runner| runner.done.into_inner()))
@@ -216,7 +235,7 @@ impl Runner {
         let deadline = begin + self.settings().txn.retry_for;
         let mut attempts = 0;
         loop {
-            let tried = attempt(&self.store, &self.tables, input, buffers, self.stamps()).await;
+            let tried = self.attempt(input, buffers).await;
             let conflict = match tried {
                 Ok(ended) => {
                     let end = self.handle.now();
@@ -225,7 +244,9 @@ impl Runner {
                 }
                 Err(Failure::Txn(TxnError::Conflict(conflict))) => conflict,
                 // It has left nothing, and others may succeed: the disk may have room again.
-                Err(Failure::Txn(error @ TxnError::NotLogged(_))) => {
+                Err(Failure::Txn(
+                    error @ (TxnError::NotLogged(_) | TxnError::NotPrepared { .. }),
+                )) => {
                     return Ok(self.given_up(input, error.to_string(), measured));
                 }
                 Err(failure) => return Err(self.run.session.failure(&failure)),
@@ -243,6 +264,14 @@ impl Runner {
                 self.done.borrow_mut().tally.statistics.retried(kind);
                 self.note(|statistics| statistics.retried(kind));
             }
+        }
+    }
+
+    async fn attempt(&self, input: &Transaction, buffers: &mut Buffers) -> Result<Ended, Failure> {
+        let (tables, stamps) = (&self.tables, self.stamps());
+        match &self.partitioned {
+            None => attempt(self.store.begin().await?, tables, input, buffers, stamps).await,
+            Some(all) => attempt(all.begin().await?, tables, input, buffers, stamps).await,
         }
     }
 

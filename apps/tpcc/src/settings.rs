@@ -3,6 +3,7 @@
 use crate::about::About;
 use crate::args::{Cli, Command, Flags, Output, Wal};
 use crate::log::{Logs, Stored};
+use crate::partitions::{Shares, WORKERS_MAX};
 use crate::{memory, schemas};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
@@ -53,8 +54,10 @@ pub(crate) struct Settings {
     /// Bytes of lines that it should take.
     pub(crate) population_bytes: u64,
     pub(crate) inputs: InputSettings,
-    /// Consecutive warehouses that each compute node works in, where it has its own.
-    pub(crate) shard: Option<u32>,
+    /// The warehouses that each compute node works in, where it has its own.
+    pub(crate) shares: Option<Shares>,
+    /// Only it touches them then, and there is two-phase commit between the nodes.
+    pub(crate) partitioned: bool,
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::Settings,
     pub(crate) wal: Wal,
@@ -90,11 +93,6 @@ impl Settings {
         let fabric = flags.fabric.choice()?;
         let simulated = fabric.nic().is_some();
         let wal = check_log(command, &flags, simulated)?;
-        if flags.partitioned {
-            return Err(usage(
-                "--partitioned: TPC-C does not run over two-phase commit (crates/partition) yet; leave the flag out, and all nodes share all data",
-            ));
-        }
         let (mut logs, stored) = match (command, &flags.wal_dir) {
             (Some(Command::Run | Command::Check), Some(path)) => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -108,8 +106,8 @@ impl Settings {
             None => new_population(&flags)?,
         };
         let warehouses = population.warehouses();
-        let shard = shard(&flags, warehouses)?;
-        let inputs = inputs(&flags, &population, shard)?;
+        let shares = shares(&flags, warehouses)?;
+        let inputs = inputs(&flags, &population, shares)?;
         let json = flags.json.destination()?;
         let warnings = warnings(&flags, simulated);
         let (time_default, warmup_default, interval_default) = match simulated {
@@ -163,7 +161,8 @@ impl Settings {
             population,
             population_bytes,
             inputs,
-            shard,
+            shares,
+            partitioned: flags.partitioned,
             wait: flags.wait,
             txn,
             wal,
@@ -211,9 +210,9 @@ impl Settings {
         };
         let first = index as u32 * each;
         let mine = first..all.min(first + each);
-        let home = |number: u32| match self.shard {
+        let home = |number: u32| match self.shares {
             None => Home::of_terminal(number, all, 1..=warehouses),
-            Some(shard) => {
+            Some(Shares { warehouses: shard, .. }) => {
                 let from = node as u32 * shard + 1;
                 let of_node = config.workers as u32 * each;
                 let among = from..=warehouses.min(from + shard - 1);
@@ -240,7 +239,7 @@ impl Settings {
         add("weight", json!(weights));
         add("wait", self.wait.into());
         add("wal", self.wal.name().into());
-        add("partitioned", false.into());
+        add("partitioned", self.partitioned.into());
         add("check", self.check.into());
         add("warmup_s", seconds(self.warmup));
         if self.txn.scheme == Scheme::TimestampOrdering {
@@ -347,40 +346,43 @@ fn check_lines(line_size: u32) -> Result<(), AppError> {
 }
 
 /// The warehouses that each compute node has for itself, where they are divided.
-fn shard(flags: &Flags, warehouses: u32) -> Result<Option<u32>, AppError> {
-    let Some(ratio) = flags.distribution_ratio else { return Ok(None) };
+fn shares(flags: &Flags, warehouses: u32) -> Result<Option<Shares>, AppError> {
+    let flag = match (flags.distribution_ratio, flags.partitioned) {
+        (None, false) => return Ok(None),
+        (Some(ratio), _) => format!("--distribution-ratio {ratio}"),
+        (None, true) => "--partitioned".to_owned(),
+    };
     let nodes = flags.cluster.compute_nodes as u32;
     let shard = warehouses.div_ceil(nodes);
     // The last node gets what is left.
     if shard * (nodes - 1) >= warehouses {
         return Err(usage(format!(
-            "--distribution-ratio {ratio}: {nodes} compute nodes cannot share {} warehouses; use --warehouses {} or \
-             another multiple of them",
-            warehouses,
+            "{flag}: {nodes} compute nodes cannot share {warehouses} warehouses; use --warehouses {} or another multiple \
+             of them, or fewer --compute-nodes",
             warehouses.next_multiple_of(nodes)
         )));
     }
-    if ratio > 0 && nodes == 1 {
+    if flags.distribution_ratio > Some(0) && nodes == 1 {
         return Err(usage(format!(
-            "--distribution-ratio {ratio}: one compute node has all warehouses; use 0, or more --compute-nodes"
+            "{flag}: one compute node has all warehouses; use 0, or more --compute-nodes"
         )));
     }
-    Ok(Some(shard))
+    Ok(Some(Shares { warehouses: shard, nodes }))
 }
 
 fn inputs(
     flags: &Flags,
     population: &Population,
-    shard: Option<u32>,
+    shares: Option<Shares>,
 ) -> Result<InputSettings, AppError> {
     let (scale, seed) = (population.scale(), flags.cluster.seed);
     let standard =
         InputSettings::standard(scale, population.warehouses(), population.constants(), seed);
-    let divided = flags.distribution_ratio.zip(shard);
+    let divided = flags.distribution_ratio.zip(shares);
     let inputs = InputSettings {
         weights: flags.only.map_or(flags.weight, Weights::only),
         remote_lines: match divided {
-            Some((percent, shard)) => RemoteLines::PerOrder { percent, shard },
+            Some((percent, shares)) => RemoteLines::PerOrder { percent, shard: shares.warehouses },
             None => standard.remote_lines,
         },
         remote_payments_percent: match divided {
@@ -403,6 +405,11 @@ fn cluster(
         true => THREADS_DEFAULT_VIRTUAL,
         false => flags.cluster.threads_of_machine(),
     });
+    if flags.partitioned && threads > WORKERS_MAX {
+        return Err(usage(format!(
+            "--threads {threads}: with --partitioned a compute node has {WORKERS_MAX} at most; use fewer"
+        )));
+    }
     // Memory that is never touched costs nothing, so there is plenty.
     let bytes = 2 * (population + growth);
     Ok(flags.cluster.config(threads, |config| memory::each_node(bytes, config))?)

@@ -36,6 +36,11 @@ impl Tables {
         Ok(Tables(tables))
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rows> {
+        self.0.iter()
+    }
+
     /// One of them.
     #[inline]
     pub(crate) fn of(&self, table: Table) -> &Rows {

@@ -1,52 +1,10 @@
 //! The program from its command line to its exit status: every scheme with one, two and four compute nodes, in real and
 //! in virtual time; what it prints; and what it refuses.
 
+mod program;
+
+use program::{CHECKS, SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A small database, so that transactions meet.
-const SMALL: &str = "-w 2 --items 500 --customers 30 --cache-mb 16 --memory-mb 256";
-
-/// All checks of a run: three of the program, and those of the workload.
-const CHECKS: usize = 17;
-
-fn tpcc(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-    command.args(arguments.split_whitespace()).output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs what has to end well; standard output and standard error.
-fn good(arguments: &str) -> (String, String) {
-    let output = tpcc(arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    (out, err)
-}
-
-/// Runs what has to end well, and leaves a document with all checks good.
-fn document(arguments: &str) -> Value {
-    let (out, err) = good(&format!("{arguments} --output json"));
-    let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
-    let checks = document["checks"].as_object().expect("checks");
-    let recorded = usize::from(arguments.contains("--record"));
-    assert_eq!(checks.len(), CHECKS + recorded, "{arguments}\n{err}");
-    assert!(checks.values().all(|check| check == "ok"), "{arguments}\n{err}");
-    document
-}
-
-fn temporary(name: &str) -> PathBuf {
-    static FILES: AtomicU32 = AtomicU32::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("latchwork-tpcc-{}-{number}-{name}", std::process::id()))
-}
 
 fn every_scheme(more: &str) {
     for cc in ["2pl", "to", "occ"] {
@@ -183,17 +141,9 @@ fn commits_are_acknowledged_by_the_log() {
     assert!(simulated["counters"]["log_syncs"].as_u64() > Some(0));
 }
 
-/// A small database that was prepared in a directory of its own.
-fn prepared() -> PathBuf {
-    let directory = temporary("prepared");
-    let at = directory.display();
-    good(&format!("prepare {SMALL} --compute-nodes 2 --threads 1 --wal-dir {at}"));
-    directory
-}
-
 #[test]
 fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
-    let directory = prepared();
+    let directory = prepared("-w 2");
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
     let mut expected = 600;
     for (flags, nodes) in [("--cc 2pl", 2), ("--cc to", 1), ("--cc occ", 3)] {
@@ -220,57 +170,10 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
-/// The number behind `name` in a line of figures.
-fn figure(line: &str, name: &str) -> u64 {
-    let behind = line.split_once(name).expect("the figure").1;
-    let digits = behind.split(|c: char| !c.is_ascii_digit()).next().expect("a first part");
-    digits.parse().expect("a number")
-}
-
-/// Orders that a check finds in the database.
-fn orders(at: &str) -> u64 {
-    let (_, err) = good(&format!("check {at} --compute-nodes 1"));
-    let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
-    figure(line.expect("the sixth condition"), "ok     ")
-}
-
 #[test]
 fn a_run_that_is_killed_leaves_a_consistent_database_with_all_that_was_acknowledged() {
-    let directory = prepared();
-    let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
-    let mut before = orders(&at);
-    for round in 0..3 {
-        let flags = format!(
-            "run {at} --compute-nodes 2 --threads 1 --inflight 2 --warmup 0 --time 60 --interval 0.2 --checkpoint 0.5"
-        );
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-        command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut running = command.spawn().expect("the program starts");
-        // Killed at some moment after a few intervals, of which each line tells what was acknowledged.
-        let (mut acknowledged, mut intervals) = (0, 0);
-        let lines = BufReader::new(running.stdout.take().expect("piped"));
-        for line in lines.lines().map_while(Result::ok) {
-            if line.starts_with("[Current] NEW_ORDER - ") {
-                acknowledged += figure(&line, "Count: ");
-            } else if line.starts_with("[Current] NEW_ORDER_ABORT - ") {
-                acknowledged -= figure(&line, "Rollbacks: ");
-            } else if line.starts_with("[Current] STOCK_LEVEL - ") {
-                // The last of an interval that is sure to be there.
-                intervals += 1;
-                if intervals > 2 * round + 1 {
-                    break;
-                }
-            }
-        }
-        running.kill().expect("it runs");
-        running.wait().expect("it ends");
-        let after = orders(&at);
-        assert!(
-            acknowledged > 0 && after >= before + acknowledged,
-            "{before} {acknowledged} {after}"
-        );
-        before = after;
-    }
+    let directory = prepared("-w 2");
+    kills(&directory, 3, |_| "--compute-nodes 2 --threads 1 --inflight 2".to_owned());
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
@@ -287,7 +190,10 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("run", &["run", "--wal-dir"]),
         ("check --wal-dir /nowhere/x", &["--wal-dir /nowhere/x", "tpcc prepare"]),
         ("--wal sync", &["--wal sync", "--wal-dir"]),
-        ("--partitioned", &["--partitioned", "leave the flag out"]),
+        (
+            "--partitioned -w 1",
+            &["--partitioned", "2 compute nodes cannot share 1", "--warehouses 2"],
+        ),
         ("--wal-dir /proc/nowhere", &["/proc/nowhere"]),
         ("--gcl-size 512", &["--gcl-size 512", "use --gcl-size 1024"]),
     ] {

@@ -270,7 +270,9 @@ mod tests {
             Body::Reply(Reply::No(Fault::Conflict(2))),
             Body::Reply(Reply::No(Fault::RowTooLong { len: 3, max: 2 })),
             Body::Reply(Reply::No(Fault::OutsideValue { offset: 1, len: 2, value_len: 2 })),
-            Body::Reply(Reply::No(Fault::Other("the disk is full".into()))),
+            Body::Reply(Reply::No(Fault::Other("there is no table".into()))),
+            Body::Reply(Reply::No(Fault::NotLogged("the disk is full".into()))),
+            Body::Reply(Reply::No(Fault::InDoubt)),
             Body::Ask,
             Body::Told(Fate::Open),
             Body::Told(Fate::Aborted),
@@ -299,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_messages_are_borne(at in 0_usize..400, to in any::<u8>(), which in 0_usize..23) {
+        fn damaged_messages_are_borne(at in 0_usize..400, to in any::<u8>(), which in 0_usize..25) {
             let body = some().swap_remove(which);
             let mut bytes = Message { id: Timestamp(1), number: 3, body }.encode();
             let at = at % bytes.len();

@@ -208,8 +208,19 @@ pub(crate) enum Fault {
     Conflict(u8),
     Exists,
     NotFound,
-    RowTooLong { len: u64, max: u64 },
-    OutsideValue { offset: u64, len: u64, value_len: u64 },
+    RowTooLong {
+        len: u64,
+        max: u64,
+    },
+    OutsideValue {
+        offset: u64,
+        len: u64,
+        value_len: u64,
+    },
+    /// The log did not take it.
+    NotLogged(String),
+    /// Nobody knows whether it has committed there.
+    InDoubt,
     Other(String),
 }
 
@@ -236,6 +247,8 @@ impl Fault {
                 len: len as usize,
                 value_len: value_len as usize,
             },
+            Fault::InDoubt => TxnError::Unheard { node },
+            Fault::NotLogged(what) => TxnError::NotPrepared { node, what },
             Fault::Other(what) => TxnError::Remote { node, what },
         }
     }
@@ -261,6 +274,11 @@ impl Fault {
                 to.u8(5);
                 to.bytes(what.as_bytes());
             }
+            Fault::InDoubt => to.u8(7),
+            Fault::NotLogged(what) => {
+                to.u8(6);
+                to.bytes(what.as_bytes());
+            }
         }
     }
 
@@ -276,6 +294,8 @@ impl Fault {
                 value_len: from.u64()?,
             },
             5 => Fault::Other(String::from_utf8_lossy(from.bytes()?).into_owned()),
+            7 => Fault::InDoubt,
+            6 => Fault::NotLogged(String::from_utf8_lossy(from.bytes()?).into_owned()),
             _ => return None,
         })
     }
@@ -298,6 +318,8 @@ impl From<&TxnError> for Fault {
                 len: *len as u64,
                 value_len: *value_len as u64,
             },
+            TxnError::InDoubt(_) => Fault::InDoubt,
+            TxnError::NotLogged(error) => Fault::NotLogged(error.to_string()),
             other => Fault::Other(other.to_string()),
         }
     }

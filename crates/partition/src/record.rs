@@ -148,8 +148,10 @@ fn read_head(entry: &NoteEntry) -> Option<(u64, Vec<Timestamp>)> {
 }
 
 impl Resolved {
-    /// Merges the commits into what replay has found: of each key, what was committed last.
+    /// Merges the commits into what replay has found: of each key, what was committed last. What the records were worth is
+    /// known then, so they go; those of other layers stay.
     pub fn merge_into(&self, replayed: &mut Replayed) {
+        replayed.notes.retain(|note| ![PREPARE, DECISION].contains(&note.which));
         replayed.merge(self.commits.iter().flat_map(|commit| {
             commit.entries.iter().map(|NoteEntry { table, key, value }| Entry {
                 timestamp: commit.timestamp,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use latchwork_coherence::{LineLocks, Mail};
-use latchwork_txn::{Range, Table, TxnError};
+use latchwork_txn::{Range, Table, Timestamp, TxnError};
 
 use crate::Transaction;
 
@@ -62,6 +62,17 @@ pub trait Rows<M: LineLocks> {
     /// As [`latchwork_txn::Transaction::insert`].
     async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError>;
 
+    /// Adds a row that the caller knows not to be there.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::insert_blind`].
+    async fn insert_blind(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError>;
+
     /// Replaces a row's value.
     ///
     /// # Errors
@@ -85,10 +96,26 @@ pub trait Rows<M: LineLocks> {
     /// # Errors
     /// As [`latchwork_txn::Transaction::delete`].
     async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError>;
+
+    /// Finds out whether what it has read so far is as it was.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::validate`].
+    async fn validate(&mut self) -> Result<(), TxnError>;
+
+    /// Makes what it wrote visible and, with logs, lasting. Returns its commit timestamp.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::commit`].
+    async fn commit(self) -> Result<Timestamp, TxnError>;
+
+    /// Ends the transaction without a trace. Dropping it does the same.
+    fn abort(self);
 }
 
 macro_rules! rows {
-    ($transaction:ty, $($bound:tt)+) => {
+    // In brackets is how its `insert_blind` is waited for.
+    ($transaction:ty, [$($wait:tt)*], $($bound:tt)+) => {
         impl<M: $($bound)+> Rows<M> for $transaction {
             async fn get(
                 &mut self,
@@ -136,6 +163,15 @@ macro_rules! rows {
                 <$transaction>::insert(self, table, key, value).await
             }
 
+            async fn insert_blind(
+                &mut self,
+                table: &Table<M>,
+                key: &[u8],
+                value: &[u8],
+            ) -> Result<(), TxnError> {
+                <$transaction>::insert_blind(self, table, key, value)$($wait)*
+            }
+
             async fn update(
                 &mut self,
                 table: &Table<M>,
@@ -158,9 +194,21 @@ macro_rules! rows {
             async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
                 <$transaction>::delete(self, table, key).await
             }
+
+            async fn validate(&mut self) -> Result<(), TxnError> {
+                <$transaction>::validate(self).await
+            }
+
+            async fn commit(self) -> Result<Timestamp, TxnError> {
+                <$transaction>::commit(self).await
+            }
+
+            fn abort(self) {
+                <$transaction>::abort(self);
+            }
         }
     };
 }
 
-rows!(latchwork_txn::Transaction<M>, LineLocks);
-rows!(Transaction<M>, LineLocks + Mail);
+rows!(latchwork_txn::Transaction<M>, [], LineLocks);
+rows!(Transaction<M>, [.await], LineLocks + Mail);

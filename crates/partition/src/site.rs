@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Add;
 use std::sync::Arc;
 
 use latchwork_history::Record;
@@ -53,6 +54,14 @@ macro_rules! counts {
         /// What has happened on a node.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Add for Stats {
+            type Output = Stats;
+
+            fn add(self, other: Stats) -> Stats {
+                Stats { $($name: self.$name + other.$name,)* }
+            }
+        }
 
         impl Counts {
             // Relaxed: counts, which order nothing.

@@ -295,6 +295,23 @@ impl<M: LineLocks + Mail> Transaction<M> {
         }
     }
 
+    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there. As
+    /// [`latchwork_txn::Transaction::insert_blind`]; another node looks nevertheless.
+    ///
+    /// # Errors
+    /// As there, and as [`get`](Transaction::get).
+    pub async fn insert_blind(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.insert_blind(table, key, value),
+            Some(_) => self.insert(table, key, value).await,
+        }
+    }
+
     /// Replaces the value of a row. As [`latchwork_txn::Transaction::update`].
     ///
     /// # Errors

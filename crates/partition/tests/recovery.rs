@@ -117,10 +117,14 @@ fn a_decision_counts_with_all_of_its_prepare_records_only() {
         log.durable(&handle, &decided.expect("room"), deadline).await.expect("a good device");
     });
     drop(log);
-    let (replayed, aborted) = restart(&device.crash(1));
+    let left = device.crash(1);
+    let (replayed, aborted) = restart(&left);
     assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
+    assert_eq!(replayed.notes, [], "they are settled");
     // Unless a checkpoint has what it wrote.
-    let resolved = resolve(&replayed.notes, at(12, 5)).expect("records make sense");
+    let directory = LogDirectory::open(Arc::new(left), DATABASE).expect("it opens");
+    let notes = directory.replay(1).expect("it reads").notes;
+    let resolved = resolve(&notes, at(12, 5)).expect("records make sense");
     assert_eq!((resolved.commits.len(), resolved.aborted), (1, 0));
     assert_eq!(resolved.commits[0].timestamp, at(13, 0));
 }

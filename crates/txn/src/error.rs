@@ -58,6 +58,14 @@ pub enum TxnError {
         /// What it says.
         what: String,
     },
+    /// Another node's log did not take its part of the transaction, which has been undone everywhere.
+    #[error("the transaction was not committed: node {node} could not log its part: {what}")]
+    NotPrepared {
+        /// Which node.
+        node: u8,
+        /// What its log says.
+        what: String,
+    },
     /// Nobody here knows whether the transaction committed: the node where it does has not said.
     #[error(
         "it is not known whether the transaction committed: node {node} has not said; read its rows to find out"
@@ -150,6 +158,19 @@ pub enum TxnError {
     /// The log failed, or a checkpoint.
     #[error(transparent)]
     Log(#[from] WalError),
+    /// A log has records of a layer above, and nobody has said which of them count.
+    #[error(
+        "the logs have {notes} records of transactions over several nodes that were not resolved, the first in segment \
+         {segment} of node {node}: recover with the program that wrote them"
+    )]
+    Unresolved {
+        /// How many.
+        notes: usize,
+        /// Whose log has the first.
+        node: u8,
+        /// In which segment.
+        segment: u64,
+    },
     /// Transactions went on for too long.
     #[error("{transactions} transactions of one worker did not end in time")]
     Busy {

@@ -6,6 +6,9 @@
 //! ```
 //!
 //! The three steps follow one another, on all workers: nobody begins one before all have ended the one before.
+//!
+//! Where rows are dealt out to nodes, each node restores its own: no line then has rows of two of them, whose locks would
+//! be one ([`rows_of`](Recovery::rows_of)).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,7 +19,7 @@ use latchwork_wal::{Latest, Replayed, TableId};
 
 use crate::database::{definition, read_definition};
 use crate::page::{New, State};
-use crate::{Database, Table, TxnError};
+use crate::{Database, Table, Timestamp, TxnError};
 
 /// How full the pages of rebuilt indexes are.
 const FILL: f64 = 0.8;
@@ -27,7 +30,8 @@ type Entries = Vec<(Box<[u8]>, u64)>;
 /// A recovery under way, shared by all workers that take part in it.
 pub struct Recovery {
     replayed: Replayed,
-    next_partition: AtomicUsize,
+    /// Which partition is next: for each node, where each restores its own rows; else the first is for all.
+    next_partition: [AtomicUsize; Timestamp::NODES_MAX as usize],
     /// Of each table and index, what the workers have collected.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
     rows: AtomicUsize,
@@ -37,7 +41,8 @@ pub struct Recovery {
 impl Recovery {
     /// A recovery from what [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay) has read.
     pub fn new(replayed: Replayed) -> Recovery {
-        let (entries, next_partition, rows, skipped) = Default::default();
+        let (entries, rows, skipped) = Default::default();
+        let next_partition = std::array::from_fn(|_| AtomicUsize::new(0));
         Recovery { replayed, next_partition, entries, rows, skipped }
     }
 
@@ -64,8 +69,13 @@ impl Recovery {
     /// First, by one worker: makes the tables, in a database that is empty.
     ///
     /// # Errors
-    /// [`TxnError::Definition`]; when memory fails or is full.
+    /// [`TxnError::Unresolved`] when there are records that the layer above has not made commits of; [`TxnError::Definition`];
+    /// when memory fails or is full.
     pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        if let Some(note) = self.replayed.notes.first() {
+            let (notes, node, segment) = (self.replayed.notes.len(), note.node.0, note.segment);
+            return Err(TxnError::Unresolved { notes, node, segment });
+        }
         let definitions = database.definitions();
         let mut highest = 0;
         for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
@@ -87,6 +97,29 @@ impl Recovery {
     /// # Errors
     /// [`TxnError::Schema`] for a row that is none of its table's; when memory fails or is full.
     pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
+        self.restore_rows(database, 0, |_, _| true).await
+    }
+
+    /// In place of [`rows`](Recovery::rows), where rows are dealt out to nodes: each node restores those whose owner it is,
+    /// and reads all to find them. `owner` is the same on all nodes, and names none that does not take part.
+    ///
+    /// # Errors
+    /// As [`rows`](Recovery::rows).
+    pub async fn rows_of<M: LineLocks>(
+        &self,
+        database: &Database<M>,
+        owner: impl Fn(TableId, &[u8]) -> u8,
+    ) -> Result<(), TxnError> {
+        let node = database.node().clock().node().0;
+        self.restore_rows(database, node, |table, key| owner(table, key) == node).await
+    }
+
+    async fn restore_rows<M: LineLocks>(
+        &self,
+        database: &Database<M>,
+        node: u8,
+        is_mine: impl Fn(TableId, &[u8]) -> bool,
+    ) -> Result<(), TxnError> {
         // Each node has a clock of its own.
         database.node().clock().raise(self.replayed.highest);
         let mut tables = BTreeMap::new();
@@ -98,15 +131,16 @@ impl Recovery {
         let definitions = database.definitions().id();
         loop {
             // Relaxed: it deals out numbers, and what they name was there before.
-            let at = self.next_partition.fetch_add(1, Ordering::Relaxed);
+            let at = self.next_partition[usize::from(node)].fetch_add(1, Ordering::Relaxed);
             let Some(partition) = self.replayed.partitions.get(at) else { break };
             for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {
                 let Some(table) = tables.get(&id) else {
                     // With logs that are written later a commit may last without the one that made its table.
-                    self.skipped.fetch_add(keys.len(), Ordering::Relaxed);
+                    let mine = keys.iter().filter(|latest| is_mine(id, &latest.key));
+                    self.skipped.fetch_add(mine.count(), Ordering::Relaxed);
                     continue;
                 };
-                for latest in keys {
+                for latest in keys.iter().filter(|latest| is_mine(id, &latest.key)) {
                     self.restore(table, latest, &mut mine).await?;
                 }
             }

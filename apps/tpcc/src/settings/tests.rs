@@ -30,7 +30,8 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("run --wal-dir /nowhere/x", "--wal-dir /nowhere/x", "tpcc prepare"),
         ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
         ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
-        ("--partitioned", "--partitioned", "leave the flag out"),
+        ("--partitioned -w 1", "--partitioned", "fewer --compute-nodes"),
+        ("--partitioned --threads 300 --compute-nodes 2", "--threads 300", "255 at most"),
         (
             "--distribution-ratio 9 -w 5 --compute-nodes 4",
             "--distribution-ratio 9",
@@ -55,13 +56,23 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
 fn terminals_of_a_divided_database_stay_in_their_share() {
     let settings =
         settings("--distribution-ratio 20 -w 5 --compute-nodes 2 --threads 2").expect("good");
-    assert_eq!(settings.shard, Some(3));
+    assert_eq!(settings.shares, Some(Shares { warehouses: 3, nodes: 2 }));
     assert_eq!(settings.inputs.remote_payments_percent, 0);
     let homes: Vec<_> = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker)).collect();
     assert_eq!(homes[0].1, Home::Anywhere(1..=1));
     assert_eq!(homes[1].1, Home::Anywhere(2..=3));
     let second = Home::District { warehouse: 4, district: 1 };
     assert_eq!((homes[2].0, &homes[2].1), (2, &second));
+}
+
+#[test]
+fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
+    let settings = settings("--partitioned -w 4 --compute-nodes 2 --threads 2").expect("good");
+    assert_eq!(settings.inputs.remote_lines, RemoteLines::PerLine { percent: 1 });
+    assert_eq!(settings.inputs.remote_payments_percent, REMOTE_PAYMENTS);
+    let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
+    let homes: Vec<_> = homes.map(|(_, home)| home).collect();
+    assert_eq!(homes, [1, 2, 3, 4].map(|warehouse| Home::District { warehouse, district: 1 }));
 }
 
 #[test]

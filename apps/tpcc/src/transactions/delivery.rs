@@ -1,13 +1,15 @@
 //! Delivery (clause 2.7), at once and not queued.
 
 use super::{Ended, Failure, Work, missing};
+use latchwork_partition::Rows;
+use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
 use latchwork_workload::tpcc::{DISTRICTS, DeliveryInput, Table};
 use std::ops::ControlFlow;
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn delivery(&mut self, input: &DeliveryInput) -> Result<Ended, Failure> {
         let mut ended = Ended::default();
         for district in 1..=DISTRICTS {

@@ -12,7 +12,8 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use crate::tables::{INDEX, Store, Tables};
+use crate::tables::{INDEX, Tables};
+use latchwork_partition::Rows;
 use latchwork_selcc::Worker;
 use latchwork_txn::schema::end_of_prefix;
 use latchwork_txn::{Range, TxnError};
@@ -45,9 +46,9 @@ pub(crate) struct Ended {
     pub(crate) shown: i64,
 }
 
-/// What a transaction works with.
-pub(crate) struct Work<'a> {
-    tx: latchwork_txn::Transaction<Worker>,
+/// What a transaction works with; on memory that all nodes share, or on partitions.
+pub(crate) struct Work<'a, T> {
+    tx: T,
     tables: &'a Tables,
     buffers: &'a mut Buffers,
     now_us: NonZeroU64,
@@ -70,15 +71,14 @@ pub(crate) struct Buffers {
     items: Vec<u32>,
 }
 
-/// Tries a transaction once. It has committed, was rolled back on request, or has left nothing.
-pub(crate) async fn attempt(
-    store: &Store,
+/// Tries a transaction once, in `tx`, which has just begun. It has committed, was rolled back on request, or has left nothing.
+pub(crate) async fn attempt<T: Rows<Worker>>(
+    tx: T,
     tables: &Tables,
     input: &Transaction,
     buffers: &mut Buffers,
     (now_us, history): (NonZeroU64, u64),
 ) -> Result<Ended, Failure> {
-    let tx = store.begin().await?;
     let mut work = Work { tx, tables, buffers, now_us, history };
     let ended = match input {
         Transaction::NewOrder(input) => work.new_order(input).await,
@@ -111,7 +111,7 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     /// Reads a row, which has to be there, into `buffers.row`.
     async fn read(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
         let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;
@@ -132,8 +132,8 @@ impl Work<'_> {
 
     /// Adds the row in `buffers.made`. No such row is there before: a district and a worker's counter number each once.
     /// A look-up would cost an access, and could only find what a stale read has made up.
-    fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
-        Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made)?)
+    async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+        Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }
 
     /// The customer whom an input names.

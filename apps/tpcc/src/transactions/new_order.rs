@@ -1,6 +1,8 @@
 //! New order (clause 2.4).
 
 use super::{Ended, Failure, Work};
+use latchwork_partition::Rows;
+use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{
     CustomerKey, DistrictKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
 };
@@ -17,7 +19,7 @@ struct Line {
     district_info: [u8; 24],
 }
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn new_order(&mut self, input: &NewOrderInput) -> Result<Ended, Failure> {
         let NewOrderInput { warehouse, district, .. } = *input;
         let mut lines = [Line { amount_cents: 0, district_info: [0; 24] }; LINES_MAX];
@@ -71,9 +73,9 @@ impl Work<'_> {
             all_local: input.all_local(),
         };
         row.encode(&mut self.buffers.made);
-        self.insert(Table::Order, &key)?;
+        self.insert(Table::Order, &key).await?;
         NewOrder {}.encode(&mut self.buffers.made);
-        self.insert(Table::NewOrder, &key)?;
+        self.insert(Table::NewOrder, &key).await?;
         let mut sum_cents = 0;
         for ((number, line), asked) in (1..).zip(&lines[..taken]).zip(input.lines()) {
             let row = OrderLine {
@@ -86,7 +88,7 @@ impl Work<'_> {
             };
             row.encode(&mut self.buffers.made);
             let key = OrderLineKey { warehouse, district, order, line: number }.to_bytes();
-            self.insert(Table::OrderLine, &key)?;
+            self.insert(Table::OrderLine, &key).await?;
             sum_cents += i64::from(line.amount_cents);
         }
         let total = order_total_cents(sum_cents, discount_e4, warehouse_tax_e4, district_tax_e4);

@@ -2,13 +2,15 @@
 
 use super::{Ended, Failure, Work, missing};
 use crate::tables::INDEX;
+use latchwork_partition::Rows;
+use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
 use latchwork_workload::tpcc::{OrderStatusInput, Table};
 use std::ops::ControlFlow;
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn order_status(
         &mut self,
         input: &OrderStatusInput,

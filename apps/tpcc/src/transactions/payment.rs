@@ -1,6 +1,8 @@
 //! Payment (clause 2.5).
 
 use super::{Ended, Failure, Work};
+use latchwork_partition::Rows;
+use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{Credit, Customer, District, History, Warehouse, note_payment};
 use latchwork_workload::tpcc::{PaymentInput, Table};
@@ -8,7 +10,7 @@ use latchwork_workload::tpcc::{PaymentInput, Table};
 /// What stands between the names of the warehouse and the district in H_DATA.
 const BETWEEN: &[u8] = b"    ";
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn payment(&mut self, input: &PaymentInput) -> Result<Ended, Failure> {
         let PaymentInput { warehouse, district, .. } = *input;
         let (here, amount_cents) =
@@ -70,7 +72,7 @@ impl Work<'_> {
         };
         row.encode(&mut self.buffers.made);
         let key = HistoryKey { warehouse, district, number: self.history }.to_bytes();
-        self.insert(Table::History, &key)?;
+        self.insert(Table::History, &key).await?;
         Ok(Ended { shown: balance_cents, ..Ended::default() })
     }
 }

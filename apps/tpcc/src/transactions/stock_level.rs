@@ -1,13 +1,15 @@
 //! Stock level (clause 2.8), as serializable as the others, although less would do.
 
 use super::{Ended, Failure, Work};
+use latchwork_partition::Rows;
+use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{DistrictKey, OrderLineKey, StockKey};
 use latchwork_workload::tpcc::row::{District, OrderLine, Stock};
 use latchwork_workload::tpcc::{STOCK_LEVEL_ORDERS, StockLevelInput, Table};
 use std::ops::ControlFlow;
 
-impl Work<'_> {
+impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn stock_level(&mut self, input: &StockLevelInput) -> Result<Ended, Failure> {
         let StockLevelInput { warehouse, district, threshold } = *input;
         self.read(Table::District, &DistrictKey { warehouse, district }.to_bytes()).await?;

@@ -1,6 +1,7 @@
 //! What the consistency conditions do not see of the five transactions.
 
 use super::*;
+use crate::tables::Store;
 use crate::testing::{loaded, row, with};
 use latchwork_harness::AppError;
 use latchwork_workload::tpcc::key::{ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey};
@@ -23,7 +24,8 @@ async fn carry_out(
     number: u64,
 ) -> Result<Ended, AppError> {
     loop {
-        match attempt(store, tables, &input, &mut Buffers::default(), (NOW, number)).await {
+        let tx = store.begin().await.map_err(|error| AppError::Failed(error.to_string()))?;
+        match attempt(tx, tables, &input, &mut Buffers::default(), (NOW, number)).await {
             // A leaf of an index was split: that is no part of what it does.
             Err(Failure::Txn(TxnError::Conflict(_))) => {}
             ended => return ended.map_err(|failure| AppError::Failed(failure.to_string())),

@@ -294,18 +294,7 @@ impl World {
             }
         }
         for site in &self.sites {
-            let stats = site.stats();
-            let sum = &mut report.stats;
-            sum.messages += stats.messages;
-            sum.letters += stats.letters;
-            sum.repeated += stats.repeated;
-            sum.distributed += stats.distributed;
-            sum.shipped += stats.shipped;
-            sum.local += stats.local;
-            sum.prepared += stats.prepared;
-            sum.decided += stats.decided;
-            sum.abandoned += stats.abandoned;
-            sum.asked += stats.asked;
+            report.stats = report.stats + site.stats();
         }
         report
     }

@@ -1,0 +1,195 @@
+//! Warehouses dealt out to compute nodes: whose rows are whose, and the two-phase commit between them (SELCC 7.3.2).
+//!
+//! Each node has consecutive warehouses. It loads their rows, restores them after a restart, and adds to them, so that no line
+//! has rows of two nodes: a lock is of a line, and a transaction over both nodes would find itself in its own way. Nobody writes
+//! items; each node reads them for itself.
+
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::tables::{Store, Tables};
+use latchwork_cluster::Member;
+use latchwork_harness::{AppError, Phase};
+use latchwork_partition::{Gathering, Owner, Partitioned, Site, Stats};
+use latchwork_runtime::sync::{AtomicUsize, Ordering};
+use latchwork_selcc::Worker;
+use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::key::ItemKey;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long workers wait for one another, as long as nothing has failed: one of them may be at a checkpoint.
+const WAIT: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_micros(100);
+
+/// Workers of a node at most: their numbers are bytes.
+pub(crate) const WORKERS_MAX: usize = u8::MAX as usize;
+
+/// Which compute node has which rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shares {
+    /// Consecutive warehouses of each node; the last one may have fewer.
+    pub(crate) warehouses: u32,
+    pub(crate) nodes: u32,
+}
+
+impl Shares {
+    /// The node that has a warehouse: from 0.
+    pub(crate) fn node_of(self, warehouse: u32) -> u32 {
+        // There are not more: whoever asks for a warehouse that is not there is told so by the tables.
+        (warehouse.saturating_sub(1) / self.warehouses).min(self.nodes - 1)
+    }
+
+    /// The warehouse at the beginning of a key, as all keys have it but those of items.
+    fn warehouse_of(key: &[u8]) -> Option<u32> {
+        key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    }
+
+    /// The only node that touches a row; `None` for items.
+    pub(crate) fn owner(self, table: Table, key: &[u8]) -> Option<u8> {
+        let warehouse = Shares::warehouse_of(key).filter(|_| table != Table::Item)?;
+        Some(self.node_of(warehouse) as u8)
+    }
+
+    /// The node that puts a row where it stands: of items, each some.
+    pub(crate) fn placer(self, table: Table, key: &[u8]) -> u8 {
+        let item = || ItemKey::from_bytes(key).map_or(0, |key| key.item % self.nodes);
+        self.owner(table, key).unwrap_or_else(|| item() as u8)
+    }
+}
+
+/// What the workers of all nodes share where each node has a partition.
+pub(crate) struct Partitions {
+    sites: Vec<Arc<Site>>,
+    workers: usize,
+    /// Workers that take letters, that have no more transactions, and at whose nodes no other's is under way.
+    started: AtomicUsize,
+    finished: AtomicUsize,
+    quiet: AtomicUsize,
+}
+
+impl Partitions {
+    /// For a run, where it is partitioned.
+    pub(crate) fn new(settings: &Settings) -> Option<Partitions> {
+        if !settings.partitioned {
+            return None;
+        }
+        let (nodes, workers) = (settings.cluster.compute_nodes, settings.cluster.workers);
+        // What the parts of a transaction saw and did is one record.
+        let gathering = Arc::new(Gathering::default());
+        let site = |_| {
+            let site = Site::new(workers as u8, latchwork_partition::Settings::default());
+            match settings.record {
+                Some(_) => Arc::new(site.gathering(gathering.clone())),
+                None => Arc::new(site),
+            }
+        };
+        let (started, finished, quiet) = Default::default();
+        let sites = (0..nodes).map(site).collect();
+        Some(Partitions { sites, workers: nodes * workers, started, finished, quiet })
+    }
+
+    /// Starts a worker, and waits until all others have: before that, nobody would hear of their rows.
+    pub(crate) async fn start(
+        &self,
+        session: &Session,
+        phase: &Phase,
+        member: &Member,
+        store: &Store,
+        tables: &Tables,
+    ) -> Result<Partitioned<Worker>, AppError> {
+        let owner = owner(session, tables)?;
+        // A command line has been refused that would need more.
+        let (site, worker) = (self.sites[member.node].clone(), member.worker as u8);
+        let started = Partitioned::start(store.clone(), site, worker, tables.all().cloned(), owner);
+        let started = started.map_err(|error| session.txn_error(&error))?;
+        self.started.fetch_add(1, Ordering::Release);
+        self.all(&self.started, "begin", phase, member).await?;
+        Ok(started)
+    }
+
+    /// Stays until nobody needs this worker any more.
+    pub(crate) async fn leave(
+        &self,
+        worker: &Partitioned<Worker>,
+        phase: &Phase,
+        member: &Member,
+    ) -> Result<(), AppError> {
+        self.finished.fetch_add(1, Ordering::Release);
+        self.all(&self.finished, "end", phase, member).await?;
+        // Decisions are still on their way: nobody begins anything, so this ends.
+        let is_quiet = || worker.participants() == 0 && worker.site().open() == 0;
+        wait(is_quiet, "settle their last transactions", phase, member).await?;
+        self.quiet.fetch_add(1, Ordering::Release);
+        self.all(&self.quiet, "settle their last transactions", phase, member).await
+    }
+
+    async fn all(
+        &self,
+        arrived: &AtomicUsize,
+        what: &str,
+        phase: &Phase,
+        member: &Member,
+    ) -> Result<(), AppError> {
+        let have = || arrived.load(Ordering::Acquire) >= self.workers;
+        wait(have, what, phase, member).await
+    }
+
+    /// What has happened on all nodes.
+    pub(crate) fn stats(&self) -> Stats {
+        let all = self.sites.iter().map(|site| site.stats());
+        all.fold(Stats::default(), |sum, one| sum + one)
+    }
+}
+
+/// Waits for others, as long as nothing has failed.
+async fn wait(
+    until: impl Fn() -> bool,
+    what: &str,
+    phase: &Phase,
+    member: &Member,
+) -> Result<(), AppError> {
+    let deadline = member.handle.now() + WAIT;
+    while !until() && !phase.stopped() {
+        if member.handle.now() >= deadline {
+            let text = format!("the partitions did not all {what} within {WAIT:?}");
+            return Err(AppError::Failed(text));
+        }
+        member.handle.sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> {
+    let Some(shares) = session.settings.shares else {
+        return Err(AppError::Failed("nobody has said whose rows are whose".to_owned()));
+    };
+    let items = tables.of(Table::Item).id();
+    Ok(Rc::new(move |table, key| {
+        let is_item = table.id() == items;
+        // For owners all other tables are alike.
+        shares.owner(if is_item { Table::Item } else { Table::Stock }, key)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_workload::tpcc::key::{CustomerKey, StockKey};
+
+    #[test]
+    fn each_row_has_one_owner_and_items_have_none() {
+        let shares = Shares { warehouses: 3, nodes: 2 };
+        for (warehouse, node) in [(1, 0), (3, 0), (4, 1), (5, 1)] {
+            let stock = StockKey { warehouse, item: 7 }.to_bytes();
+            let customer = CustomerKey { warehouse, district: 9, customer: 1 }.to_bytes();
+            assert_eq!(shares.owner(Table::Stock, &stock), Some(node));
+            assert_eq!(shares.owner(Table::Customer, &customer), Some(node));
+            assert_eq!(shares.placer(Table::Stock, &stock), node);
+        }
+        let item = |item| ItemKey { item }.to_bytes();
+        assert_eq!(shares.owner(Table::Item, &item(4)), None);
+        let placers: Vec<_> = (1..5).map(|at| shares.placer(Table::Item, &item(at))).collect();
+        assert_eq!(placers, [1, 0, 1, 0]);
+    }
+}
