@@ -132,6 +132,9 @@ pub(crate) struct Flags {
     /// workers that are behind abort more.
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
     pub(crate) ts_block: u64,
+    /// After so many aborts of one transaction others make way for it; 0: they never do.
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
+    pub(crate) elder_after: u32,
     /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when it is on disk.
     /// [default: off, and sync with --wal-dir]
     #[arg(
@@ -221,6 +224,7 @@ mod tests {
             ("--wal always", "--wal", "off, async, sync"),
             ("--distribution-ratio 101", "--distribution-ratio", "from 0 to 100"),
             ("--ts-block 0", "--ts-block", "from 1"),
+            ("--elder-after -1", "--elder-after", "from 0"),
             ("--items 0", "--items", "from 1 to 100000"),
             ("--customers 3001", "--customers", "from 1 to 3000"),
             ("--time 0", "--time", "above 0"),

@@ -232,14 +232,15 @@ impl Runner {
         buffers: &mut Buffers,
     ) -> Result<Time, AppError> {
         let kind = input.kind();
-        let deadline = begin + self.settings().txn.retry_for;
-        let mut attempts = 0;
+        let mut retry = self.store.retry();
         loop {
+            retry.turn().await;
             let tried = self.attempt(input, buffers).await;
             let conflict = match tried {
                 Ok(ended) => {
                     let end = self.handle.now();
                     self.completed(input, ended, (begin, end), measured);
+                    retry.end().await;
                     return Ok(end);
                 }
                 Err(Failure::Txn(TxnError::Conflict(conflict))) => conflict,
@@ -254,12 +255,9 @@ impl Runner {
             if measured {
                 self.aborted(input, conflict);
             }
-            attempts += 1;
-            if self.handle.now() >= deadline {
-                let why = format!("gave up after {attempts} attempts: {conflict}");
-                return Ok(self.given_up(input, why, measured));
+            if let Err(error) = retry.met(conflict).await {
+                return Ok(self.given_up(input, error.to_string(), measured));
             }
-            self.handle.sleep(self.store.pause(attempts)).await;
             if measured {
                 self.done.borrow_mut().tally.statistics.retried(kind);
                 self.note(|statistics| statistics.retried(kind));

@@ -149,6 +149,7 @@ impl Settings {
         let txn = latchwork_txn::Settings {
             scheme: flags.cc,
             timestamp_block: flags.ts_block,
+            elder_after: flags.elder_after,
             ..latchwork_txn::Settings::default()
         };
         if wal != Wal::Off && logs.is_none() {
@@ -245,6 +246,7 @@ impl Settings {
         if self.txn.scheme == Scheme::TimestampOrdering {
             add("ts_block", self.txn.timestamp_block.into());
         }
+        add("elder_after", self.txn.elder_after.into());
         let ratio = match self.inputs.remote_lines {
             RemoteLines::PerOrder { percent, .. } => Some(json!(percent)),
             RemoteLines::PerLine { .. } => None,

@@ -185,11 +185,9 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
     ) -> Result<R, TxnError> {
-        let handle = self.0.database.memory().handle();
-        let begin = handle.now();
-        let deadline = begin + self.0.database.node().settings().retry_for;
-        let mut attempts = 0;
+        let mut retry = self.0.database.retry();
         loop {
+            retry.turn().await;
             let mut transaction = self.begin().await?;
             let result = match body(&mut transaction).await {
                 Ok(result) => transaction.commit().await.map(|_| result),
@@ -206,16 +204,13 @@ impl<M: LineLocks + Mail> Partitioned<M> {
                     }
                 }
             };
-            let conflict = match result {
-                Err(TxnError::Conflict(conflict)) => conflict,
-                other => return other,
-            };
-            attempts += 1;
-            if handle.now() >= deadline {
-                let waited = handle.now() - begin;
-                return Err(TxnError::Contended { attempts, waited, last: conflict });
+            match result {
+                Err(TxnError::Conflict(conflict)) => retry.met(conflict).await?,
+                other => {
+                    retry.end().await;
+                    return other;
+                }
             }
-            handle.sleep(self.0.database.pause(attempts)).await;
         }
     }
 }

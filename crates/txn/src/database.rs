@@ -1,7 +1,8 @@
 //! [`Database`]: tables by name, and transactions over them.
 //!
 //! ```text
-//!  root line   | magic | version | database | tables' roots | counters ──► line of global atomics: timestamps, tables
+//!  root line   | magic | version | database | tables' roots | counters | .. | drawn | served |     of elders
+//!                                                 │               └──► line of global atomics: timestamps, tables
 //!                                                 │
 //!  table 0     name ──► id | roots of its indexes | schema                 a table like any other
 //! ```
@@ -9,7 +10,7 @@
 //! The definition of a table is a row of table 0, and so is in the log like any other. The roots in it are addresses,
 //! which are worth nothing after a restart: recovery makes tables anew and writes the rows again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -22,6 +23,7 @@ use latchwork_history::{Outcome, Record, Recorder};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{DatabaseId, NodeId, TableId};
 
+use crate::elder::SERVED;
 use crate::node::Worker;
 use crate::purge::Purge;
 use crate::schema::Value;
@@ -31,7 +33,7 @@ use crate::{Node, Schema, Scheme, Table, Timestamp, TxnError};
 /// The longest name of a table.
 const NAME_MAX: u8 = crate::schema::NAME_MAX as u8;
 const MAGIC: u64 = 0x4c57_5458_4e44_4231;
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The counter of the timestamp of rows that were loaded.
 const LOADED: u64 = 1;
 /// Offsets in the line of global atomics.
@@ -57,6 +59,8 @@ struct Inner<M: LineLocks> {
     purges: RefCell<VecDeque<Purge<M>>>,
     /// Timestamps that were drawn and not given out yet.
     block: RefCell<Block>,
+    /// Transactions that were begun by [`Retry`](crate::Retry).
+    begun: Cell<u32>,
     /// Who records its transactions, and as which worker's.
     recorder: RefCell<(Recorder, u16)>,
 }
@@ -112,7 +116,9 @@ impl<M: LineLocks> Database<M> {
         let Some(tables) = definitions.roots().next() else {
             return Err(TxnError::NoDatabase { root });
         };
-        let words = [MAGIC, VERSION, id.0, tables.bits(), counters.bits()];
+        let mut words = [0; SERVED + 1];
+        let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits()];
+        words[..known.len()].copy_from_slice(&known);
         let write = |line: &mut latchwork_cache::WriteGuard<'_>| {
             for (at, word) in words.into_iter().enumerate() {
                 line.words().set_word(at, word);
@@ -159,7 +165,7 @@ impl<M: LineLocks> Database<M> {
         definitions: Table<M>,
     ) -> Database<M> {
         let worker = node.add_worker();
-        let (tables, states, purges, block, recorder) = Default::default();
+        let (tables, states, purges, block, begun, recorder) = Default::default();
         Database(Rc::new(Inner {
             memory,
             node,
@@ -172,6 +178,7 @@ impl<M: LineLocks> Database<M> {
             states,
             purges,
             block,
+            begun,
             recorder,
         }))
     }
@@ -304,6 +311,18 @@ impl<M: LineLocks> Database<M> {
         };
         let node = self.node().clock().node();
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
+    }
+
+    /// Forgets the timestamps that were drawn and not given out: they may be below those of others.
+    pub(crate) fn drop_block(&self) {
+        *self.0.block.borrow_mut() = Block::default();
+    }
+
+    /// Counts a transaction, from 0.
+    pub(crate) fn count_begin(&self) -> u32 {
+        let begun = self.0.begun.get();
+        self.0.begun.set(begun.wrapping_add(1));
+        begun
     }
 
     /// The names of all tables.

@@ -14,6 +14,7 @@
 //! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node share.
 //! - [`Transaction`]: what it promises, and why it holds.
 //! - [`Database::checkpoint`], [`Recovery`]: what lasts, and what is made of it after a crash.
+//! - [`Retry`]: trying again what has met others, with a bound.
 //! - [`Prepared`]: one that stops before its commit, as a part of a larger one.
 //! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
 //! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
@@ -64,6 +65,7 @@
 mod checkpoint;
 mod clock;
 mod database;
+mod elder;
 mod error;
 mod heap;
 mod key;
@@ -87,6 +89,7 @@ pub use key::Key;
 pub use latchwork_wal::{DatabaseId, NodeId, TableId, Timestamp};
 pub use node::{Node, Settings};
 pub use recovery::Recovery;
+pub use retry::Retry;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;

@@ -31,6 +31,12 @@ pub struct Settings {
     pub pause_max: Duration,
     /// How long a transaction is tried again.
     pub retry_for: Duration,
+    /// After so many aborts a transaction is an elder, for which others make way; 0: none ever is. The same on
+    /// all nodes of a database.
+    pub elder_after: u32,
+    /// How long others make way for one elder before they go on all the same. It may be one again after twice as many
+    /// attempts.
+    pub elder_for: Duration,
 }
 
 impl Default for Settings {
@@ -42,6 +48,8 @@ impl Default for Settings {
             pause: Duration::from_micros(2),
             pause_max: Duration::from_millis(1),
             retry_for: Duration::from_secs(10),
+            elder_after: 16,
+            elder_for: Duration::from_millis(200),
         }
     }
 }

@@ -1,17 +1,145 @@
-//! Trying a transaction again that has met others.
+//! [`Retry`]: trying a transaction again that has met others.
 
 use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
+use latchwork_runtime::Time;
 
-use crate::{Database, Timestamp, Transaction, TxnError};
+use crate::elder::Place;
+use crate::{Conflict, Database, Timestamp, Transaction, TxnError};
 
 /// How often the pause doubles.
 const DOUBLINGS_MAX: u32 = 16;
+/// How often that of an elder does: those who are in its way now will be through soon.
+const DOUBLINGS_OF_ELDERS: u32 = 3;
+
+/// Of so many transactions of a worker, one looks whether there is an elder before its first attempt.
+const LOOKS: u32 = 8;
+
+/// The attempts of one transaction, and what goes on between them.
+///
+/// [`Database::run`] has one. For whoever begins transactions by itself:
+///
+/// ```
+/// # use latchwork_coherence::LineLocks;
+/// # use latchwork_txn::{Conflict, Database, Transaction, TxnError};
+/// # async fn attempt<M: LineLocks>(tx: Transaction<M>) -> Result<(), Conflict> { Ok(()) }
+/// async fn run<M: LineLocks>(database: &Database<M>) -> Result<(), TxnError> {
+///     let mut retry = database.retry();
+///     loop {
+///         retry.turn().await;
+///         match attempt(database.begin().await?).await {
+///             Err(conflict) => retry.met(conflict).await?,
+///             Ok(()) => break retry.end().await,
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Retry<M: LineLocks> {
+    database: Database<M>,
+    attempts: u32,
+    /// When it met others for the first time.
+    since: Option<Time>,
+    /// Of an elder.
+    place: Option<Place<M>>,
+    /// After so many attempts it is an elder, or again one.
+    elder_after: u32,
+}
+
+impl<M: LineLocks> std::fmt::Debug for Retry<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Retry");
+        out.field("attempts", &self.attempts).field("is_elder", &self.is_elder()).finish()
+    }
+}
+
+impl<M: LineLocks> Retry<M> {
+    /// How often it has met others.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Whether others make way for it, or will.
+    pub fn is_elder(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Waits until it is its turn to begin, which nearly always is at once: unless an elder is at work, or it is one itself
+    /// and others are before it. Not for ever: then it may begin all the same.
+    pub async fn turn(&mut self) {
+        let database = &self.database;
+        if database.node().settings().elder_after == 0 {
+            return;
+        }
+        if let Some(place) = &self.place {
+            let until = self.deadline();
+            if !place.turn(until).await {
+                // It was slow, or what is in its way will not go: then all others are not to wait for it all the time.
+                self.place = None;
+                self.elder_after = self.attempts.saturating_mul(2);
+            }
+            database.drop_block();
+            return;
+        }
+        let looks = self.attempts > 0 || database.count_begin().is_multiple_of(LOOKS);
+        if looks && !database.sees_no_elder() {
+            database.make_way(self.deadline()).await;
+        }
+    }
+
+    /// The transaction has met others, and was aborted. Waits before the next attempt.
+    ///
+    /// # Errors
+    /// [`TxnError::Contended`] after [`Settings::retry_for`](crate::Settings::retry_for).
+    pub async fn met(&mut self, conflict: Conflict) -> Result<(), TxnError> {
+        self.attempts = self.attempts.saturating_add(1);
+        let database = self.database.clone();
+        let (handle, settings) = (database.memory().handle(), database.node().settings());
+        let now = handle.now();
+        let since = *self.since.get_or_insert(now);
+        if now >= since + settings.retry_for {
+            let (attempts, waited) = (self.attempts, now - since);
+            return Err(TxnError::Contended { attempts, waited, last: conflict });
+        }
+        if settings.elder_after > 0 && self.attempts >= self.elder_after && self.place.is_none() {
+            // If memory fails, the transaction will find out by itself.
+            self.place = database.become_elder().await.ok();
+        }
+        let pause = match &self.place {
+            Some(_) => database.pause(self.attempts.min(DOUBLINGS_OF_ELDERS)),
+            None => database.pause(self.attempts),
+        };
+        handle.sleep(pause).await;
+        Ok(())
+    }
+
+    /// The transaction has ended, and others can go on at once; where this is dropped instead, they can soon.
+    pub async fn end(self) {
+        if let Some(place) = self.place {
+            place.leave().await;
+        }
+    }
+
+    fn deadline(&self) -> Time {
+        let database = &self.database;
+        let since = self.since.unwrap_or_else(|| database.memory().handle().now());
+        since + database.node().settings().retry_for
+    }
+}
 
 impl<M: LineLocks> Database<M> {
+    /// The attempts of a transaction to come.
+    pub fn retry(&self) -> Retry<M> {
+        let elder_after = self.node().settings().elder_after;
+        Retry { database: self.clone(), attempts: 0, since: None, place: None, elder_after }
+    }
+
     /// Runs a transaction and commits it; again, if it meets others, with growing random pauses. `body` may run
     /// often, so it must have no effect but by the transaction, and its result.
+    ///
+    /// What was aborted [often](crate::Settings::elder_after) becomes an elder: others wait before they begin, so it gets
+    /// through. A `body` that runs another transaction inside may so wait for itself, and is slow then.
     ///
     /// An error of `body` that is no conflict aborts the transaction and is returned, if what was read by then is
     /// [true](Transaction::validate); otherwise the transaction is tried again.
@@ -23,21 +151,16 @@ impl<M: LineLocks> Database<M> {
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
     ) -> Result<R, TxnError> {
-        let handle = self.memory().handle();
-        let begin = handle.now();
-        let deadline = begin + self.node().settings().retry_for;
-        let mut attempts = 0;
+        let mut retry = self.retry();
         loop {
-            let conflict = match self.attempt(&mut body).await {
-                Err(TxnError::Conflict(conflict)) => conflict,
-                other => return other.map(|(result, _)| result),
-            };
-            attempts += 1;
-            if handle.now() >= deadline {
-                let waited = handle.now() - begin;
-                return Err(TxnError::Contended { attempts, waited, last: conflict });
+            retry.turn().await;
+            match self.attempt(&mut body).await {
+                Err(TxnError::Conflict(conflict)) => retry.met(conflict).await?,
+                other => {
+                    retry.end().await;
+                    return other.map(|(result, _)| result);
+                }
             }
-            handle.sleep(self.pause(attempts)).await;
         }
     }
 

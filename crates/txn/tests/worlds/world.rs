@@ -110,7 +110,9 @@ impl World {
         config.node.policy = shape.protocol.policy();
         let cluster =
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
-        let settings = Settings { scheme: shape.scheme, ..Settings::default() };
+        // Some have elders all the time, some none.
+        let elder_after = [16, 2, 0][shape.seed as usize % 3];
+        let settings = Settings { scheme: shape.scheme, elder_after, ..Settings::default() };
         let node = |at| Node::new(NodeId(at as u8), None, settings.clone());
         let world = Rc::new(World {
             shape: shape.clone(),
