@@ -1,0 +1,180 @@
+//! Accesses that wait for a line, and not for locks.
+
+use super::*;
+
+/// What is here is locked on the spot; for what is not, nobody is asked.
+#[test]
+fn a_line_that_is_here_is_locked_without_waiting() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        for mode in BOTH {
+            assert_eq!(
+                tries(&stage, A, line, mode).map(drop_outcome),
+                Err(Need { addr: line, mode })
+            );
+        }
+        stage.write(A, line, 1);
+        stage.read(B, line);
+        // Without forwarding A has lost it.
+        stage.read(A, line);
+        stage.pass(A_WHILE);
+        stage.forget();
+        let write = Need { addr: line, mode: Mode::Exclusive };
+        assert_eq!(tries(&stage, A, line, Mode::Exclusive).map(drop_outcome), Err(write));
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Shared) else {
+            panic!("seed {}: it is here", stage.seed);
+        };
+        assert_eq!((held.need().mode, stage.node(A).locked_lines()), (Mode::Shared, 1));
+        // Not even asked for: there is a lock in the way here.
+        let refused = tries(&stage, A, line, Mode::Exclusive).map(drop_outcome);
+        assert_eq!(refused, Ok(LockOutcome::Locked));
+        assert_eq!(stage.count(line, |_, _| true), 0, "seed {}: without a message", stage.seed);
+        is_refused(&stage, B, line, Mode::Exclusive);
+        stage.drop_on(A, held);
+        stage.write(A, line, 2);
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Exclusive) else {
+            panic!("seed {}: it is here", stage.seed);
+        };
+        is_refused(&stage, B, line, Mode::Shared);
+        stage.drop_on(A, held);
+        stage.finish();
+    });
+}
+
+/// An access that waits for the line, but not for the end of a lock.
+#[test]
+fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
+    in_every_way(2, |stage| {
+        for (lock_mode, mode, passes) in [
+            (Mode::Shared, Mode::Shared, true),
+            (Mode::Shared, Mode::Exclusive, false),
+            (Mode::Exclusive, Mode::Shared, false),
+            (Mode::Exclusive, Mode::Exclusive, false),
+        ] {
+            let stage = stage();
+            let line = stage.line();
+            let held = lock(&stage, A, line, lock_mode);
+            let since = stage.now();
+            let ticket = stage.end(looks_in(&stage, B, line, mode));
+            let took = stage.now() - since;
+            assert!(took < AT_ONCE, "seed {}: told after {took:?}", stage.seed);
+            assert_eq!(ticket.is_some(), passes, "seed {}: {mode:?} at {lock_mode:?}", stage.seed);
+            stage.drop_on(B, ticket);
+            stage.drop_on(A, held);
+            let ticket = stage.end(looks_in(&stage, B, line, mode));
+            assert!(ticket.is_some(), "seed {}: nobody has locked it", stage.seed);
+            // For a line that is only in use it waits, and locks nothing.
+            stage.drop_on(B, ticket);
+            assert_eq!(stage.node(B).locked_lines(), 0);
+            stage.finish();
+        }
+    });
+}
+
+/// An access that waits has its node pause, for long by now. Who does not wait is told at once all the same, again and
+/// again, and that makes nobody ask more often for whom it waits.
+#[test]
+fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
+    in_every_way(2, |stage| {
+        for write in [false, true] {
+            let mut stage = stage();
+            let second = stage.add_worker(B);
+            let line = stage.line();
+            let held = lock(&stage, A, line, Mode::Exclusive);
+            let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
+            stage.pass(Duration::from_millis(5));
+            for _ in 0..20 {
+                BOTH.into_iter().for_each(|mode| is_refused(&stage, second, line, mode));
+            }
+            stage.forget();
+            stage.pass(Duration::from_millis(5));
+            let asked = stage.count(line, answer(A, B, Answer::Busy));
+            assert!((4..50).contains(&asked), "seed {}: asked {asked} times", stage.seed);
+            assert!(!access.is_finished(), "seed {}", stage.seed);
+            stage.drop_on(A, held);
+            stage.end(access);
+            stage.finish();
+        }
+    });
+}
+
+/// A refused reader's node looks at the word for as long as its bit waits there: no reason to pause.
+#[test]
+fn a_refused_reader_that_tries_again_is_told_at_once() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let held = lock(&stage, A, line, Mode::Exclusive);
+        is_refused(&stage, B, line, Mode::Shared);
+        for step in 0..40 {
+            stage.pass(Duration::from_micros(97 * step));
+            is_refused(&stage, B, line, Mode::Shared);
+            is_refused(&stage, B, line, Mode::Exclusive);
+        }
+        stage.drop_on(A, held);
+        stage.pass(Duration::from_millis(1));
+        let held = lock(&stage, B, line, Mode::Exclusive);
+        stage.drop_on(B, held);
+        stage.finish();
+    });
+}
+
+/// What was refused to readers keeps its frames as long as it is locked, but never all: the node goes on with
+/// other lines, its transactions among them.
+#[test]
+fn lines_that_were_refused_leave_frames_to_others() {
+    in_every_world(|seed| {
+        let stage = Stage::with(3, 8, seed);
+        let lines: Vec<_> = (0..8).map(|_| stage.line()).collect();
+        let others: Vec<_> = (0..12).map(|_| stage.line()).collect();
+        let held: Vec<_> = lines
+            .iter()
+            .zip([A, C].into_iter().cycle())
+            .map(|(line, worker)| (worker, lock(&stage, worker, *line, Mode::Exclusive)))
+            .collect();
+        for _ in 0..3 {
+            lines.iter().for_each(|line| is_refused(&stage, B, *line, Mode::Shared));
+        }
+        let frames = stage.node(B).cache().capacity();
+        let kept = lines.iter().filter(|line| stage.frame(B, **line).is_some()).count();
+        assert!((1..=frames / 4).contains(&kept), "seed {seed}: {kept} of {frames}");
+        for line in &others {
+            let mine = lock(&stage, B, *line, Mode::Exclusive);
+            assert_eq!(stage.write(B, *line, 1), 0, "seed {seed}");
+            stage.drop_on(B, mine);
+        }
+        for (worker, held) in held {
+            stage.drop_on(worker, held);
+        }
+        stage.pass(Duration::from_millis(2));
+        for line in &lines {
+            let mine = lock(&stage, B, *line, Mode::Shared);
+            stage.drop_on(B, mine);
+        }
+        stage.finish();
+    });
+}
+
+/// Who wished to lock the line has been dropped when the answer comes: nobody asks again.
+#[test]
+fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
+    in_every_way(2, |stage| {
+        for mode in BOTH {
+            let stage = stage();
+            let line = stage.line();
+            let held = lock(&stage, A, line, Mode::Exclusive);
+            let wish = locks(&stage, B, line, mode);
+            stage.until("B asks", || stage.count(line, request(B, A)) == 1);
+            wish.abort();
+            stage.pass(Duration::from_millis(2));
+            // The bit of a refused reader stays, and so its node looks at the word.
+            let asked = stage.count(line, request(B, A));
+            assert!(asked == 1 || mode == Mode::Shared, "seed {}: {asked}", stage.seed);
+            stage.drop_on(A, held);
+            stage.pass(Duration::from_millis(2));
+            assert_eq!(stage.node(B).lines_under_way(), 0, "seed {}", stage.seed);
+            stage.finish();
+        }
+    });
+}

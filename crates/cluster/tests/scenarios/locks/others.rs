@@ -1,0 +1,150 @@
+//! Those who ask for a line that is locked, or is about to be.
+
+use super::*;
+
+/// Accesses that are no transaction's wait, and get the line when it is unlocked.
+#[test]
+fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
+    in_every_way(2, |stage| {
+        for write in [false, true] {
+            let stage = stage();
+            let line = stage.line();
+            let held = lock(&stage, A, line, Mode::Exclusive);
+            let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
+            // Far longer than reservations last.
+            stage.pass(Duration::from_millis(5));
+            assert!(!access.is_finished(), "seed {}", stage.seed);
+            assert!(stage.count(line, answer(A, B, Answer::Busy)) > 0);
+            assert_eq!(stage.count(line, answer(A, B, Answer::Queued)), 0, "nobody is remembered");
+            stage.write(A, line, 4);
+            stage.drop_on(A, held);
+            assert_eq!(stage.end(access), 4);
+            stage.finish();
+        }
+    });
+}
+
+/// Race: B also reads the line, has no lock, and has been refused so often when it wanted to write that it comes before
+/// everybody. A, whose lock is in its way, cannot give way to it, so B has to give way to A.
+#[test]
+fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let mine = lock(&stage, A, line, Mode::Shared);
+        stage.end(stage.reads(B, line));
+        let write = stage.writes(B, line, 5);
+        stage.pass(Duration::from_millis(5));
+        assert!(!write.is_finished(), "seed {}", stage.seed);
+        let since = stage.now();
+        let (granted, mine) = upgrade(&stage, A, mine);
+        assert!(granted, "seed {}: nobody else has a lock", stage.seed);
+        let took = stage.now() - since;
+        // B may have to end a pause first.
+        assert!(took < Duration::from_millis(2), "seed {}: upgraded after {took:?}", stage.seed);
+        stage.write(A, line, 4);
+        stage.drop_on(A, mine);
+        assert_eq!(stage.end(write), 4);
+        stage.finish();
+    });
+}
+
+/// Race: B has the line by hand-over and locks it while A's operation is late, so the word still names A and so
+/// does C's question. It must reach B and be refused there; the lock must not be handed on.
+#[test]
+fn a_line_is_locked_while_its_hand_over_is_not_settled() {
+    in_every_world(|seed| {
+        let stage = Stage::new(3, seed);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let late = stage.hold(Leg::There, line, op(A, WordOp::HandOver(id(B))));
+        let held = lock(&stage, B, line, Mode::Exclusive);
+        assert_eq!((late.held(), stage.word(line)), (1, x(A)));
+        let other = locks(&stage, C, line, Mode::Exclusive);
+        stage.until("C asks", || stage.count(line, request(C, A)) > 0);
+        stage.pass(Duration::from_micros(10));
+        assert!(!other.is_finished(), "seed {seed}: A's operation is in the way");
+        drop(late);
+        assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
+        assert_eq!(stage.word(line), x(B));
+        stage.drop_on(B, held);
+        stage.finish();
+    });
+}
+
+/// Who waits for the line already when it is locked is told.
+#[test]
+fn a_remembered_request_is_refused_when_the_line_is_locked() {
+    in_every_world(|seed| {
+        let stage = Stage::new(2, seed);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let other = locks(&stage, B, line, Mode::Exclusive);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        let held = lock(&stage, A, line, Mode::Exclusive);
+        assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
+        stage.drop_on(A, ticket);
+        stage.drop_on(A, held);
+        stage.finish();
+    });
+}
+
+/// Race: C's request comes to B with the line itself, while A's operation is late. C is told in the step in which B locks the
+/// line, not when A reports: whether B has obtained it for the lock, or finds it here.
+#[test]
+fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
+    in_every_world(|seed| {
+        for obtained in [false, true] {
+            let stage = Stage::new(3, seed);
+            let line = stage.line();
+            let ticket = stage.take(A, line, Mode::Exclusive);
+            let late = stage.hold(Leg::There, line, op(A, WordOp::HandOver(id(B))));
+            let waiting = |from| stage.count(line, answer(A, from, Answer::Queued)) == 1;
+            let first = obtained.then(|| locks(&stage, B, line, Mode::Exclusive));
+            let access = (!obtained).then(|| stage.writes(B, line, 1));
+            stage.until("A remembers B", || waiting(B));
+            let other = locks(&stage, C, line, Mode::Exclusive);
+            stage.until("A remembers C", || waiting(C));
+            stage.drop_on(A, ticket);
+            access.into_iter().for_each(|access| _ = stage.end(access));
+            let held = match first {
+                Some(first) => stage.end(first).expect("no error"),
+                None => tries(&stage, B, line, Mode::Exclusive).expect("it is here"),
+            };
+            let LockOutcome::Got(held) = held else { panic!("seed {seed}: nobody has locked it") };
+            assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
+            assert_eq!((late.held(), stage.word(line)), (1, x(A)), "A has not reported");
+            drop(late);
+            stage.drop_on(B, held);
+            stage.finish();
+        }
+    });
+}
+
+/// Who has waited until the bound of the lease comes before those who would lock the line that is still here.
+#[test]
+fn a_line_that_is_being_given_up_is_not_locked() {
+    in_every_world(|seed| {
+        let mut config = small(2, 1, 16, seed);
+        config.node.lease = Some(0);
+        let mut stage = Stage::on(config);
+        let second = stage.add_worker(A);
+        let line = stage.line();
+        let ticket = stage.take(A, line, Mode::Exclusive);
+        let access = stage.writes(B, line, 1);
+        stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
+        for mode in BOTH {
+            let need = Need { addr: line, mode };
+            assert_eq!(tries(&stage, second, line, mode).map(drop_outcome), Err(need));
+        }
+        let late = locks(&stage, second, line, Mode::Exclusive);
+        stage.drop_on(A, ticket);
+        stage.end(access);
+        let LockOutcome::Got(held) = stage.end(late).expect("no error") else {
+            panic!("seed {seed}: nobody has locked it");
+        };
+        assert_eq!(stage.read(A, line), 1, "seed {seed}: B came first");
+        stage.drop_on(second, held);
+        stage.finish();
+    });
+}
