@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
+
 /// A whole number in `range`.
 pub fn whole<T>(
     range: RangeInclusive<T>,
@@ -77,17 +79,22 @@ pub fn line_size(text: &str) -> Result<u32, String> {
     }
 }
 
-/// What is wrong with a command line, in one line: clap's first line and its hints.
+/// What is wrong with a command line, in one line: clap's first line and its hints; where it has none to offer for what it
+/// does not know, that help tells what there is.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or("the command line cannot be understood");
-    let hints: Vec<&str> = lines
+    let mut hints: Vec<&str> = lines
         .filter_map(|line| {
             let missing = line.starts_with("--") || line.starts_with("[possible values");
             line.strip_prefix("tip: ").or(missing.then_some(line))
         })
         .collect();
+    let unknown = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
+    if unknown && hints.is_empty() {
+        hints.push("--help tells which there are");
+    }
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let separator = if hints.is_empty() { "" } else { "; " };
     format!("{first}{separator}{}", hints.join("; "))
@@ -96,6 +103,27 @@ pub fn one_line(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[arg(long)]
+        _nodes: Option<u64>,
+    }
+
+    #[test]
+    fn what_is_unknown_says_what_is_alike_or_where_to_look() {
+        let told = |flag| {
+            let error = <Cli as clap::Parser>::try_parse_from(["test", flag]).expect_err("no flag");
+            one_line(&error)
+        };
+        assert!(
+            told("--node").ends_with("a similar argument exists: '--nodes'"),
+            "{}",
+            told("--node")
+        );
+        let other = told("--colour");
+        assert_eq!(other, "unexpected argument '--colour' found; --help tells which there are");
+    }
 
     #[test]
     fn what_is_no_value_says_what_would_do() {
