@@ -78,9 +78,10 @@ impl<M: LineLocks> Database<M> {
 
     /// Draws a timestamp above which all commits are whose transactions begin from now on.
     async fn draw_floor(&self, nodes: &[Arc<Node>]) -> Result<Timestamp, TxnError> {
+        // Clocks are above all commits so far. Timestamps that were drawn and have not committed need not be up to
+        // it: what commits above the floor is in the logs.
         let clocks = nodes.iter().map(|node| node.clock().now().counter());
-        let drawn = self.timestamps_drawn().await?;
-        let counter = clocks.max().unwrap_or(0).max(drawn);
+        let counter = clocks.max().unwrap_or(0);
         // Above those of all nodes with this counter.
         let last = NodeId(Timestamp::NODES_MAX - 1);
         let floor = Timestamp::new(counter, last).ok_or(TxnError::ClockExhausted)?;

@@ -77,17 +77,19 @@ impl Recovery {
             return Err(TxnError::Unresolved { notes, node, segment });
         }
         let definitions = database.definitions();
-        let mut highest = 0;
+        // Also those that were lost: what the logs have of their rows must not become another table's.
+        let mut reserved = self.replayed.keys().map(|(table, _)| table.0).max().unwrap_or(0);
         for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
             let Some(row) = &latest.value else { continue };
             let (id, _, schema) = read_definition(definitions.schema(), row)?;
-            highest = highest.max(id.0);
+            // No row of it may be there yet.
+            reserved = reserved.max(id.0);
             let memory = database.memory().clone();
             let table = Table::create(memory, id, Rc::new(schema)).await?;
             let (key, row) = definition(&table)?;
             definitions.load(&key, &row, latest.timestamp).await?;
         }
-        database.reserve_tables(highest).await?;
+        database.reserve_tables(reserved).await?;
         database.raise_clocks(self.replayed.highest).await
     }
 

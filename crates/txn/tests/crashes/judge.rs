@@ -22,6 +22,9 @@ pub(crate) struct Judge {
     pub(crate) unknown: usize,
     /// Refused by a device that was full.
     pub(crate) refused: usize,
+    /// That were put in place.
+    pub(crate) checkpoints: usize,
+    pub(crate) removed: usize,
 }
 
 /// Of each key that is there, the tag of its writer, and when that committed.
@@ -36,6 +39,8 @@ impl Judge {
             acknowledged: 0,
             unknown: 0,
             refused: 0,
+            checkpoints: 0,
+            removed: 0,
         }
     }
 
@@ -110,7 +115,12 @@ impl Judge {
         let mut dead = Vec::new();
         for (&tag, intent) in &mut self.intents {
             match known.get(&tag) {
-                Some(&cts) => intent.acknowledged = Some(cts),
+                Some(&cts) => {
+                    intent.acknowledged = Some(cts);
+                    // What was overwritten or deleted, be it by one that leaves nothing to be seen, does not
+                    // come back either.
+                    intent.keys.retain(|key, _| rows.get(key).is_some_and(|row| row.0 == tag));
+                }
                 None => dead.push(tag),
             }
         }

@@ -1,7 +1,6 @@
 //! From a restart to a crash: recovery, transactions of all nodes, checkpoints.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,47 +8,53 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
-use latchwork_history::{Operation, Recording};
+use latchwork_runtime::{Handle, Time};
 use latchwork_txn::schema::{ColumnType, Order};
-use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Range, Recovery, Schema, Scheme, Settings, Table,
-    Transaction, TxnError,
-};
+use latchwork_txn::{Database, DatabaseId, Node, NodeId, Recovery, Schema, Settings, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{Device, Log, LogDirectory, Mode, WalError};
+use latchwork_wal::storage::torn::Operation;
+use latchwork_wal::{Device, Log, LogDirectory};
 
-use crate::judge::{Judge, Rows};
+use crate::habits::{Fate, Habits};
+use crate::judge::Judge;
+use crate::work::rows;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const DATABASE: DatabaseId = DatabaseId(42);
-const KEYS: u64 = 20;
 const TASKS: usize = 4;
 
-pub(crate) struct Life {
-    pub(crate) seed: u64,
-    pub(crate) scheme: Scheme,
-    pub(crate) mode: Mode,
-    pub(crate) nodes: usize,
+/// Open again when it is dropped.
+struct Gate<'a>(&'a Cell<bool>);
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 /// What the workers of one life share.
-struct Shared {
-    scheme: Scheme,
-    mode: Mode,
+pub(crate) struct Life {
+    pub(crate) habits: Habits,
     directory: Arc<LogDirectory>,
     recovery: Recovery,
     root: RefCell<Option<GlobalAddr>>,
+    /// Those that have opened the database.
     nodes: RefCell<Vec<Arc<Node>>>,
-    count: usize,
-    judge: RefCell<Judge>,
-    device: Torn,
+    /// How often a node has come to the end of a step of the recovery.
+    arrived: Cell<usize>,
+    /// The database is recovered, and judged.
+    begun: Cell<bool>,
+    /// A node comes, or a checkpoint is written: one of the two at a time, since a checkpoint is of all nodes.
+    gate: Cell<bool>,
+    pub(crate) judge: RefCell<Judge>,
+    pub(crate) device: Torn,
     /// What the crash left, once it has been.
-    left: RefCell<Option<Torn>>,
+    pub(crate) left: RefCell<Option<Torn>>,
     at_work: Cell<usize>,
-    /// The device is full, or has been.
-    was_full: Cell<bool>,
+    /// The device is full, or has been, or has failed.
+    pub(crate) faulty: Cell<bool>,
 }
 
 fn schema() -> Schema {
@@ -65,12 +70,12 @@ fn schema() -> Schema {
 
 impl Life {
     /// Lives until the power goes off; what the device has then.
-    pub(crate) fn run(&self, device: &Torn, judge: &mut Judge) -> Torn {
+    pub(crate) fn run(habits: Habits, device: &Torn, judge: &mut Judge) -> Torn {
         let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE);
         let directory = directory.expect("what a crash leaves can be opened");
         let replayed = directory.replay(1).expect("and read");
         let mut config = ClusterConfig {
-            compute_nodes: self.nodes,
+            compute_nodes: habits.nodes,
             memory_nodes: 1,
             workers: 1,
             inflight: 32,
@@ -78,210 +83,213 @@ impl Life {
             cache_bytes: Cache::footprint(256, 1024),
             line_size: 1024,
             chunk_size: 128 << 10,
-            seed: self.seed,
+            seed: habits.seed,
             ..ClusterConfig::default()
         };
         config.node.policy = Protocol::Selcc.policy();
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
-        let taken = std::mem::replace(judge, Judge::new(self.mode));
-        let shared = Rc::new(Shared {
-            scheme: self.scheme,
-            mode: self.mode,
+        let nobody = Judge::new(habits.mode);
+        let life = Rc::new(Life {
             directory,
             recovery: Recovery::new(replayed),
             root: RefCell::default(),
             nodes: RefCell::default(),
-            count: self.nodes,
-            judge: RefCell::new(taken),
+            arrived: Cell::new(0),
+            begun: Cell::new(false),
+            gate: Cell::new(false),
+            judge: RefCell::new(std::mem::replace(judge, nobody)),
             device: device.clone(),
             left: RefCell::default(),
-            at_work: Cell::new(self.nodes * TASKS),
-            was_full: Cell::new(false),
+            at_work: Cell::new(habits.nodes * TASKS),
+            faulty: Cell::new(false),
+            habits,
         });
-        let seed = self.seed;
         let body = {
-            let shared = shared.clone();
-            move |member| shared.clone().work(member, seed)
+            let life = life.clone();
+            move |member| life.clone().work(member)
         };
-        cluster.run(LIMIT, body).unwrap_or_else(|error| panic!("{seed}: {error}"));
-        *judge = shared.judge.replace(Judge::new(self.mode));
-        let left = shared.left.borrow_mut().take();
+        cluster.run(LIMIT, body).unwrap_or_else(|error| panic!("{:?}: {error}", life.habits));
+        *judge = life.judge.replace(Judge::new(life.habits.mode));
+        let left = life.left.borrow_mut().take();
         left.expect("it has crashed")
     }
-}
 
-impl Shared {
-    async fn work(self: Rc<Self>, member: Member, seed: u64) {
+    async fn work(self: Rc<Self>, member: Member) {
         let memory = member.memory.clone();
         let handle = member.handle.clone();
         let _operation = memory.enter().await.expect("memory is in order");
+        let first = member.node == 0;
+        let late = self.habits.late && member.node + 1 == self.habits.nodes;
+        let mut gate = None;
+        if late {
+            self.until(&handle, || self.begun.get()).await;
+            handle.sleep(Duration::from_micros(handle.random_below(2000))).await;
+            gate = Some(self.enter(&handle).await);
+            if self.left.borrow().is_some() {
+                self.at_work.set(self.at_work.get() - TASKS);
+                return;
+            }
+        }
+        let node = self.node(member.node, &handle);
+        let together = self.habits.together && !late;
+        let database = if first {
+            let database = Database::create(memory, node.clone(), DATABASE).await.expect("room");
+            if !together {
+                self.recovery.run(&database).await.expect("room");
+                self.begin(&database).await;
+            }
+            *self.root.borrow_mut() = Some(database.root());
+            database
+        } else {
+            self.until(&handle, || self.root.borrow().is_some()).await;
+            let root = self.root.borrow().expect("it is there");
+            Database::open(memory, node.clone(), root).await.expect("it is there")
+        };
+        self.nodes.borrow_mut().push(node);
+        drop(gate);
+        if together {
+            self.recover(&database, first).await;
+        }
+        self.until(&handle, || self.begun.get()).await;
+        let table = database.table("tagged").await.expect("it is there");
+        for _ in 0..TASKS {
+            let (life, database, table) = (self.clone(), database.clone(), table.clone());
+            // Nobody waits for them: they go on until the power is off.
+            drop(handle.spawn(async move {
+                life.transactions(&database, &table).await;
+                life.at_work.set(life.at_work.get() - 1);
+            }));
+        }
+        if first {
+            self.end(&database).await;
+        }
+        self.until(&handle, || self.at_work.get() == 0).await;
+    }
+
+    fn node(&self, number: usize, handle: &Handle) -> Arc<Node> {
         let settings = latchwork_wal::Settings {
-            mode: self.mode,
+            mode: self.habits.mode,
             segment_bytes: 4096,
             interval: Duration::from_micros(200),
             ..latchwork_wal::Settings::default()
         };
-        let id = NodeId(member.node as u8);
-        let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
-        let settings = Settings { scheme: self.scheme, ..Settings::default() };
-        let node = Node::new(id, Some(log.expect("it is closed")), settings);
-        self.nodes.borrow_mut().push(node.clone());
-        let database = match member.node {
-            0 => self.start(memory, node).await,
-            _ => loop {
-                let root = *self.root.borrow();
-                if let Some(root) = root {
-                    break Database::open(memory, node, root).await.expect("it is there");
-                }
-                handle.sleep(Duration::from_micros(20)).await;
-            },
-        };
-        let table = database.table("tagged").await.expect("it is there");
-        for _ in 0..TASKS {
-            let (shared, database, table) = (self.clone(), database.clone(), table.clone());
-            // Nobody waits for them: they go on until the power is off.
-            drop(handle.spawn(async move {
-                while shared.left.borrow().is_none() {
-                    shared.transaction(&database, &table).await;
-                }
-                shared.at_work.set(shared.at_work.get() - 1);
-            }));
-        }
-        if member.node == 0 {
-            self.end(&database, seed).await;
-        }
-        while self.at_work.get() > 0 {
-            handle.sleep(Duration::from_micros(50)).await;
+        let id = NodeId(number as u8);
+        let log = Log::simulated(&self.directory, id, settings, handle, Device::default());
+        let log = log.expect("it is closed");
+        let timestamp_block = self.habits.block;
+        let settings =
+            Settings { scheme: self.habits.scheme, timestamp_block, ..Settings::default() };
+        Node::new(id, Some(log), settings)
+    }
+
+    async fn until(&self, handle: &Handle, mut what: impl FnMut() -> bool) {
+        while !what() {
+            handle.sleep(Duration::from_micros(20)).await;
         }
     }
 
-    /// Recovers, and has it judged.
-    async fn start<M: LineLocks>(&self, memory: M, node: Arc<Node>) -> Database<M> {
-        let database = Database::create(memory, node, DATABASE).await.expect("room");
-        self.recovery.run(&database).await.expect("room");
+    async fn enter(&self, handle: &Handle) -> Gate<'_> {
+        self.until(handle, || !self.gate.get()).await;
+        self.gate.set(true);
+        Gate(&self.gate)
+    }
+
+    /// Goes through the recovery with the others, step by step.
+    async fn recover<M: LineLocks>(&self, database: &Database<M>, first: bool) {
+        let handle = database.memory().handle();
+        let all = self.habits.nodes - usize::from(self.habits.late);
+        let step = async |number: usize| {
+            self.arrived.set(self.arrived.get() + 1);
+            self.until(handle, || self.arrived.get() >= number * all).await;
+        };
+        step(1).await;
+        if first {
+            self.recovery.tables(database).await.expect("room");
+        }
+        step(2).await;
+        self.recovery.rows(database).await.expect("room");
+        step(3).await;
+        self.recovery.indexes(database).await.expect("room");
+        step(4).await;
+        if first {
+            self.begin(database).await;
+        }
+    }
+
+    /// Has what was recovered judged.
+    async fn begin<M: LineLocks>(&self, database: &Database<M>) {
         let table = match database.table("tagged").await {
             Ok(table) => table,
             Err(TxnError::NoTable { .. }) => database.create_table(schema()).await.expect("room"),
             Err(error) => panic!("{error}"),
         };
-        let found = rows(&database, &table).await;
+        let found = rows(database, &table).await;
         self.judge.borrow_mut().judge(&found);
-        *self.root.borrow_mut() = Some(database.root());
-        database
+        self.begun.set(true);
     }
 
     /// Lets some time pass, with checkpoints, and then the power goes off.
-    async fn end<M: LineLocks>(&self, database: &Database<M>, seed: u64) {
+    async fn end<M: LineLocks>(&self, database: &Database<M>) {
         let handle = database.memory().handle();
-        while self.nodes.borrow().len() < self.count {
-            handle.sleep(Duration::from_micros(20)).await;
-        }
+        let there = self.habits.nodes - usize::from(self.habits.late);
+        self.until(handle, || self.nodes.borrow().len() >= there).await;
         let off = handle.now() + Duration::from_micros(200 + handle.random_below(4000));
-        if handle.random_below(4) == 0 {
-            // Full for a while: commits fail, and go on when there is room again.
-            self.was_full.set(true);
-            self.device.set_capacity(handle.random_below(30_000));
-            handle.sleep(Duration::from_micros(handle.random_below(1000))).await;
-            self.device.set_capacity(u64::MAX);
-        } else if handle.random_below(2) == 0 {
-            handle.sleep(Duration::from_micros(handle.random_below(2000))).await;
-            let nodes = self.nodes.borrow().clone();
-            let writing = database.checkpoint(&nodes, &self.directory, off + LIMIT);
-            // It may be cut short by the end of the power.
-            let written = handle.timeout(off, writing).await;
-            if let Ok(written) = written {
-                written.expect("the device is in order");
+        // A node that comes needs a device in order.
+        let all_there = || self.nodes.borrow().len() == self.habits.nodes;
+        self.checkpoints(database, off, || !all_there()).await;
+        match self.habits.fate {
+            Fate::Full if all_there() => {
+                // Commits fail, and go on when there is room again.
+                self.faulty.set(true);
+                self.device.set_capacity(handle.random_below(30_000));
+                let until = handle.now() + Duration::from_micros(handle.random_below(1000));
+                self.checkpoints(database, until, || true).await;
+                self.device.set_capacity(u64::MAX);
             }
+            Fate::Off if all_there() => {
+                self.faulty.set(true);
+                self.device.power_off_after(handle.random_below(60));
+            }
+            Fate::Sync if all_there() => {
+                self.faulty.set(true);
+                self.device.fail(Operation::Sync, handle.random_below(20));
+            }
+            _ => {}
         }
-        handle.sleep_until(off).await;
-        *self.left.borrow_mut() = Some(self.device.crash(seed));
+        self.checkpoints(database, off, || true).await;
+        *self.left.borrow_mut() = Some(self.device.crash(self.habits.seed));
     }
 
-    async fn transaction<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>) {
-        let handle = database.memory().handle();
-        let keys: BTreeMap<u32, bool> = (0..1 + handle.random_below(4))
-            .map(|_| (handle.random_below(KEYS) as u32, handle.random_below(4) > 0))
-            .collect();
-        let tag = self.judge.borrow_mut().begin();
-        let long = handle.random_below(60) as usize;
-        for attempt in 1.. {
-            let ended = self.write(database, table, &keys, tag, long).await;
-            // What comes behind the crash is told to nobody.
-            if self.left.borrow().is_some() {
-                return;
-            }
-            match ended {
-                Ok(cts) => return self.judge.borrow_mut().acknowledge(tag, cts),
-                Err(TxnError::Conflict(_)) => handle.sleep(database.pause(attempt)).await,
-                Err(TxnError::NotLogged(WalError::Refused { .. })) if self.was_full.get() => {
-                    let mut judge = self.judge.borrow_mut();
-                    judge.refused += 1;
-                    return judge.refuse(tag);
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
-    async fn write<M: LineLocks>(
+    /// Writes checkpoints, now and then, up to a moment that may come in the middle of one, or while `wanted`.
+    async fn checkpoints<M: LineLocks>(
         &self,
         database: &Database<M>,
-        table: &Table<M>,
-        keys: &BTreeMap<u32, bool>,
-        tag: u64,
-        long: usize,
-    ) -> Result<u64, TxnError> {
-        let (mut row, mut old) = (tag.to_le_bytes().to_vec(), Vec::new());
-        row.push((tag % 5) as u8);
-        row.resize(9 + long, 7);
-        let body = async |tx: &mut Transaction<M>| {
-            let mut done = keys.clone();
-            for (&id, &put) in keys {
-                let key = id.to_be_bytes();
-                match (tx.get_for_update(table, &key, &mut old).await?, put) {
-                    (true, true) => tx.update(table, &key, &row).await?,
-                    (false, true) => tx.insert(table, &key, &row).await?,
-                    (true, false) => tx.delete(table, &key).await?,
-                    // To find nothing is no write.
-                    (false, false) => drop(done.remove(&id)),
-                }
+        until: Time,
+        wanted: impl Fn() -> bool,
+    ) {
+        let handle = database.memory().handle();
+        while wanted() && handle.now() < until {
+            let pause = self.habits.checkpoints.unwrap_or(Duration::from_micros(100));
+            let next = Duration::from_nanos(handle.random_below(pause.as_nanos() as u64));
+            handle.sleep_until(until.min(handle.now() + next)).await;
+            if self.habits.checkpoints.is_none() || handle.now() >= until {
+                continue;
             }
-            self.judge.borrow_mut().commits(tag, done);
-            Ok(())
-        };
-        Ok(database.attempt(body).await?.1.0)
-    }
-}
-
-/// All rows, by the primary index and by the other one, which have to be the same.
-async fn rows<M: LineLocks>(database: &Database<M>, table: &Table<M>) -> Rows {
-    let recording = Recording::memory(0);
-    database.record(recording.recorder(), 0);
-    let mut tx = database.begin().await.expect("memory is in order");
-    let (mut tags, mut others) = (BTreeMap::new(), BTreeMap::new());
-    let tag_of = |row: &[u8]| u64::from_le_bytes(row[..8].try_into().expect("8 bytes"));
-    let on = std::ops::ControlFlow::Continue(());
-    let key_of = |key: &[u8]| u32::from_be_bytes(key.try_into().expect("4 bytes"));
-    let all = tx.scan(table, Range::all(), |key, row| {
-        tags.insert(key_of(key), tag_of(row));
-        on
-    });
-    all.await.expect("memory is in order");
-    let all = tx.scan_index(table, 0, Range::all(), |key, row| {
-        others.insert(key_of(key), tag_of(row));
-        on
-    });
-    all.await.expect("memory is in order");
-    tx.commit().await.expect("nobody else is there");
-    database.record(latchwork_history::Recorder::off(), 0);
-    assert_eq!(tags, others, "the indexes lead to the same rows");
-    let mut versions = BTreeMap::new();
-    for transaction in &recording.history().transactions {
-        for operation in &transaction.operations {
-            let Operation::Scan(scan) = operation else { continue };
-            let with_version = scan.seen.iter().filter_map(|seen| Some((&seen.key, seen.version?)));
-            versions.extend(with_version.map(|(key, version)| (key_of(key), version)));
+            let writing = async {
+                let _gate = self.enter(handle).await;
+                let nodes = self.nodes.borrow().clone();
+                database.checkpoint(&nodes, &self.directory, until + LIMIT).await
+            };
+            match handle.timeout(until, writing).await {
+                Ok(Ok(written)) => {
+                    let mut judge = self.judge.borrow_mut();
+                    judge.checkpoints += 1;
+                    judge.removed += written.segments_removed;
+                }
+                Ok(Err(error)) if !self.faulty.get() => panic!("{error}"),
+                // The device has failed, or there was no more time.
+                Ok(Err(_)) | Err(_) => {}
+            }
         }
     }
-    tags.into_iter().map(|(key, tag)| (key, (tag, versions[&key]))).collect()
 }

@@ -1,0 +1,92 @@
+//! What a life is like, drawn from its seed.
+
+use std::time::Duration;
+
+use latchwork_simulation::Random;
+use latchwork_txn::Scheme;
+use latchwork_wal::Mode;
+
+/// What befalls the device before the end of a life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Nothing.
+    Calm,
+    /// It is full for a while.
+    Full,
+    /// The power goes off in the middle of one of its operations.
+    Off,
+    /// One of its syncs fails.
+    Sync,
+}
+
+/// How a life is lived.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    pub(crate) seed: u64,
+    pub(crate) scheme: Scheme,
+    pub(crate) mode: Mode,
+    pub(crate) nodes: usize,
+    /// Timestamps that a worker draws at once.
+    pub(crate) block: u64,
+    /// Each node mostly changes rows of its own, so clocks learn little of each other.
+    pub(crate) apart: bool,
+    /// Rows move in the other index, whose leaves tell clocks of each other, too.
+    pub(crate) moves: bool,
+    /// Of each node, how long its tasks pause before a transaction, at most.
+    pub(crate) paces: Vec<Duration>,
+    /// One transaction in so many takes its time between its reads and its writes; zero: none.
+    pub(crate) slow: u64,
+    /// The last node comes when the others are at work.
+    pub(crate) late: bool,
+    /// All nodes take part in the recovery, and have opened the database before it.
+    pub(crate) together: bool,
+    /// The longest pause between two checkpoints; `None`: there are none.
+    pub(crate) checkpoints: Option<Duration>,
+    pub(crate) fate: Fate,
+}
+
+impl Habits {
+    /// The life number `number` of the world `seed`.
+    pub(crate) fn draw(seed: u64, number: u64, scheme: Scheme, mode: Mode) -> Habits {
+        let seed = seed * 10 + number;
+        let mut random = Random::new(seed);
+        let mut one_in = |n: u64| random.below(n) == 0;
+        // Any scheme can go on where another one was.
+        let scheme = if one_in(6) { Scheme::ALL[one_in(2) as usize] } else { scheme };
+        let (apart, slow, late) = (one_in(2), one_in(2), one_in(4));
+        let moves = one_in(2);
+        let (together, often, seldom) = (one_in(2), one_in(2), one_in(2));
+        let block = if one_in(2) { 64 } else { 1 };
+        let fate = match random.below(8) {
+            0 | 1 => Fate::Full,
+            2 | 3 => Fate::Off,
+            4 => Fate::Sync,
+            _ => Fate::Calm,
+        };
+        let nodes = 1 + random.below(4) as usize;
+        let pace = |_| Duration::from_micros([1, 1, 200, 1500][random.below(4) as usize]);
+        let paces = (0..nodes).map(pace).collect();
+        let checkpoints = match (often, seldom) {
+            (true, _) => Some(Duration::from_micros(200)),
+            (false, true) => Some(Duration::from_micros(2000)),
+            (false, false) => None,
+        };
+        let slow = if slow { 8 } else { 0 };
+        let late = late && nodes > 1;
+        Habits {
+            seed,
+            scheme,
+            mode,
+            nodes,
+            block,
+            apart,
+            moves,
+            paces,
+            slow,
+            late,
+            together,
+            checkpoints,
+            fate,
+        }
+    }
+}
