@@ -219,7 +219,17 @@ impl Cache {
     /// when another local writer is at work.
     #[inline]
     pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
-        let id = self.find(addr)?;
+        self.write_in(self.find(addr)?, addr)
+    }
+
+    /// As [`try_write`](Cache::try_write), of a line that is probably where `hint` says.
+    #[inline]
+    pub fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<WriteGuard<'_>> {
+        self.write_in(self.find_at(addr, hint)?, addr)
+    }
+
+    #[inline]
+    fn write_in(&self, id: FrameId, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
         let frame = self.frame(id);
         let held = frame.try_latch()?;
         if frame.addr() != addr {
@@ -237,7 +247,28 @@ impl Cache {
     /// locked for an instant, which refuses others for nothing.
     #[inline]
     pub fn try_lock(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<(FrameId, bool)> {
-        let Some(id) = self.find(addr) else { return TryLock::Ask };
+        self.lock_in(self.find(addr), addr, ownership)
+    }
+
+    /// As [`try_lock`](Cache::try_lock), of a line that is probably where `hint` says.
+    #[inline]
+    pub fn try_lock_at(
+        &self,
+        addr: GlobalAddr,
+        ownership: Ownership,
+        hint: &Hint,
+    ) -> TryLock<(FrameId, bool)> {
+        self.lock_in(self.find_at(addr, hint), addr, ownership)
+    }
+
+    #[inline]
+    fn lock_in(
+        &self,
+        id: Option<FrameId>,
+        addr: GlobalAddr,
+        ownership: Ownership,
+    ) -> TryLock<(FrameId, bool)> {
+        let Some(id) = id else { return TryLock::Ask };
         match self.frame(id).try_lock_unasked(addr, ownership) {
             TryLock::Locked(first) => TryLock::Locked((id, first)),
             TryLock::Refused => TryLock::Refused,
@@ -283,6 +314,19 @@ impl Cache {
         Some(id)
     }
 
+    /// Where the line is, most likely where `hint` says, which is corrected otherwise. The frame may change hands at
+    /// any moment, as with [`find`](Cache::find).
+    #[inline]
+    fn find_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<FrameId> {
+        let id = hint.guess();
+        if self.frames.get(id.0 as usize).is_some_and(|frame| frame.addr() == addr) {
+            return Some(id);
+        }
+        let id = self.find(addr)?;
+        hint.correct(id);
+        Some(id)
+    }
+
     /// Guesses where the lines are that the line of `read` leads to, for
     /// [`try_read_at`](Cache::try_read_at): for the first so many of them, in the order that their user
     /// numbers them in. None at all when too many frames have some already.
@@ -299,6 +343,37 @@ impl Cache {
         if let Some(frame) = self.frames.get(id.0 as usize) {
             frame.prefetch();
             self.line(id).prefetch(LINE_HEADER + bytes.start..LINE_HEADER + bytes.end);
+        }
+    }
+
+    /// Where the line is at the moment, if it is here: for whoever will read it soon, and again.
+    #[inline]
+    pub fn guess(&self, addr: GlobalAddr) -> Hint {
+        self.find(addr).map_or_else(Hint::default, Hint::at)
+    }
+
+    /// Asks the processor for what [`guess`](Cache::guess) reads.
+    #[inline]
+    pub fn prefetch_guess(&self, addr: GlobalAddr) {
+        self.index.prefetch(addr);
+    }
+
+    /// Asks the processor for what a lock of the line that is probably where `hint` says writes of its header.
+    #[inline]
+    pub fn prefetch_lock(&self, hint: &Hint) {
+        if let Some(frame) = self.frames.get(hint.guess().0 as usize) {
+            frame.prefetch_write();
+        }
+    }
+
+    /// The word at byte `offset` of the payload of whatever line is in the frame that `hint` says: for guesses at what
+    /// to prefetch, since it may be torn, and another line's.
+    #[inline]
+    pub fn peek(&self, hint: &Hint, offset: usize) -> u64 {
+        let id = hint.guess();
+        match self.frames.get(id.0 as usize) {
+            Some(_) => self.line(id).word((LINE_HEADER + offset) / WORD),
+            None => 0,
         }
     }
 

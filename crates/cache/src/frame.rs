@@ -462,4 +462,10 @@ impl Frame {
     pub(crate) fn prefetch(&self) {
         Words::new(std::slice::from_ref(&self.read.state)).prefetch(0..WORD);
     }
+
+    /// Asks the processor for what a lock of the line or a local latch writes of the header.
+    #[inline]
+    pub(crate) fn prefetch_write(&self) {
+        Words::new(std::slice::from_ref(&self.write.held_until)).prefetch(0..WORD);
+    }
 }

@@ -18,7 +18,7 @@
 use std::hint::select_unpredictable;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
-use latchwork_verbs::{GlobalAddr, large_slice};
+use latchwork_verbs::{GlobalAddr, WORD, Words, large_slice};
 
 use crate::FrameId;
 
@@ -118,6 +118,14 @@ impl Index {
             }
         }
         self.find_slowly(home, tag, &mut is_it)
+    }
+
+    /// Asks the processor for what a search for `addr` reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, addr: GlobalAddr) {
+        let (home, _) = self.place(addr);
+        let bucket = &self.buckets[home & (self.buckets.len() - 1)];
+        Words::new(&bucket.slots).prefetch(0..WORD);
     }
 
     /// As [`find`](Index::find), entry by entry and on to the next buckets.

@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use latchwork_cache::Hint;
+
 use crate::{CoherentMemory, MemoryError, Need};
 
 /// What became of the wish to lock a line.
@@ -46,6 +48,14 @@ pub trait LineLocks: CoherentMemory {
     /// The need, when there is more to it: [`lock`](LineLocks::lock) the line then, which also says what is wrong if
     /// something is.
     fn try_lock(&self, need: Need) -> Result<LockOutcome<Self::Lock>, Need>;
+
+    /// As [`try_lock`](LineLocks::try_lock), of a line that is probably where `hint` says. A wrong hint is corrected.
+    ///
+    /// # Errors
+    /// As [`try_lock`](LineLocks::try_lock).
+    fn try_lock_at(&self, need: Need, _hint: &Hint) -> Result<LockOutcome<Self::Lock>, Need> {
+        self.try_lock(need)
+    }
 
     /// As [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of another transaction:
     /// `Locked` as soon as another node turns out to have locked the line in a mode that is in the way. What this

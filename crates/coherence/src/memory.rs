@@ -70,6 +70,14 @@ pub trait CoherentMemory: Clone + 'static {
     /// As [`try_read`](CoherentMemory::try_read).
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need>;
 
+    /// As [`try_write`](CoherentMemory::try_write), of a line that is probably where `hint` says.
+    ///
+    /// # Errors
+    /// As [`try_write`](CoherentMemory::try_write).
+    fn try_write_at(&self, addr: GlobalAddr, _hint: &Hint) -> Result<WriteGuard<'_>, Need> {
+        self.try_write(addr)
+    }
+
     /// Takes the local latch of a line that is still as `seen` saw it, which therefore was consistent.
     /// What a writer has to look up it can do before, while others read and write.
     ///
@@ -85,6 +93,23 @@ pub trait CoherentMemory: Clone + 'static {
     /// for what else reading it takes. A plain function that waits for nothing: for whoever has other
     /// work to do before the read.
     fn prefetch(&self, hint: &Hint, payload: Range<usize>);
+
+    /// Where the line is, if it is here: a hint for whoever will read it soon, and again.
+    fn guess(&self, _addr: GlobalAddr) -> Hint {
+        Hint::default()
+    }
+
+    /// Asks the processor for what [`guess`](CoherentMemory::guess) reads.
+    fn prefetch_guess(&self, _addr: GlobalAddr) {}
+
+    /// Asks the processor for what a lock of the line that is probably where `hint` says takes.
+    fn prefetch_lock(&self, _hint: &Hint) {}
+
+    /// The word at byte `offset` of the payload of the line that is probably where `hint` says: perhaps torn, or another
+    /// line's, so for guesses at what to [`prefetch`](CoherentMemory::prefetch) alone.
+    fn peek(&self, _hint: &Hint, _offset: usize) -> u64 {
+        0
+    }
 
     /// Obtains a line, and keeps it here for one access.
     ///

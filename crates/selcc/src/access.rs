@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use latchwork_cache::{FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
+use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_latch::Event;
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
@@ -158,6 +158,25 @@ impl Inner {
         }
         self.counters.cache_hits.add(1);
         Ok(read)
+    }
+
+    /// Counts and charges a write that may have hit.
+    #[inline(always)]
+    fn write<'c>(
+        &'c self,
+        addr: GlobalAddr,
+        latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
+    ) -> Result<WriteGuard<'c>, Need> {
+        let need = Need { addr, mode: Mode::Exclusive };
+        if self.costs.is_some() && self.is_held(addr) {
+            return Err(need);
+        }
+        let guard = latch(&self.node.cache).ok_or(need)?;
+        if let Some(costs) = &self.costs {
+            self.charge_write(costs, guard.version().frame);
+        }
+        self.counters.cache_hits.add(1);
+        Ok(guard)
     }
 
     /// Reserves the line if it is here, or asks for it.
@@ -401,16 +420,12 @@ impl CoherentMemory for Worker {
 
     #[inline]
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
-        let need = Need { addr, mode: Mode::Exclusive };
-        if self.inner.costs.is_some() && self.inner.is_held(addr) {
-            return Err(need);
-        }
-        let guard = self.inner.node.cache.try_write(addr).ok_or(need)?;
-        if let Some(costs) = &self.inner.costs {
-            self.inner.charge_write(costs, guard.version().frame);
-        }
-        self.inner.counters.cache_hits.add(1);
-        Ok(guard)
+        self.inner.write(addr, |cache| cache.try_write(addr))
+    }
+
+    #[inline]
+    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need> {
+        self.inner.write(addr, |cache| cache.try_write_at(addr, hint))
     }
 
     #[inline]
@@ -431,6 +446,26 @@ impl CoherentMemory for Worker {
     #[inline]
     fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
         self.inner.node.cache.prefetch(hint, payload);
+    }
+
+    #[inline]
+    fn guess(&self, addr: GlobalAddr) -> Hint {
+        self.inner.node.cache.guess(addr)
+    }
+
+    #[inline]
+    fn prefetch_guess(&self, addr: GlobalAddr) {
+        self.inner.node.cache.prefetch_guess(addr);
+    }
+
+    #[inline]
+    fn prefetch_lock(&self, hint: &Hint) {
+        self.inner.node.cache.prefetch_lock(hint);
+    }
+
+    #[inline]
+    fn peek(&self, hint: &Hint, offset: usize) -> u64 {
+        self.inner.node.cache.peek(hint, offset)
     }
 
     async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {

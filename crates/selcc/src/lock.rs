@@ -12,7 +12,7 @@
 use std::fmt;
 use std::pin::pin;
 
-use latchwork_cache::{Frame, FrameId, Ownership, TryLock};
+use latchwork_cache::{Frame, FrameId, Hint, Ownership, TryLock};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::{Event, Hold};
 use latchwork_runtime::sync::Ordering;
@@ -96,13 +96,17 @@ fn ownership(mode: Mode) -> Ownership {
 impl Inner {
     /// Locks the line if it is here as it has to be and nobody has asked for it, without the lock of its shard.
     #[inline]
-    fn try_lock_unasked(&self, need: Need) -> TryLock<FrameId> {
+    fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
         let node = &*self.node;
         self.charge_lock();
         if !self.permits.provide(&node.lock_share, || node.workers()) {
             return TryLock::Ask;
         }
-        let end = node.cache.try_lock(need.addr, ownership(need.mode));
+        let ownership = ownership(need.mode);
+        let end = match hint {
+            Some(hint) => node.cache.try_lock_at(need.addr, ownership, hint),
+            None => node.cache.try_lock(need.addr, ownership),
+        };
         match end {
             TryLock::Locked((_, true)) => self.permits.use_one(),
             _ => self.permits.settle(&node.lock_share),
@@ -275,6 +279,26 @@ impl Worker {
         Lock { worker: self.clone(), need, frame, ends_access }
     }
 
+    #[inline(always)]
+    fn try_lock_hinted(&self, need: Need, hint: Option<&Hint>) -> Result<LockOutcome<Lock>, Need> {
+        let end = match self.inner.try_lock_unasked(need, hint) {
+            TryLock::Locked(frame) => Try::Locked(frame),
+            TryLock::Refused => Try::Refused,
+            TryLock::Ask => self.inner.try_lock(need, false, false).map_err(|_| need)?,
+        };
+        match end {
+            Try::Locked(frame) => {
+                self.inner.counters.locks.add(1);
+                Ok(LockOutcome::Got(self.locked(need, frame, false)))
+            }
+            Try::Refused => {
+                self.inner.counters.locks_refused.add(1);
+                Ok(LockOutcome::Locked)
+            }
+            Try::NotHere => Err(need),
+        }
+    }
+
     async fn lock_in_time(
         &self,
         need: Need,
@@ -305,22 +329,12 @@ impl LineLocks for Worker {
 
     #[inline]
     fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock>, Need> {
-        let end = match self.inner.try_lock_unasked(need) {
-            TryLock::Locked(frame) => Try::Locked(frame),
-            TryLock::Refused => Try::Refused,
-            TryLock::Ask => self.inner.try_lock(need, false, false).map_err(|_| need)?,
-        };
-        match end {
-            Try::Locked(frame) => {
-                self.inner.counters.locks.add(1);
-                Ok(LockOutcome::Got(self.locked(need, frame, false)))
-            }
-            Try::Refused => {
-                self.inner.counters.locks_refused.add(1);
-                Ok(LockOutcome::Locked)
-            }
-            Try::NotHere => Err(need),
-        }
+        self.try_lock_hinted(need, None)
+    }
+
+    #[inline]
+    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock>, Need> {
+        self.try_lock_hinted(need, Some(hint))
     }
 
     async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket>, MemoryError> {
