@@ -78,6 +78,14 @@ async fn apply(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
             let wanted: Vec<_> =
                 wanted.map(|(number, key)| Some((number, model.get(key)?.clone()))).collect();
             assert_eq!(found, wanted);
+            // The hot way says the same, of those of which it says anything.
+            let mut told = 0;
+            tree.try_get_many(&keys, visit, |number, found| {
+                assert_eq!(number, told);
+                told += 1;
+                assert!(found.is_none_or(|found| found == wanted[number]));
+            });
+            assert_eq!(told, keys.len());
         }
         Op::Insert(key, value) => match tree.insert(&key, &value).await {
             Ok(()) => assert!(model.insert(key, value).is_none()),

@@ -37,6 +37,8 @@ fn bytes(value: Value<'_>) -> Vec<u8> {
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64, u64),
+    /// So many side by side.
+    InsertRun(u64, u64, u64),
     Replace(u64, u64),
     Remove(u64, u64, u64),
     /// Without stamps in mind.
@@ -61,6 +63,8 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     prop_oneof![
         6 => (number(), any::<u64>()).prop_map(|(number, kind)| Op::Insert(number, kind)),
+        3 => (number(), 1..10u64, any::<u64>())
+            .prop_map(|(number, count, kind)| Op::InsertRun(number, count, kind)),
         2 => (number(), any::<u64>()).prop_map(|(number, kind)| Op::Replace(number, kind)),
         3 => (number(), 0..1000u64, 0..1000u64).prop_map(|(n, read, removed)| Op::Remove(n, read, removed)),
         2 => (number(), any::<u64>(), any::<u8>()).prop_map(|(n, kind, what)| Op::Plain(n, kind, what)),
@@ -100,6 +104,10 @@ impl World {
     /// The leaf of a key.
     async fn leaf(&self, number: u64) -> Leaf {
         let (found, leaf) = self.tree.get_seen(&key(number), bytes).await.unwrap();
+        // The hot way says the same, if it says anything.
+        if let Some(seen) = self.tree.try_get_seen(&key(number), bytes) {
+            assert_eq!(seen, (found.clone(), leaf));
+        }
         assert_eq!(found.as_ref(), self.content.get(&number));
         leaf
     }
@@ -158,8 +166,13 @@ impl World {
                     self.raise(leaf.addr, to, 0).await;
                 }
             }
-            Op::Insert(..) | Op::Replace(..) | Op::Remove(..) | Op::Plain(..) => {
+            Op::Insert(..)
+            | Op::InsertRun(..)
+            | Op::Replace(..)
+            | Op::Remove(..)
+            | Op::Plain(..) => {
                 let number = match op {
+                    Op::InsertRun(n, ..) => n,
                     Op::Insert(n, _) | Op::Replace(n, _) | Op::Remove(n, ..) | Op::Plain(n, ..) => {
                         n
                     }
@@ -202,6 +215,29 @@ impl World {
                 assert_ne!(leaf.stamp.structure, after.structure);
                 self.set(number, Some(value(kind)));
                 assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
+            }
+            Op::InsertRun(number, count, kind) => {
+                let numbers: Vec<_> = (number..(number + count).min(KEYS)).collect();
+                let entries: Vec<_> =
+                    numbers.iter().map(|&n| (key(n), value(kind.wrapping_add(n / 4)))).collect();
+                let entries: Vec<_> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+                let refused = tree.insert_run_seen(&entries, no, bytes).await.unwrap();
+                let done = tree.insert_run_seen(&entries, |_| true, bytes).await.unwrap();
+                if let Some(found) = self.content.get(&number).cloned() {
+                    let exists = (0, Insertion::Exists { found, leaf: before });
+                    assert_eq!((refused, done), (exists.clone(), exists));
+                    return;
+                }
+                assert_eq!(refused, (0, Insertion::Refused(before)));
+                let (new @ 1.., Insertion::New { before: leaf, after }) = done else {
+                    panic!("a key that was not there")
+                };
+                assert_ne!(leaf.stamp.structure, after.structure);
+                for (&number, (_, value)) in numbers.iter().zip(&entries).take(new) {
+                    assert!(!self.content.contains_key(&number));
+                    self.set(number, Some(value.to_vec()));
+                    assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
+                }
             }
             Op::Replace(number, kind) => {
                 let (old, new) = (self.content.get(&number).cloned(), value(kind));

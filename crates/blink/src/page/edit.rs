@@ -6,8 +6,8 @@ use latchwork_verbs::WORD;
 
 use super::build::relax;
 use super::{
-    Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, SLOT, entry_size, head_behind,
-    head_of,
+    Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, Place, SLOT, Seek, entry_size,
+    head_behind, head_of,
 };
 
 /// The bytes of the page from the first that a change wrote to the last: no more is asked of it.
@@ -71,7 +71,7 @@ impl Page<'_> {
             if is_full {
                 return Err(Edit::Full);
             }
-            let [heads, cells] = self.open_slot(slot);
+            let [heads, cells] = self.open_slots(slot, 1);
             self.words.set_u64(heads.start, head_behind(key, header.prefix()));
             self.words.write_bytes(cells.start, value);
             header.count += 1;
@@ -94,21 +94,115 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot, key, value })
     }
 
-    /// Inserts into a slotted page that has room for it in its arrays and before its heap.
-    fn insert_slotted(&self, slot: usize, suffix: &[u8], value: &[u8]) -> Dirty {
+    /// As [`insert`](Page::insert), of the first of `entries`, which are in ascending order, and of as many that follow
+    /// as come into the same place, have room as the page is, and are not more than `most` with it. Returns how many.
+    pub(crate) fn insert_run(
+        &self,
+        slot: usize,
+        entries: &[(&[u8], &[u8])],
+        most: usize,
+    ) -> Result<(usize, Dirty), Edit> {
+        let slot = slot.min(self.header.count());
+        let belongs = |(key, _): &(&[u8], &[u8])| {
+            self.search(key) == Err(slot) && self.place(Seek::At(key)) == Ok(Place::Here)
+        };
+        let most = most.min(usize::from(self.header.cap.saturating_sub(self.header.count)));
+        let entries = &entries[..entries.len().min(most.max(1))];
+        let (first, more) = entries.split_first().ok_or(Broken("nothing to insert"))?;
+        // As a rule all or none of them.
+        let together = match more.last() {
+            Some(last) if belongs(last) => more.len(),
+            _ => more.iter().take_while(|entry| belongs(entry)).count(),
+        };
+        if together > 0 {
+            let run = &entries[..=together];
+            let done = match self.header.shape.is_slotted() {
+                true => self.insert_run_slotted(slot, run),
+                false => self.insert_run_fixed(slot, run),
+            };
+            if done.0 > 0 {
+                return Ok(done);
+            }
+        }
+        let (key, value) = *first;
+        self.insert(slot, key, value).map(|dirty| (1, dirty))
+    }
+
+    /// Inserts as many as the page's shape holds, side by side into a fixed page that has slots for all of them.
+    fn insert_run_fixed(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
         let mut header = self.header;
-        let size = entry_size(suffix.len(), value.len());
-        let [heads, cells] = self.open_slot(slot);
-        header.heap -= size as u16;
-        header.count += 1;
+        let holds = |(key, value): &&(&[u8], &[u8])| {
+            usize::from(header.width) == value.len()
+                && header.shape.holds(key.get(header.prefix()..).unwrap_or(&[]))
+        };
+        let new = entries.iter().take_while(holds).count();
+        if new == 0 {
+            return (0, Dirty::default());
+        }
+        let [heads, cells] = self.open_slots(slot, new);
+        for (at, (key, value)) in entries[..new].iter().enumerate() {
+            let head = head_behind(key, header.prefix());
+            self.words.set_u64(heads.start + at * HEAD, head);
+            self.words.write_bytes(cells.start + at * header.stride(), value);
+        }
+        header.count += new as u16;
+        header.store_counts(self.words);
+        (new, Dirty::range(0..cells.end))
+    }
+
+    /// As [`insert_run_fixed`](Page::insert_run_fixed), into a slotted page: as many as its gap has room for.
+    fn insert_run_slotted(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
+        let mut header = self.header;
+        let suffix = |key: &'_ [u8]| key.len().saturating_sub(header.prefix());
+        let mut left = header.gap();
+        let fits = |(key, value): &&(&[u8], &[u8])| {
+            let size = entry_size(suffix(key), value.len());
+            left.checked_sub(size).inspect(|less| left = *less).is_some()
+        };
+        let new = entries.iter().take_while(fits).count();
+        if new == 0 {
+            return (0, Dirty::default());
+        }
+        let end = header.heap();
+        let [heads, cells] = self.open_slots(slot, new);
+        for (at, (key, value)) in entries[..new].iter().enumerate() {
+            let suffix = key.get(header.prefix()..).unwrap_or(&[]);
+            let cell = cells.start + at * header.stride();
+            self.put_slotted(&mut header, heads.start + at * HEAD, cell, suffix, value);
+        }
+        header.count += new as u16;
+        header.store_counts(self.words);
+        (new, Dirty::range(0..end))
+    }
+
+    /// Writes an entry of a slotted page: below the others in the heap, which has room for it, and its head and cell.
+    #[inline]
+    fn put_slotted(
+        &self,
+        header: &mut Header,
+        head: usize,
+        cell: usize,
+        suffix: &[u8],
+        value: &[u8],
+    ) {
+        header.heap -= entry_size(suffix.len(), value.len()) as u16;
         let entry =
             Entry { offset: header.heap, suffix: suffix.len() as u16, value: value.len() as u16 };
         self.words.write_bytes(entry.offset(), value);
         self.words.write_bytes(entry.rest().0, suffix.get(HEAD..).unwrap_or(&[]));
-        self.words.set_u64(heads.start, head_of(suffix));
-        self.words.set_u64(cells.start, entry.bits());
+        self.words.set_u64(head, head_of(suffix));
+        self.words.set_u64(cell, entry.bits());
+    }
+
+    /// Inserts into a slotted page that has room for it in its arrays and before its heap.
+    fn insert_slotted(&self, slot: usize, suffix: &[u8], value: &[u8]) -> Dirty {
+        let mut header = self.header;
+        let end = header.heap();
+        let [heads, cells] = self.open_slots(slot, 1);
+        self.put_slotted(&mut header, heads.start, cells.start, suffix, value);
+        header.count += 1;
         header.store_counts(self.words);
-        Dirty::range(0..entry.offset() + size)
+        Dirty::range(0..end)
     }
 
     /// Removes `slot`.
@@ -198,16 +292,17 @@ impl Page<'_> {
         Ok(entry)
     }
 
-    /// Moves the slots from `slot` on up by one, for which there is room. Returns what of the heads and
+    /// Moves the slots from `slot` on up by `new`, for which there is room. Returns what of the heads and
     /// of the cells is written then.
     #[inline]
-    fn open_slot(&self, slot: usize) -> [Range<usize>; 2] {
+    fn open_slots(&self, slot: usize, new: usize) -> [Range<usize>; 2] {
         let (header, count) = (&self.header, self.header.count());
         let (head, cell) = (Header::head_at(slot), header.cell_at(slot));
         let (heads_end, cells_end) = (Header::head_at(count), header.cell_at(count));
-        self.words.move_words(head..heads_end, head + HEAD);
-        self.words.move_words(cell..cells_end, cell + header.stride());
-        [head..heads_end + HEAD, cell..cells_end + header.stride()]
+        let (by_heads, by_cells) = (new * HEAD, new * header.stride());
+        self.words.move_words(head..heads_end, head + by_heads);
+        self.words.move_words(cell..cells_end, cell + by_cells);
+        [head..heads_end + by_heads, cell..cells_end + by_cells]
     }
 
     /// Bytes that the header and so many of a fixed page's entries would take in a slotted one.

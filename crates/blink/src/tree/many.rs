@@ -60,6 +60,29 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
+    /// As [`get_many`](Tree::get_many), of those keys whose pages are all cached and in order: a plain function that
+    /// writes no shared memory. `found` is told of each key in order what became of it: `None` if
+    /// [`get_with`](Tree::get_with) has to find out.
+    pub fn try_get_many<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        mut found: impl FnMut(usize, Option<Option<R>>),
+    ) {
+        for (number, group) in keys.chunks(LANES).enumerate() {
+            let first = number * LANES;
+            if group.iter().any(|key| self.limits.check_key(key.as_ref()).is_err()) {
+                (0..group.len()).for_each(|lane| found(first + lane, None));
+                continue;
+            }
+            self.hot_group(
+                group,
+                |lane, value| visit(first + lane, value),
+                |lane, result| found(first + lane, result),
+            );
+        }
+    }
+
     /// Up to [`LANES`] lookups; `done` is called for each in order, without a result for those that have
     /// to take the careful way.
     #[inline]

@@ -4,7 +4,7 @@ use latchwork_coherence::CoherentMemory;
 
 use super::Tree;
 use super::descend::Descent;
-use crate::page::{Dirty, Page, Seek};
+use crate::page::{Dirty, Edit, Page, Seek, head_of};
 use crate::stamp::{Insertion, Leaf, Line, Replacement, Stamp};
 use crate::{TreeError, Value};
 
@@ -26,6 +26,24 @@ impl<M: CoherentMemory> Tree<M> {
         };
         self.memory.handle().coop().await;
         Ok(seen)
+    }
+
+    /// As [`get_seen`](Tree::get_seen), if all pages on the way are cached and in order: a plain function that writes no
+    /// shared memory. `None`: [`get_seen`](Tree::get_seen) finds out, and tells what is wrong if something is.
+    #[inline]
+    pub fn try_get_seen<R>(
+        &self,
+        key: &[u8],
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Option<(Option<R>, Leaf)> {
+        if !self.config.stamped || self.limits.check_key(key).is_err() {
+            return None;
+        }
+        match self.hot_get(key, &mut visit, Leaf::of) {
+            Ok(seen) => Some(seen),
+            // Perhaps the tree is so small that its root is a leaf.
+            Err(_) => self.hot_visit(self.hot_root(), key, head_of(key), &mut visit, Leaf::of),
+        }
     }
 
     async fn get_seen_carefully<R>(
@@ -76,6 +94,49 @@ impl<M: CoherentMemory> Tree<M> {
             }
             let dirty = self.insert_entry(page, slot, key, value)?;
             Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
+        })
+        .await
+    }
+
+    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values in strictly ascending order of
+    /// keys, and of as many that follow as go into the same place of the same leaf, all at one instant. Returns how
+    /// many were added; of the others nothing is known yet. `admit`, `visit` and what is told are about the first.
+    ///
+    /// # Errors
+    /// As [`insert_seen`](Tree::insert_seen), about any of the keys and values.
+    pub async fn insert_run_seen<R>(
+        &self,
+        entries: &[(&[u8], &[u8])],
+        mut admit: impl FnMut(&Stamp) -> bool,
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Result<(usize, Insertion<R>), TreeError> {
+        self.check_stamped()?;
+        for (key, value) in entries {
+            self.limits.check_key(key)?;
+            self.limits.check_value(value)?;
+        }
+        let sorted = entries.is_sorted_by(|a, b| a.0 < b.0);
+        let entries = if sorted { entries } else { &entries[..1] };
+        // Nothing is no key.
+        let first = entries.first().map_or(&[][..], |(key, _)| key);
+        self.write(first, |page, found, line| {
+            let leaf = Leaf::of(line);
+            let slot = match found {
+                Ok(slot) => {
+                    let found = visit(page.value(slot));
+                    return Ok(((0, Insertion::Exists { found, leaf }), Dirty::default()));
+                }
+                Err(slot) => slot,
+            };
+            if !admit(&leaf.stamp) {
+                return Ok(((0, Insertion::Refused(leaf)), Dirty::default()));
+            }
+            let most = self.config.max_entries(0).saturating_sub(page.header.count());
+            if most == 0 {
+                return Err(Edit::Full);
+            }
+            let (new, dirty) = page.insert_run(slot, entries, most)?;
+            Ok(((new, Insertion::New { before: leaf, after: leaf.stamp.changed() }), dirty))
         })
         .await
     }

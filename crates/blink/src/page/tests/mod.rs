@@ -170,6 +170,62 @@ proptest! {
     }
 
     #[test]
+    fn a_run_is_what_its_entries_are_one_by_one(
+        low in prop_oneof![Just(vec![]), Just(b"pre".to_vec())],
+        there in entries_of_a_kind(),
+        new in entries_of_a_kind(),
+        most in 1..40usize,
+    ) {
+        let high = if low.is_empty() { vec![] } else { b"prf".to_vec() };
+        let image = page(&low, &high);
+        let mut model = BTreeMap::new();
+        for (suffix, value) in there {
+            let (page, key) = (open(&image), key_between(&low, &suffix));
+            if let Err(slot) = page.search(&key)
+                && page.insert(slot, &key, &value).is_ok()
+            {
+                model.insert(key, value);
+            }
+        }
+        let new: BTreeMap<_, _> = new
+            .into_iter()
+            .map(|(suffix, value)| (key_between(&low, &suffix), value))
+            .filter(|(key, _)| !model.contains_key(key))
+            .collect();
+        let new: Vec<_> = new.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        let mut left = &new[..];
+        let before = Image::new(PAYLOAD);
+        while let Some((key, value)) = left.first() {
+            before.words().copy_from(image.words());
+            let page = open(&image);
+            let slot = page.search(key);
+            prop_assert!(slot.is_err());
+            match page.insert_run(slot.unwrap_or_else(|slot| slot), left, most) {
+                Ok((done, dirty)) => {
+                    prop_assert!((1..=most).contains(&done), "{}", done);
+                    model.extend(left[..done].iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+                    left = &left[done..];
+                    let ranges: Vec<_> = dirty.ranges().collect();
+                    for at in 0..PAYLOAD {
+                        let changed = before.words().u8(at) != image.words().u8(at);
+                        prop_assert!(!changed || ranges.iter().any(|range| range.contains(&at)));
+                    }
+                }
+                Err(Edit::Full) => {
+                    let mut all = model.clone();
+                    all.insert(key.to_vec(), value.to_vec());
+                    prop_assert!(!fit(&low, &high, &all));
+                    break;
+                }
+                Err(broken) => prop_assert!(false, "{broken:?}"),
+            }
+            prop_assert_eq!(contents(&image), model.clone());
+            let checked = check(&open(&image));
+            prop_assert!(checked.is_ok(), "{:?}", checked);
+        }
+    }
+
+    #[test]
     fn changes_stay_within_the_ranges_that_they_report(ops in ops()) {
         let image = page(b"", b"");
         let before = Image::new(PAYLOAD);
