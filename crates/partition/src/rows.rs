@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use latchwork_coherence::{LineLocks, Mail};
-use latchwork_txn::{Range, Table, Timestamp, TxnError};
+use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
 use crate::Transaction;
 
@@ -32,6 +32,28 @@ pub trait Rows<M: LineLocks> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError>;
+
+    /// Reads many rows together.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::get_many`].
+    async fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError>;
+
+    /// Reads many rows together that are probably to be written.
+    ///
+    /// # Errors
+    /// As [`latchwork_txn::Transaction::get_many`].
+    async fn get_many_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError>;
 
     /// Shows the rows of a range, all in one partition.
     ///
@@ -133,6 +155,24 @@ macro_rules! rows {
                 value: &mut Vec<u8>,
             ) -> Result<bool, TxnError> {
                 <$transaction>::get_for_update(self, table, key, value).await
+            }
+
+            async fn get_many<K: AsRef<[u8]>>(
+                &mut self,
+                table: &Table<M>,
+                keys: &[K],
+                values: &mut Values,
+            ) -> Result<(), TxnError> {
+                <$transaction>::get_many(self, table, keys, values).await
+            }
+
+            async fn get_many_for_update<K: AsRef<[u8]>>(
+                &mut self,
+                table: &Table<M>,
+                keys: &[K],
+                values: &mut Values,
+            ) -> Result<(), TxnError> {
+                <$transaction>::get_many_for_update(self, table, keys, values).await
             }
 
             async fn scan(

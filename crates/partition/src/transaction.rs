@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
 use latchwork_coherence::{LineLocks, Mail};
-use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError};
+use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError, Values};
 
 use crate::commit::Committing;
 use crate::message::{Body, Message, Reply, Request};
@@ -177,6 +177,59 @@ impl<M: LineLocks + Mail> Transaction<M> {
             None => self.local()?.get_for_update(table, key, value).await,
             Some(owner) => self.get_there(owner, table, key, value, true).await,
         }
+    }
+
+    /// Reads many rows. Those of this node together, as [`latchwork_txn::Transaction::get_many`].
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        self.read_many(table, keys, values, false).await
+    }
+
+    /// Reads many rows that are probably to be written.
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_many_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        self.read_many(table, keys, values, true).await
+    }
+
+    async fn read_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+        for_update: bool,
+    ) -> Result<(), TxnError> {
+        if keys.iter().all(|key| self.owner(table, key.as_ref()).is_none()) {
+            let local = self.local()?;
+            return match for_update {
+                true => local.get_many_for_update(table, keys, values).await,
+                false => local.get_many(table, keys, values).await,
+            };
+        }
+        values.clear();
+        let mut row = Vec::new();
+        for key in keys {
+            let key = key.as_ref();
+            let there = match for_update {
+                true => self.get_for_update(table, key, &mut row).await?,
+                false => self.get(table, key, &mut row).await?,
+            };
+            values.push(there.then_some(&row[..]));
+        }
+        Ok(())
     }
 
     async fn get_there(

@@ -93,5 +93,5 @@ pub use retry::Retry;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;
-pub use transaction::{Prepared, Range, Transaction};
+pub use transaction::{Prepared, Range, Transaction, Values};
 pub use tuple_id::TupleId;

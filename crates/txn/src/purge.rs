@@ -5,6 +5,7 @@
 //! another. The leaf takes over when the row was deleted, and the read stamp of its page, for those who come later
 //! (see [`Stamp`](latchwork_blink::Stamp)). What is locked at the moment is tried again later.
 
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
 
 use crate::heap::{Patience, Reading, Seen};
@@ -83,8 +84,8 @@ impl<M: LineLocks> Database<M> {
         }
         // The row is there, or there again: what leads to it by other keys than it has now goes.
         let (mut row, mut now) = (Vec::new(), Vec::new());
-        let mut at = Reading::default();
-        let step = || heap.get_step(&mut at, *id, key, &mut row);
+        let (mut at, hint) = <(Reading, Hint)>::default();
+        let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
         for (index, entry) in entries {
             let leads_here = matches!(seen, Seen::Live(_))

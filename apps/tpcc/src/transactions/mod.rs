@@ -16,7 +16,7 @@ use crate::tables::{INDEX, Tables};
 use latchwork_partition::Rows;
 use latchwork_selcc::Worker;
 use latchwork_txn::schema::end_of_prefix;
-use latchwork_txn::{Range, TxnError};
+use latchwork_txn::{Range, TxnError, Values};
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::BadRow;
 use latchwork_workload::tpcc::{CustomerChoice, Table, Transaction};
@@ -69,6 +69,8 @@ pub(crate) struct Buffers {
     customers: Vec<CustomerKey>,
     lines: Vec<u8>,
     items: Vec<u32>,
+    /// Rows that were read together: items of an order, and their stocks.
+    many: [Values; 2],
 }
 
 /// Tries a transaction once, in `tx`, which has just begun. It has committed, was rolled back on request, or has left nothing.

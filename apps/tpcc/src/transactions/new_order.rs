@@ -1,6 +1,6 @@
 //! New order (clause 2.4).
 
-use super::{Ended, Failure, Work};
+use super::{Buffers, Ended, Failure, Work, missing};
 use latchwork_partition::Rows;
 use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{
@@ -23,31 +23,44 @@ impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn new_order(&mut self, input: &NewOrderInput) -> Result<Ended, Failure> {
         let NewOrderInput { warehouse, district, .. } = *input;
         let mut lines = [Line { amount_cents: 0, district_info: [0; 24] }; LINES_MAX];
-        let mut taken = 0;
         let mut branded = 0;
-        for (line, asked) in lines.iter_mut().zip(input.lines()) {
-            let key = ItemKey { item: asked.item }.to_bytes();
-            let rows = self.tables.of(Table::Item);
-            if !self.tx.get(rows, &key, &mut self.buffers.row).await? {
-                // Nobody sells it. The rest is done nevertheless (clause 2.4.2.3).
-                break;
+        let (asked, items) = (input.lines(), &mut [[0; ItemKey::LEN]; LINES_MAX]);
+        for (key, asked) in items.iter_mut().zip(asked) {
+            *key = ItemKey { item: asked.item }.to_bytes();
+        }
+        let [rows, stocks] = &mut self.buffers.many;
+        self.tx.get_many(self.tables.of(Table::Item), &items[..asked.len()], rows).await?;
+        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause 2.4.2.3).
+        let taken = rows.iter().take_while(Option::is_some).count();
+        let keys = &mut [[0; StockKey::LEN]; LINES_MAX];
+        for (key, asked) in keys.iter_mut().zip(asked) {
+            *key = StockKey { warehouse: asked.supply_warehouse, item: asked.item }.to_bytes();
+        }
+        let keys = &keys[..taken];
+        self.tx.get_many_for_update(self.tables.of(Table::Stock), keys, stocks).await?;
+        for (number, (asked, key)) in asked.iter().zip(keys).enumerate() {
+            if keys[..number].contains(key) {
+                // Of an item that is in the order twice, the row has changed since.
+                self.read_to_write(Table::Stock, key).await?;
             }
-            let item = Item::decode(&self.buffers.row)?;
-            let (price, original) = (item.price_cents, is_original(item.data));
-            let supply = asked.supply_warehouse;
-            let key = StockKey { warehouse: supply, item: asked.item }.to_bytes();
-            self.read_to_write(Table::Stock, &key).await?;
-            let mut stock = Stock::decode(&self.buffers.row)?;
+            let Buffers { row, many: [items, stocks], .. } = &*self.buffers;
+            let item = items.get(number).ok_or_else(|| missing(Table::Item, key))?;
+            let stock = match keys[..number].contains(key) {
+                true => row,
+                false => stocks.get(number).ok_or_else(|| missing(Table::Stock, key))?,
+            };
+            let item = Item::decode(item)?;
+            let mut stock = Stock::decode(stock)?;
+            let (original, supply) = (is_original(item.data), asked.supply_warehouse);
             stock.take_out(asked.quantity, supply != warehouse);
             branded += i64::from(original && is_original(stock.data));
             let mut updated = [0; Stock::UPDATED_LEN];
             stock.write_updated(&mut updated);
-            *line = Line {
-                amount_cents: i32::from(asked.quantity) * price,
+            lines[number] = Line {
+                amount_cents: i32::from(asked.quantity) * item.price_cents,
                 district_info: *stock.district_info(district).unwrap_or(&[b' '; 24]),
             };
-            self.write_updated(Table::Stock, &key, &updated).await?;
-            taken += 1;
+            self.write_updated(Table::Stock, key, &updated).await?;
         }
         let customer = CustomerKey { warehouse, district, customer: input.customer };
         self.read(Table::Customer, &customer.to_bytes()).await?;

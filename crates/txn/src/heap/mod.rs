@@ -30,7 +30,7 @@ mod places;
 mod read;
 mod write;
 
-pub(crate) use places::Placed;
+pub(crate) use places::{Placed, RUN};
 pub use read::Seen;
 pub(crate) use read::{Reading, Stamped, Stop};
 pub(crate) use write::{Install, Prepared};
@@ -39,6 +39,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::TableId;
@@ -68,11 +69,18 @@ pub struct Heap<M: LineLocks> {
     /// How many rows a line takes at most.
     rows_max: u16,
     places: Rc<RefCell<Places>>,
+    /// Where the line probably is that tuples were added to last.
+    tail: Rc<Hint>,
 }
 
 impl<M: LineLocks> Clone for Heap<M> {
     fn clone(&self) -> Self {
-        Heap { memory: self.memory.clone(), places: self.places.clone(), ..*self }
+        Heap {
+            memory: self.memory.clone(),
+            places: self.places.clone(),
+            tail: self.tail.clone(),
+            ..*self
+        }
     }
 }
 
@@ -94,7 +102,7 @@ impl<M: LineLocks> Heap<M> {
             return Err(TxnError::LineSize { payload });
         }
         let rows_max = rows_max.unwrap_or(u16::MAX).max(1);
-        Ok(Heap { memory, table, rows_max, places: Rc::default() })
+        Ok(Heap { memory, table, rows_max, places: Rc::default(), tail: Rc::default() })
     }
 
     /// The table.

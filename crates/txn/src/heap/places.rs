@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use latchwork_cache::Hint;
 use latchwork_coherence::LineLocks;
 use latchwork_verbs::GlobalAddr;
 use smallvec::SmallVec;
@@ -16,6 +17,8 @@ use crate::{TupleId, TxnError};
 const LINES_MAX: usize = 64;
 /// How many lines that turn out to be locked are passed by before a new one is taken.
 const LOCKED_MAX: usize = 4;
+/// How many tuples are placed together without more ado.
+pub(crate) const RUN: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -89,11 +92,27 @@ impl<M: LineLocks> Heap<M> {
 
     /// Puts a tuple where there is room for it, and no lock of another node in the way. Nothing leads to it yet.
     pub(crate) async fn place(&self, new: New<'_>) -> Result<Placed, TxnError> {
-        self.check_row(new.key, new.value)?;
-        let size = tuple_size(new.key.len(), new.value.len());
-        self.tidy().await?;
+        let mut placed = SmallVec::new();
+        self.place_run(&[new], &mut placed).await?;
+        placed.pop().ok_or(TxnError::Doomed)
+    }
+
+    /// As [`place`](Heap::place), of several tuples: side by side, as far as lines have room.
+    pub(crate) async fn place_run(
+        &self,
+        run: &[New<'_>],
+        placed: &mut SmallVec<[Placed; RUN]>,
+    ) -> Result<(), TxnError> {
+        for new in run {
+            self.check_row(new.key, new.value)?;
+        }
+        if !self.places.borrow().strays.is_empty() {
+            self.tidy().await?;
+        }
         let mut locked: SmallVec<[GlobalAddr; LOCKED_MAX]> = SmallVec::new();
-        loop {
+        let mut left = run;
+        while let Some(new) = left.first() {
+            let size = tuple_size(new.key.len(), new.value.len());
             let known = match locked.len() {
                 LOCKED_MAX => None,
                 _ => self.places.borrow().line_for(size, &locked),
@@ -102,9 +121,14 @@ impl<M: LineLocks> Heap<M> {
                 Some(line) => line,
                 None => self.extend().await?,
             };
-            let placing = self.drive(Patience::NoWait, || self.place_step(line, new));
-            match placing.await {
-                Ok(Ok(slot)) => return Ok(self.placed(TupleId::new(line, slot))),
+            let mut slots = SmallVec::new();
+            let placing =
+                self.drive(Patience::NoWait, || self.place_step(line, left, &mut slots)).await;
+            for &slot in &slots {
+                placed.push(self.placed(TupleId::new(line, slot)));
+            }
+            match placing {
+                Ok(Ok(())) => left = &left[slots.len()..],
                 // Its room is less than was thought, which is noted now: the next choice is another.
                 Ok(Err(room)) if room < size => {}
                 Ok(Err(_)) => {
@@ -114,33 +138,48 @@ impl<M: LineLocks> Heap<M> {
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
-    /// Adds a tuple to a page: its slot, or the room that there is, which was not enough.
-    fn place_step(&self, line: GlobalAddr, new: New<'_>) -> Result<Result<usize, usize>, Stop> {
+    /// Adds tuples to a page, as many as there is room for: their slots, or the room that there is, which was not
+    /// enough for the first.
+    fn place_step(
+        &self,
+        line: GlobalAddr,
+        run: &[New<'_>],
+        slots: &mut SmallVec<[usize; RUN]>,
+    ) -> Result<Result<(), usize>, Stop> {
         let broken = |broken| Stop::Broken(line, broken);
-        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let mut guard = self.memory.try_write_at(line, &self.tail).map_err(Stop::Need)?;
         let len = guard.words().len();
         let room = |page: &Page<'_>| match page.rows() < self.rows_max {
             true => page.header.room(len),
             false => 0,
         };
-        let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
-        let placed = match room(&page) {
-            0 => Err(0),
-            room => match page.insert(new) {
-                Ok((slot, dirty)) => {
-                    guard.mark_dirty(dirty.range());
-                    Ok(slot)
-                }
-                Err(Edit::Full) => Err(room),
-                Err(Edit::Broken(what)) => return Err(broken(what)),
-            },
-        };
-        let left = room(&Page::open(guard.words(), self.table.0).map_err(broken)?);
+        let mut page = Page::open(guard.words(), self.table.0).map_err(broken)?;
+        let mut end = Ok(());
+        for new in run {
+            end = match room(&page) {
+                0 => Err(0),
+                room => match page.insert(*new) {
+                    Ok((slot, dirty)) => {
+                        guard.mark_dirty(dirty.range());
+                        slots.push(slot);
+                        Ok(())
+                    }
+                    Err(Edit::Full) => Err(room),
+                    // What was placed by then is noted as such.
+                    Err(Edit::Broken(what)) => return Err(broken(what)),
+                },
+            };
+            if end.is_err() {
+                break;
+            }
+        }
+        let left = room(&page);
         drop(guard);
         self.places.borrow_mut().note(line, left, self.worth());
-        Ok(placed)
+        Ok(if slots.is_empty() { end } else { Ok(()) })
     }
 
     /// Makes a new line the tail.
@@ -183,7 +222,7 @@ impl<M: LineLocks> Heap<M> {
             let Some(id) = stray else { return Ok(()) };
             let mut stray = self.placed(id);
             let (line, slot) = (self.line_of(id), self.slot_of(id));
-            let erase = || self.change(line, |page| page.erase(slot));
+            let erase = || self.change(line, &Hint::default(), |page| page.erase(slot));
             match self.drive(Patience::NoWait, erase).await {
                 Ok(()) => drop(stray.keep()),
                 Err(TxnError::Conflict(_)) => {

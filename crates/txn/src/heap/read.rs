@@ -1,16 +1,19 @@
 //! Reading a row: plain functions over lines that are here.
 
-use latchwork_cache::Ownership;
+use latchwork_cache::{Hint, Ownership};
 use latchwork_coherence::{LineLocks, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::Heap;
-use crate::page::{Broken, Page, State, TupleRef};
+use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef};
 use crate::{TupleId, TxnError};
 
 /// How often an optimistic read is repeated before its reader asks for the line and so makes way.
 const READS_MAX: u32 = 8;
+
+/// So many bytes of a line come with its header, at least.
+const FETCHED: usize = 40;
 
 /// What a row turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +52,8 @@ enum Home {
 pub(crate) struct Reading {
     /// Where the stub led, and when it was written.
     away: Option<(TupleId, Timestamp)>,
+    /// The row was found where a stub led.
+    pub(crate) moved: bool,
 }
 
 /// What became of the wish to leave a read stamp.
@@ -64,23 +69,25 @@ pub(crate) enum Stamped {
 
 impl<M: LineLocks> Heap<M> {
     /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared memory.
-    /// The value is in `value` afterwards, if the row is there.
+    /// The value is in `value` afterwards, if the row is there. `hint` says where its home line probably is.
     pub(crate) fn get_step(
         &self,
         at: &mut Reading,
         id: TupleId,
+        hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Seen, Stop> {
         let (away, cts) = match at.away {
             Some(away) => away,
-            None => match self.get_home(id, key, value)? {
+            None => match self.get_home(id, hint, key, value)? {
                 Home::Seen(seen) => return Ok(seen),
                 Home::Stub(away, cts) => *at.away.insert((away, cts)),
             },
         };
         let slot = self.slot_of(away);
-        let found = self.read_page(self.line_of(away), |page| {
+        at.moved = true;
+        let found = self.read_page(self.line_of(away), &Hint::default(), |page| {
             value.clear();
             let Some(tuple) = page.tuple(slot)? else { return Ok(None) };
             if tuple.state != State::Away || tuple.cts != cts || !tuple.key_is(key) {
@@ -93,9 +100,16 @@ impl<M: LineLocks> Heap<M> {
         found.ok_or(Stop::Moved)
     }
 
-    fn get_home(&self, id: TupleId, key: &[u8], value: &mut Vec<u8>) -> Result<Home, Stop> {
+    #[inline]
+    fn get_home(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Home, Stop> {
         let slot = self.slot_of(id);
-        self.read_page(self.line_of(id), |page| {
+        self.read_page(self.line_of(id), hint, |page| {
             value.clear();
             let Some(tuple) = page.tuple(slot)? else { return Ok(Home::Seen(Seen::Absent)) };
             if !tuple.key_is(key) {
@@ -118,7 +132,7 @@ impl<M: LineLocks> Heap<M> {
     /// The key of the row in `id`, if there is one, or its tombstone; `None` otherwise.
     pub(crate) fn key_step(&self, id: TupleId, key: &mut Vec<u8>) -> Result<bool, Stop> {
         let slot = self.slot_of(id);
-        self.read_page(self.line_of(id), |page| {
+        self.read_page(self.line_of(id), &Hint::default(), |page| {
             key.clear();
             let row = page.tuple(slot)?.filter(|tuple| tuple.state != State::Away);
             if let Some(tuple) = row {
@@ -137,12 +151,13 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) fn unchanged_step(
         &self,
         id: TupleId,
+        hint: &Hint,
         cts: Timestamp,
         mine: bool,
     ) -> Result<bool, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         for _ in 0..READS_MAX {
-            let seen = self.memory.try_read(line).map_err(Stop::Need)?;
+            let seen = self.memory.try_read_at(line, hint).map_err(Stop::Need)?;
             let as_it_was = Page::open(seen.words(), self.table.0)
                 .and_then(|page| page.tuple(slot))
                 .map(|found| found.is_some_and(|t| t.cts == cts && t.state.is_home()));
@@ -157,9 +172,14 @@ impl<M: LineLocks> Heap<M> {
 
     /// Whether the row in `id`, whose line the caller has locked, stands there itself and not elsewhere; `None` when it
     /// is not any more as it was written at `cts`.
-    pub(crate) fn at_home_step(&self, id: TupleId, cts: Timestamp) -> Result<Option<bool>, Stop> {
+    pub(crate) fn at_home_step(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        cts: Timestamp,
+    ) -> Result<Option<bool>, Stop> {
         let slot = self.slot_of(id);
-        self.read_page(self.line_of(id), |page| {
+        self.read_page(self.line_of(id), hint, |page| {
             let found = page.tuple(slot)?.filter(|t| t.cts == cts && t.state.is_home());
             Ok(found.map(|tuple| tuple.state != State::Stub))
         })
@@ -178,13 +198,14 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) fn stamp_step(
         &self,
         id: TupleId,
+        hint: &Hint,
         seen_at: Timestamp,
         ts: Timestamp,
         mine: bool,
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let broken = |broken| Stop::Broken(line, broken);
-        if let Ok(read) = self.memory.try_read(line) {
+        if let Ok(read) = self.memory.try_read_at(line, hint) {
             let enough = Page::open(read.words(), self.table.0).and_then(|page| {
                 let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
                 let same = page.tuple(slot)?.is_some_and(|tuple| same(&tuple));
@@ -195,7 +216,7 @@ impl<M: LineLocks> Heap<M> {
                 return Ok(Stamped::Done);
             }
         }
-        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
         if !mine && guard.locked() == Ownership::Exclusive {
             return Ok(Stamped::Locked);
         }
@@ -210,19 +231,53 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// Reads one page. `read` may see garbage; its result is used only if the page was consistent.
+    #[inline]
     pub(super) fn read_page<R>(
         &self,
         line: GlobalAddr,
+        hint: &Hint,
         mut read: impl FnMut(&Page<'_>) -> Result<R, Broken>,
     ) -> Result<R, Stop> {
         for _ in 0..READS_MAX {
-            let seen = self.memory.try_read(line).map_err(Stop::Need)?;
+            let seen = self.memory.try_read_at(line, hint).map_err(Stop::Need)?;
             let result = Page::open(seen.words(), self.table.0).and_then(|page| read(&page));
             if seen.validate() {
                 return result.map_err(|broken| Stop::Broken(line, broken));
             }
         }
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+    }
+
+    /// Asks the processor for what is read first of a row: the line's header and the row's slot, and of `locks` also
+    /// what a lock of the line takes. Returns where the line is.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, id: TupleId, locks: bool) -> Hint {
+        let hint = self.memory.guess(self.line_of(id));
+        let slot = Slot::at(self.slot_of(id));
+        self.memory.prefetch(&hint, 0..HEADER);
+        if slot >= FETCHED {
+            self.memory.prefetch(&hint, slot..slot + SLOT);
+        }
+        if locks {
+            self.memory.prefetch_lock(&hint);
+        }
+        hint
+    }
+
+    /// Asks the processor for the row itself, once its slot is here.
+    #[inline]
+    pub(crate) fn prefetch_tuple(&self, id: TupleId, hint: &Hint) {
+        let at = Slot::at(self.slot_of(id));
+        let bits = self.memory.peek(hint, at) >> (8 * (at & 4));
+        let slot = Slot::from_bits(bits as u32);
+        let end = (slot.offset + slot.size).min(self.memory.payload_len());
+        self.memory.prefetch(hint, slot.offset.min(end)..end);
+    }
+
+    /// Asks the processor for what [`prefetch_slot`](Heap::prefetch_slot) reads.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, id: TupleId) {
+        self.memory.prefetch_guess(self.line_of(id));
     }
 
     /// Reads the row `key` in `id`, waiting for whatever it takes. The value is in `value` afterwards, if the
@@ -236,7 +291,7 @@ impl<M: LineLocks> Heap<M> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Seen, TxnError> {
-        let mut at = Reading::default();
-        self.drive(super::Patience::Wait, || self.get_step(&mut at, id, key, value)).await
+        let (mut at, hint) = <(Reading, Hint)>::default();
+        self.drive(super::Patience::Wait, || self.get_step(&mut at, id, &hint, key, value)).await
     }
 }

@@ -1,5 +1,8 @@
 //! Changing rows: under the write guard of one line at a time, as plain functions over lines that are here.
 
+use std::ops::Range;
+
+use latchwork_cache::Hint;
 use latchwork_coherence::LineLocks;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
@@ -48,6 +51,7 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) async fn prepare(
         &self,
         id: TupleId,
+        hint: &Hint,
         key: &[u8],
         cts: Timestamp,
         ts: Option<Timestamp>,
@@ -69,8 +73,9 @@ impl<M: LineLocks> Heap<M> {
                 Err(Edit::Broken(broken)) => Err(broken),
             }
         };
-        let looked = self
-            .drive(Patience::NoWait, || self.change(line, |page| look(page).map_err(Edit::Broken)));
+        let looked = self.drive(Patience::NoWait, || {
+            self.change(line, hint, |page| look(page).map_err(Edit::Broken))
+        });
         match (looked.await?, value) {
             (Look::Ready, _) => Ok(Prepared::AtHome),
             (Look::NoRoom, Some(value)) => {
@@ -90,6 +95,7 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) async fn install(
         &self,
         id: TupleId,
+        hint: &Hint,
         key: &[u8],
         cts: Timestamp,
         prepared: &mut Prepared,
@@ -105,7 +111,8 @@ impl<M: LineLocks> Heap<M> {
             // place will do as well, if there is one.
             let away = self.line_of(target);
             let slot = self.slot_of(target);
-            let redate = || self.touch(away, |page| page.set_part(slot, cts, 0, &[]));
+            let redate =
+                || self.touch(away, &Hint::default(), |page| page.set_part(slot, cts, 0, &[]));
             match self.drive(Patience::NoWait, redate).await {
                 Err(TxnError::Conflict(_)) => {
                     let (Install::Value(value) | Install::Part { value, .. }) = install else {
@@ -124,17 +131,7 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Install::Part { value, from, to }, None) = (install, target) {
-            // As a rule: the row is at home, and stays as long as it is.
-            let part = || {
-                self.touch(line, |page| {
-                    let old = page.tuple(slot)?.filter(|old| old.key_is(key));
-                    let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
-                    if old.state != State::Live || old.value_len() != value.len() {
-                        return Ok((false, Dirty::default()));
-                    }
-                    Ok((true, page.set_part(slot, cts, from, &value[from..to])?))
-                })
-            };
+            let part = || self.part_step(id, hint, key, cts, value, from..to);
             if self.drive(Patience::Wait, part).await? {
                 return Ok(());
             }
@@ -142,7 +139,7 @@ impl<M: LineLocks> Heap<M> {
         let bytes = target.map(|target| target.bits().to_le_bytes());
         let stray = self
             .drive(Patience::Wait, || {
-                self.change(line, |page| {
+                self.change(line, hint, |page| {
                     let old = page.tuple(slot)?.filter(|old| old.key_is(key));
                     let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
                     let stray = match old.state {
@@ -169,11 +166,43 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Makes a pending row a row like others. Waits for those who have locked its line to read, so the caller must
-    /// hold no lock.
-    pub(crate) async fn publish(&self, id: TupleId, cts: Timestamp) -> Result<(), TxnError> {
-        let (line, slot) = (self.line_of(id), self.slot_of(id));
-        let publish = || self.touch(line, |page| page.publish(slot, cts));
+    /// Overwrites the bytes `part` of a row with those of `value`, as a rule: if it is at home and stays as long as it is.
+    /// Otherwise nothing happens, and the answer is false.
+    #[inline]
+    pub(crate) fn part_step(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        key: &[u8],
+        cts: Timestamp,
+        value: &[u8],
+        part: Range<usize>,
+    ) -> Result<bool, Stop> {
+        let slot = self.slot_of(id);
+        self.touch(self.line_of(id), hint, |page| {
+            let old = page.tuple(slot)?.filter(|old| old.key_is(key));
+            let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
+            if old.state != State::Live || old.value_len() != value.len() {
+                return Ok((false, Dirty::default()));
+            }
+            Ok((true, page.set_part_of(&old, cts, part.start, &value[part.clone()])?))
+        })
+    }
+
+    /// Makes pending rows, all of one line, rows like others. Waits for those who have locked the line to read, so the
+    /// caller must hold no lock.
+    pub(crate) async fn publish(
+        &self,
+        line: GlobalAddr,
+        ids: &[TupleId],
+        cts: Timestamp,
+    ) -> Result<(), TxnError> {
+        let publish = || {
+            self.touch(line, &self.tail, |page| {
+                let slots = ids.iter().map(|&id| self.slot_of(id));
+                page.publish(slots, cts)
+            })
+        };
         self.drive(Patience::Wait, publish).await
     }
 
@@ -189,7 +218,7 @@ impl<M: LineLocks> Heap<M> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let state = if pending { State::Pending } else { State::Tombstone };
         self.drive(patience, || {
-            self.change(line, |page| {
+            self.change(line, &Hint::default(), |page| {
                 let there = page.tuple(slot)?;
                 if there.is_some_and(|old| old.state == state && old.key_is(key)) {
                     return Ok((true, page.erase(slot)?));
@@ -208,7 +237,7 @@ impl<M: LineLocks> Heap<M> {
         key: &[u8],
     ) -> Result<Option<(Timestamp, Timestamp)>, Stop> {
         let slot = self.slot_of(id);
-        self.touch(self.line_of(id), |page| {
+        self.touch(self.line_of(id), &Hint::default(), |page| {
             let old = page.tuple(slot)?;
             let old = old.filter(|old| old.state == State::Tombstone && old.key_is(key));
             Ok((old.map(|old| (old.cts, page.read_stamp())), Dirty::default()))
@@ -221,13 +250,15 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// Changes a page of this table, but not how much room it has.
+    #[inline]
     fn touch<R: Changed>(
         &self,
         line: GlobalAddr,
+        hint: &Hint,
         change: impl FnOnce(Page<'_>) -> Result<R, Edit>,
     ) -> Result<R::Result, Stop> {
         let broken = |broken| Stop::Broken(line, broken);
-        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
         let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
         match change(page) {
             Ok(changed) => {
@@ -244,13 +275,14 @@ impl<M: LineLocks> Heap<M> {
     pub(super) fn change<R>(
         &self,
         line: GlobalAddr,
+        hint: &Hint,
         change: impl FnOnce(Page<'_>) -> Result<R, Edit>,
     ) -> Result<R::Result, Stop>
     where
         R: Changed,
     {
         let broken = |broken| Stop::Broken(line, broken);
-        let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
+        let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
         let len = guard.words().len();
         let page = Page::open(guard.words(), self.table.0).map_err(broken)?;
         let before = page.header.room(len);

@@ -7,7 +7,7 @@ use latchwork_verbs::Words;
 use latchwork_wal::Timestamp;
 
 use super::header::{Header, Slot};
-use super::read::Page;
+use super::read::{Page, TupleRef};
 use super::{Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
 
 /// Why a page could not be changed.
@@ -72,8 +72,8 @@ pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
 }
 
 impl Page<'_> {
-    /// Adds a tuple; returns its slot.
-    pub(crate) fn insert(mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
+    /// Adds a tuple; returns its slot. The page goes on being what it is then.
+    pub(crate) fn insert(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
         let size = new.size();
         let slots = usize::from(self.header.slots);
         let slot = match self.header.free_slots {
@@ -171,6 +171,18 @@ impl Page<'_> {
         bytes: &[u8],
     ) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
+        self.set_part_of(&old, cts, offset, bytes)
+    }
+
+    /// As [`set_part`](Page::set_part), of a tuple of this page.
+    #[inline]
+    pub(crate) fn set_part_of(
+        &self,
+        old: &TupleRef<'_>,
+        cts: Timestamp,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<Dirty, Edit> {
         if offset + bytes.len() > old.value {
             return Err(Broken("a change beyond the end of a value").into());
         }
@@ -185,14 +197,26 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    /// Makes a row of a transaction that has committed a row like others.
-    pub(crate) fn publish(self, slot: usize, cts: Timestamp) -> Result<Dirty, Edit> {
-        let old = self.tuple(slot)?.filter(|old| old.state == State::Pending);
-        let old = old.ok_or(Broken("a row is to be published that is not pending"))?;
-        let at = old.slot.offset;
-        self.words.set_u64(at, cts.0);
-        self.words.set_u8(at + 12, State::Live as u8);
-        Ok(Dirty(Some(at..at + TUPLE)))
+    /// Makes rows of a transaction that has committed rows like others.
+    pub(crate) fn publish(
+        self,
+        slots: impl Iterator<Item = usize> + Clone,
+        cts: Timestamp,
+    ) -> Result<Dirty, Edit> {
+        // First, so that all become so or none.
+        for slot in slots.clone() {
+            if !self.tuple(slot)?.is_some_and(|old| old.state == State::Pending) {
+                return Err(Edit::of("a row is to be published that is not pending"));
+            }
+        }
+        let mut dirty = Dirty::default();
+        for slot in slots {
+            let at = Slot::load(self.words, slot).offset;
+            self.words.set_u64(at, cts.0);
+            self.words.set_u8(at + 12, State::Live as u8);
+            dirty.add(at..at + TUPLE);
+        }
+        Ok(dirty)
     }
 
     /// Says that a transaction of this timestamp has read a row.

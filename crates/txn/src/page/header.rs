@@ -108,7 +108,11 @@ impl Slot {
 
     #[inline]
     pub(crate) fn load(words: Words<'_>, number: usize) -> Slot {
-        let bits = words.u32(Slot::at(number));
+        Slot::from_bits(words.u32(Slot::at(number)))
+    }
+
+    #[inline]
+    pub(crate) fn from_bits(bits: u32) -> Slot {
         Slot { offset: (bits & 0xffff) as usize * 8, size: (bits >> 16) as usize * 8 }
     }
 

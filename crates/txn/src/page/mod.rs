@@ -38,6 +38,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
+pub(crate) use header::Slot;
 pub(crate) use read::{Page, TupleRef};
 
 /// Bytes of the header.

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
 
 use super::Transaction;
-use super::state::{Base, Change, State, Write, hash_of};
+use super::state::{Base, Change, Kept, State, Write, hash_of};
 use crate::schema::Index;
 use crate::{Conflict, Table, TxnError};
 
@@ -46,6 +47,7 @@ impl<M: LineLocks> Transaction<M> {
             Base::Row(..) => Err(TxnError::Exists),
             base => {
                 let (_, state) = self.alive()?;
+                let key = state.keep(key);
                 state.note(number, hash, key, Change::Put, base);
                 let value = state.keep(value);
                 state.set_value(value, None);
@@ -77,6 +79,7 @@ impl<M: LineLocks> Transaction<M> {
                 (write.change, write.value, write.part) = (Change::Put, value, None);
             }
             None => {
+                let key = state.keep(key);
                 state.note(number, hash, key, Change::Put, Base::Unknown);
                 let value = state.keep(value);
                 state.set_value(value, None);
@@ -127,20 +130,21 @@ impl<M: LineLocks> Transaction<M> {
                 let base = self.read_to_write(number, hash, key).await?;
                 let (_, state) = self.alive()?;
                 let kept = state.kept(number, hash, key);
-                let (Some((_, old)), true) = (kept, base == state.writes[at].base) else {
+                let (Some(kept), true) = (kept, base == state.writes[at].base) else {
                     return self.doom(Err(Conflict::Changed.into()));
                 };
-                state.writes[at].old = Some(old);
+                state.writes[at].old = Some(kept.value);
             }
             let (_, state) = self.alive()?;
             return state.change_again(at, &to);
         }
-        if state.kept(number, hash, key).is_none() {
-            self.read_to_write(number, hash, key).await?;
+        if let Some(kept) = state.kept(number, hash, key) {
+            return state.note_change(number, hash, kept, &to);
         }
+        self.read_to_write(number, hash, key).await?;
         let (_, state) = self.alive()?;
         match state.kept(number, hash, key) {
-            Some((base, old)) => state.note_change(number, hash, key, base, &to, old),
+            Some(kept) => state.note_change(number, hash, kept, &to),
             None => Err(TxnError::NotFound),
         }
     }
@@ -180,24 +184,34 @@ impl<M: LineLocks> Transaction<M> {
         }
         let base = self.read_to_write(number, hash, key).await?;
         let (_, state) = self.alive()?;
-        let (Base::Row(..), Some((_, old))) = (base, state.kept(number, hash, key)) else {
+        let (Base::Row(..), Some(kept)) = (base, state.kept(number, hash, key)) else {
             return Err(TxnError::NotFound);
         };
-        state.note(number, hash, key, Change::Delete, base);
-        state.keep_old(old);
+        state.note(number, hash, kept.key, Change::Delete, base);
+        state.keep_old(kept.value);
         Ok(())
     }
 }
 
 impl<M: LineLocks> State<M> {
-    fn note(&mut self, table: u8, hash: u32, key: &[u8], change: Change, base: Base) {
-        let key = self.keep(key);
-        let value = Range::default();
-        let (old, part, prepared, placed) = (None, None, None, None);
-        let installed = false;
-        let write =
-            Write { table, change, base, hash, key, value, old, part, prepared, placed, installed };
-        self.writes.push(write);
+    /// Notes a change of the row whose key stands in the arena.
+    fn note(&mut self, table: u8, hash: u32, key: Range<u32>, change: Change, base: Base) {
+        self.may_write.add(hash);
+        self.writes.push(Write {
+            table,
+            change,
+            base,
+            hash,
+            key,
+            value: Range::default(),
+            old: None,
+            part: None,
+            hint: Hint::default(),
+            home: false,
+            prepared: None,
+            placed: None,
+            installed: false,
+        });
     }
 
     /// Notes the row as it is beside the last write.
@@ -223,21 +237,24 @@ impl<M: LineLocks> State<M> {
         matches!(write.base, Base::Row(..)) && write.old.is_none() && self.may_move(write.table, to)
     }
 
-    /// Notes a change of the row `key`, which is `old` in the arena.
+    /// Notes a change of a row that was read to be written.
     fn note_change(
         &mut self,
         number: u8,
         hash: u32,
-        key: &[u8],
-        base: Base,
+        kept: Kept,
         to: &To<'_>,
-        old: Range<u32>,
     ) -> Result<(), TxnError> {
+        let Kept { read, base, key, value: old } = kept;
         if let To::Part(offset, bytes) = *to {
             inside(offset, bytes, old.len())?;
         }
         let moves = self.may_move(number, to);
         self.note(number, hash, key, Change::Put, base);
+        if let (Some(write), Some(read)) = (self.writes.last_mut(), self.reads.get(read)) {
+            write.hint.copy_from(&read.hint);
+            write.home = read.home;
+        }
         if moves {
             self.keep_old(old.clone());
         }
@@ -247,15 +264,22 @@ impl<M: LineLocks> State<M> {
                 self.set_value(value, None);
             }
             To::Part(offset, bytes) => {
-                let from = self.arena.len();
-                self.arena.extend_from_within(old.start as usize..old.end as usize);
-                self.arena[from + offset..from + offset + bytes.len()].copy_from_slice(bytes);
-                let value = from as u32..self.arena.len() as u32;
+                // Nobody asks for the row as it was any more, unless it may move in an index.
+                let value = if moves { self.keep_again(&old) } else { old };
+                let from = value.start as usize + offset;
+                self.arena[from..from + bytes.len()].copy_from_slice(bytes);
                 let part = offset as u32..(offset + bytes.len()) as u32;
                 self.set_value(value, Some(part));
             }
         }
         Ok(())
+    }
+
+    /// A copy of bytes that are in the arena.
+    fn keep_again(&mut self, bytes: &Range<u32>) -> Range<u32> {
+        let from = self.arena.len() as u32;
+        self.arena.extend_from_within(bytes.start as usize..bytes.end as usize);
+        from..self.arena.len() as u32
     }
 
     /// The value of the last write.

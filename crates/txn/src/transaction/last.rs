@@ -8,13 +8,14 @@ use std::time::Duration;
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_history::{Outcome, Record};
 use latchwork_wal::{Timestamp, WalError};
+use smallvec::SmallVec;
 
 use super::Transaction;
 use super::commit::Decided;
-use super::state::{Base, Change, State};
-use crate::heap::{Install, Patience};
+use super::state::{Base, Change, State, Write};
+use crate::heap::{Install, Patience, Prepared};
 use crate::purge::{Purge, What};
-use crate::{Database, TxnError};
+use crate::{Database, TupleId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
     /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a transaction that
@@ -256,17 +257,46 @@ impl<M: LineLocks> Database<M> {
                 _ => Install::Tombstone,
             };
             let heap = tables[usize::from(write.table)].heap();
-            heap.install(id, bytes(&write.key), cts, prepared, install).await?;
+            let (hint, key) = (&write.hint, bytes(&write.key));
+            // As a rule, and without more ado.
+            let done = match (&*prepared, install) {
+                (Prepared::AtHome, Install::Part { value, from, to }) => {
+                    matches!(heap.part_step(id, hint, key, cts, value, from..to), Ok(true))
+                }
+                _ => false,
+            };
+            if !done {
+                heap.install(id, hint, key, cts, prepared, install).await?;
+            }
             write.installed = true;
         }
         state.locks.clear();
         // Publishing may wait for those who have locked the line to read, and so comes last.
-        for write in state.writes.iter_mut().filter(|write| !write.installed) {
-            let Some(placed) = &mut write.placed else { continue };
-            if let Some(id) = placed.id() {
-                state.tables[usize::from(write.table)].heap().publish(id, cts).await?;
+        let mut next = 0;
+        while let Some(write) = state.writes.get(next) {
+            let of = |write: &Write| {
+                let id = write.placed.as_ref().filter(|_| !write.installed)?.id()?;
+                Some((write.table, state.table(write.table).heap().line_of(id), id))
+            };
+            let Some((table, line, _)) = of(write) else {
+                next += 1;
+                continue;
+            };
+            // Those that follow in the same line with it.
+            let same =
+                |&(other, at, id): &(u8, _, TupleId)| (other == table && at == line).then_some(id);
+            let run = state.writes[next..].iter().map_while(|write| same(&of(write)?));
+            let ids: SmallVec<[TupleId; 16]> = run.collect();
+            state.table(table).heap().publish(line, &ids, cts).await?;
+            for write in &mut state.writes[next..next + ids.len()] {
+                write.installed = true;
             }
-            placed.keep();
+            next += ids.len();
+        }
+        for write in &mut state.writes {
+            if let Some(placed) = &mut write.placed {
+                placed.keep();
+            }
             write.installed = true;
         }
         self.queue_purges(state, cts);

@@ -1,6 +1,7 @@
 //! Looking a row up: what each concurrency control does on the way.
 
 use latchwork_blink::Leaf;
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
@@ -56,6 +57,10 @@ impl<M: LineLocks> Transaction<M> {
                 true
             }));
         }
+        if let Some(here) = database.look_up_here(state, table, number, key, hash, value, mode) {
+            database.memory().handle().coop().await;
+            return self.doom(here).map(|_| true);
+        }
         let looked = database.look_up(state, number, key, hash, value, mode).await;
         Ok(matches!(self.doom(looked)?, Base::Row(..)))
     }
@@ -64,9 +69,6 @@ impl<M: LineLocks> Transaction<M> {
 impl<M: LineLocks> State<M> {
     /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it deletes it.
     pub(super) fn own_row(&self, table: u8, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
-        if self.writes.is_empty() {
-            return None;
-        }
         let write = &self.writes[self.write_of(table, hash, key)?];
         Some((write.change == super::state::Change::Put).then(|| self.bytes(&write.value)))
     }
@@ -149,14 +151,14 @@ impl<M: LineLocks> Database<M> {
         mode: Mode,
     ) -> Result<Seen, TxnError> {
         let heap = table.heap();
-        let line = heap.line_of(id);
+        let (line, hint) = (heap.line_of(id), Hint::default());
         let scheme = self.scheme();
         if scheme == Scheme::TwoPhaseLocking {
             self.lock(state, line, mode).await?;
         }
         loop {
             let mut at = Reading::default();
-            let step = || heap.get_step(&mut at, id, key, value);
+            let step = || heap.get_step(&mut at, id, &hint, key, value);
             let seen = heap.drive(Patience::NoWait, step).await?;
             let Some(cts) = seen.at() else { return Ok(seen) };
             if scheme == Scheme::TimestampOrdering {
@@ -164,7 +166,7 @@ impl<M: LineLocks> Database<M> {
                     return Err(Conflict::TooLate.into());
                 }
                 let mine = state.writes_line(line);
-                let step = || heap.stamp_step(id, cts, state.ts, mine);
+                let step = || heap.stamp_step(id, &hint, cts, state.ts, mine);
                 match heap.drive(Patience::NoWait, step).await? {
                     Stamped::Done => {}
                     Stamped::Changed => continue,
@@ -173,8 +175,8 @@ impl<M: LineLocks> Database<M> {
             }
             let keeps = mode == Mode::Exclusive && matches!(seen, Seen::Live(_));
             let kept = keeps.then(|| (state.keep(key), state.keep(value)));
-            state.reads.push(Read { table: number, hash, id, cts, kept });
-            state.be_later_than(cts);
+            let home = !at.moved;
+            state.note_read(Read { table: number, hash, id, cts, hint, home, kept });
             return Ok(seen);
         }
     }
@@ -203,7 +205,7 @@ impl<M: LineLocks> Database<M> {
             Err(need) => memory.lock(need).await?,
         };
         match outcome {
-            LockOutcome::Got(lock) => state.locks.push(Held { line, mode, lock }),
+            LockOutcome::Got(lock) => state.note_lock(Held { line, mode, lock }),
             LockOutcome::Locked => return Err(Conflict::Locked.into()),
         }
         Ok(())

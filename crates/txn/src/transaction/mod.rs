@@ -34,10 +34,13 @@
 //! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped before it is appended
 //! to the log, it is taken back by a task of its own, and from then on finished by one, whoever waits for it.
 
+mod announce;
 mod change;
 mod commit;
+mod here;
 mod last;
 mod look;
+mod many;
 mod prepared;
 mod scan;
 mod state;
@@ -50,6 +53,7 @@ use latchwork_history::Outcome;
 use latchwork_wal::Timestamp;
 
 use crate::{Database, TxnError};
+pub use many::Values;
 pub use prepared::Prepared;
 pub use scan::Range;
 pub(crate) use state::State;

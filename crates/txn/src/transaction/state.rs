@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use latchwork_blink::Leaf;
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_history::Record;
 use latchwork_verbs::GlobalAddr;
@@ -29,8 +30,22 @@ pub(super) struct Read {
     pub(super) hash: u32,
     pub(super) id: TupleId,
     pub(super) cts: Timestamp,
+    /// Where its home line probably is.
+    pub(super) hint: Hint,
+    /// It stood at home, not where a stub led.
+    pub(super) home: bool,
     /// Of a row that was read to be written: where in the arena its key stands, and its value.
     pub(super) kept: Option<(Range<u32>, Range<u32>)>,
+}
+
+/// A row that was read to be written, and is as it was read.
+pub(super) struct Kept {
+    /// Which read.
+    pub(super) read: usize,
+    pub(super) base: Base,
+    /// Where in the arena its key stands, and its value.
+    pub(super) key: Range<u32>,
+    pub(super) value: Range<u32>,
 }
 
 /// A leaf in which something was found not to be.
@@ -89,6 +104,10 @@ pub(super) struct Write {
     pub(super) old: Option<Range<u32>>,
     /// Of a row that stays as long as it is: the bytes that are new.
     pub(super) part: Option<Range<u32>>,
+    /// Where the home line probably is of a row that is there.
+    pub(super) hint: Hint,
+    /// It stood at home when it was read.
+    pub(super) home: bool,
     pub(super) prepared: Option<Prepared>,
     pub(super) placed: Option<Placed>,
     pub(super) installed: bool,
@@ -113,6 +132,22 @@ pub(super) struct Entry {
     pub(super) key: Range<u32>,
 }
 
+/// Which hashes a few things may have: what it does not know is not among them.
+#[derive(Debug, Default)]
+pub(super) struct Filter([u64; 4]);
+
+impl Filter {
+    #[inline]
+    pub(super) fn add(&mut self, hash: u32) {
+        self.0[(hash >> 6 & 3) as usize] |= 1 << (hash & 63);
+    }
+
+    #[inline]
+    pub(super) fn may_have(&self, hash: u32) -> bool {
+        self.0[(hash >> 6 & 3) as usize] >> (hash & 63) & 1 != 0
+    }
+}
+
 pub(crate) struct State<M: LineLocks> {
     /// Timestamp ordering: the transaction's. The commit's, once it is drawn.
     pub(super) ts: Timestamp,
@@ -125,6 +160,10 @@ pub(crate) struct State<M: LineLocks> {
     pub(super) reads: Vec<Read>,
     pub(super) leaves: Vec<SeenLeaf>,
     pub(super) writes: Vec<Write>,
+    /// Lines that may be locked, rows that may have been read, and such that may be written.
+    pub(super) may_hold: Filter,
+    pub(super) may_read: Filter,
+    pub(super) may_write: Filter,
     pub(super) entries: Vec<Entry>,
     pub(super) arena: Vec<u8>,
     pub(super) scratch: Vec<u8>,
@@ -143,6 +182,9 @@ impl<M: LineLocks> Default for State<M> {
             reads: Vec::new(),
             leaves: Vec::new(),
             writes: Vec::new(),
+            may_hold: Filter::default(),
+            may_read: Filter::default(),
+            may_write: Filter::default(),
             entries: Vec::new(),
             arena: Vec::new(),
             scratch: Vec::new(),
@@ -161,6 +203,9 @@ impl<M: LineLocks> State<M> {
         self.reads.clear();
         self.leaves.clear();
         self.writes.clear();
+        self.may_hold = Filter::default();
+        self.may_read = Filter::default();
+        self.may_write = Filter::default();
         self.entries.clear();
         self.arena.clear();
         if self.tables.len() > TABLES_KEPT {
@@ -253,6 +298,9 @@ impl<M: LineLocks> State<M> {
     /// What this transaction is to write to a row.
     #[inline]
     pub(super) fn write_of(&self, table: u8, hash: u32, key: &[u8]) -> Option<usize> {
+        if !self.may_write.may_have(hash) {
+            return None;
+        }
         self.writes.iter().position(|write| {
             write.hash == hash && write.table == table && self.bytes(&write.key) == key
         })
@@ -261,20 +309,46 @@ impl<M: LineLocks> State<M> {
     /// Where a row was read whose key has this hash.
     #[inline]
     pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<TupleId> {
+        if !self.may_read.may_have(hash) {
+            return None;
+        }
         let read = self.reads.iter().rev().find(|read| read.hash == hash && read.table == table);
         read.map(|read| read.id)
     }
 
-    /// A row that was read to be written: where it is, since when, and its value in the arena.
-    pub(super) fn kept(&self, table: u8, hash: u32, key: &[u8]) -> Option<(Base, Range<u32>)> {
-        let of = |read: &&Read| read.hash == hash && read.table == table;
-        let read = self.reads.iter().rev().find(of)?;
-        let (kept, value) = read.kept.as_ref()?;
-        (self.bytes(kept) == key).then(|| (Base::Row(read.id, read.cts), value.clone()))
+    /// A row that was read to be written.
+    #[inline]
+    pub(super) fn kept(&self, table: u8, hash: u32, key: &[u8]) -> Option<Kept> {
+        if !self.may_read.may_have(hash) {
+            return None;
+        }
+        let at = self.reads.iter().rposition(|read| read.hash == hash && read.table == table)?;
+        let read = &self.reads[at];
+        let (kept, value) = read.kept.clone()?;
+        let base = Base::Row(read.id, read.cts);
+        (self.bytes(&kept) == key).then_some(Kept { read: at, base, key: kept, value })
+    }
+
+    /// Notes that a row was read.
+    #[inline]
+    pub(super) fn note_read(&mut self, read: Read) {
+        self.may_read.add(read.hash);
+        self.be_later_than(read.cts);
+        self.reads.push(read);
+    }
+
+    /// Notes that a line is locked.
+    #[inline]
+    pub(super) fn note_lock(&mut self, held: Held<M::Lock>) {
+        self.may_hold.add(hash_of_line(held.line));
+        self.locks.push(held);
     }
 
     #[inline]
     pub(super) fn held(&self, line: GlobalAddr) -> Option<usize> {
+        if !self.may_hold.may_have(hash_of_line(line)) {
+            return None;
+        }
         self.locks.iter().position(|held| held.line == line)
     }
 
@@ -293,6 +367,12 @@ impl<M: LineLocks> State<M> {
 /// The number of an index in histories: that of the table itself for the primary one.
 pub(super) fn index_number(table: TableId, index: usize) -> u32 {
     table.0 | (index as u32) << 24
+}
+
+/// A hash of a line's address.
+#[inline]
+fn hash_of_line(line: GlobalAddr) -> u32 {
+    (line.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// A hash of a key, the same on every platform: FNV-1a over words.

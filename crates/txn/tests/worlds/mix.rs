@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::Handle;
-use latchwork_txn::{Database, Range, Table, Transaction, TxnError};
+use latchwork_txn::{Database, Range, Table, Transaction, TxnError, Values};
 
 /// One step, drawn before the transaction, so that it is the same when it is tried again.
 #[derive(Clone, Debug)]
@@ -36,13 +36,40 @@ enum Step {
         descending: bool,
     },
     Bucket(u8),
+    /// Reads many rows together, some of them twice, and adds one to each if it reads them to write.
+    Many {
+        lines: bool,
+        keys: Vec<u32>,
+        counts: bool,
+    },
+    /// Adds lines side by side, which the commit places and enters together; blindly, or after a look.
+    Lines {
+        keys: Vec<u32>,
+        blindly: bool,
+        note: usize,
+    },
+    /// Takes lines away.
+    NoLines(Vec<u32>),
+}
+
+/// The tables of a world.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables<M: LineLocks> {
+    /// With indexes.
+    pub(crate) things: Table<M>,
+    /// Without.
+    pub(crate) lines: Table<M>,
 }
 
 fn draw(handle: &Handle, keys: u32) -> Step {
     let key = || handle.random_below(keys.into()) as u32;
     let bucket = || handle.random_below(3) as u8;
     let code = || handle.random_below(u64::from(keys) * 2) as u16;
-    match handle.random_below(16) {
+    let side_by_side = || {
+        let (from, count) = (key(), 1 + handle.random_below(8) as u32);
+        (from..(from + count).min(keys)).collect::<Vec<_>>()
+    };
+    match handle.random_below(20) {
         0..=3 => Step::Get(key()),
         4..=6 => Step::Count(key()),
         // Mostly short, sometimes most of a line: rows grow, move away and come back.
@@ -60,7 +87,19 @@ fn draw(handle: &Handle, keys: u32) -> Step {
             let descending = handle.random_below(2) == 0;
             Step::Scan { from: one.min(two), to: one.max(two) + 1, limit, descending }
         }
-        _ => Step::Bucket(bucket()),
+        15 => Step::Bucket(bucket()),
+        16..=17 => {
+            let keys = (0..handle.random_below(20)).map(|_| key()).collect();
+            let [lines, counts] = [(); 2].map(|()| handle.random_below(2) == 0);
+            Step::Many { lines, keys, counts }
+        }
+        18 if handle.random_below(3) == 0 => Step::NoLines(side_by_side()),
+        _ => {
+            let (keys, blindly) = (side_by_side(), handle.random_below(2) == 0);
+            let long = handle.random_below(4) == 0;
+            let note = handle.random_below(if long { 200 } else { 30 });
+            Step::Lines { keys, blindly, note: note as usize }
+        }
     }
 }
 
@@ -73,13 +112,17 @@ fn row_of(amount: u64, bucket: u8, code: u16, note: usize) -> Vec<u8> {
 }
 
 /// Runs one transaction until it commits, or gives it up.
-pub(crate) async fn transaction<M: LineLocks>(database: &Database<M>, table: &Table<M>, keys: u32) {
+pub(crate) async fn transaction<M: LineLocks>(
+    database: &Database<M>,
+    tables: &Tables<M>,
+    keys: u32,
+) {
     let handle = database.memory().handle().clone();
     let steps: Vec<_> = (0..1 + handle.random_below(5)).map(|_| draw(&handle, keys)).collect();
     let give_up = handle.random_below(10) == 0;
     let running = database.run(async |tx| {
         for step in &steps {
-            self::step(tx, table, step).await?;
+            self::step(tx, tables, step).await?;
             handle.charge(Duration::from_nanos(handle.random_below(2000)));
             handle.catch_up().await;
         }
@@ -107,11 +150,55 @@ pub(crate) async fn transaction<M: LineLocks>(database: &Database<M>, table: &Ta
 
 async fn step<M: LineLocks>(
     tx: &mut Transaction<M>,
-    table: &Table<M>,
+    tables: &Tables<M>,
     step: &Step,
 ) -> Result<(), TxnError> {
     let mut row = Vec::new();
+    let table = &tables.things;
     match *step {
+        Step::Many { lines, ref keys, counts } => {
+            let table = if lines { &tables.lines } else { table };
+            let (bytes, mut values): (Vec<_>, _) =
+                (keys.iter().map(|key| key.to_be_bytes()).collect(), Values::default());
+            match counts {
+                true => tx.get_many_for_update(table, &bytes, &mut values).await?,
+                false => tx.get_many(table, &bytes, &mut values).await?,
+            }
+            assert_eq!(values.len(), keys.len());
+            for (number, key) in bytes.iter().enumerate() {
+                let again = bytes[..number].contains(key);
+                // The same as one by one, or it was not one moment.
+                let there = tx.get(table, key, &mut row).await?;
+                let seen = values.get(number);
+                if !(counts && again) && seen != there.then_some(&row[..]) {
+                    tx.validate().await?;
+                    panic!("{key:?}: {seen:?}, and then {row:?}");
+                }
+                let Some(seen) = seen.filter(|_| counts && !again) else { continue };
+                let amount = u64::from_le_bytes(*seen.first_chunk().expect("8 bytes"));
+                tx.update_part(table, key, 0, &(amount + 1).to_le_bytes()).await?;
+            }
+        }
+        Step::Lines { ref keys, blindly, note } => {
+            for key in keys {
+                let (key, new) = (key.to_be_bytes(), row_of(1, 0, 0, note));
+                let added = match blindly {
+                    true => tx.insert_blind(&tables.lines, &key, &new),
+                    false => tx.insert(&tables.lines, &key, &new).await,
+                };
+                if !matches!(added, Err(TxnError::Exists)) {
+                    added?;
+                }
+            }
+        }
+        Step::NoLines(ref keys) => {
+            for key in keys {
+                let deleted = tx.delete(&tables.lines, &key.to_be_bytes()).await;
+                if !matches!(deleted, Err(TxnError::NotFound | TxnError::Blind)) {
+                    deleted?;
+                }
+            }
+        }
         Step::Get(key) => {
             tx.get(table, &key.to_be_bytes(), &mut row).await?;
         }

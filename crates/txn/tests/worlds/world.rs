@@ -18,7 +18,7 @@ use latchwork_txn::{
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-use crate::mix;
+use crate::mix::{self, Tables};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -84,6 +84,19 @@ pub(crate) fn schema(rows_per_line: Option<u16>) -> Schema {
     builder.build().expect("a good schema")
 }
 
+/// A table of lines without any index but the primary one.
+fn lines(rows_per_line: Option<u16>) -> Schema {
+    let mut builder = Schema::builder("lines")
+        .column("id", ColumnType::U32)
+        .column("amount", ColumnType::U64)
+        .column("note", ColumnType::Blob)
+        .primary_key(["id"]);
+    if let Some(rows) = rows_per_line {
+        builder = builder.rows_per_line(rows);
+    }
+    builder.build().expect("a good schema")
+}
+
 pub(crate) struct World {
     shape: Shape,
     root: RefCell<Option<GlobalAddr>>,
@@ -141,6 +154,7 @@ impl World {
                 let database = Database::create(memory.clone(), node, id).await.expect("room");
                 database.record(self.recording.recorder(), 0);
                 database.create_table(schema(self.shape.rows_per_line)).await.expect("room");
+                database.create_table(lines(self.shape.rows_per_line)).await.expect("room");
                 *self.root.borrow_mut() = Some(database.root());
                 database
             }
@@ -153,13 +167,16 @@ impl World {
             },
         };
         database.record(self.recording.recorder(), 1);
-        let table = database.table("things").await.expect("it is there");
+        let tables = Tables {
+            things: database.table("things").await.expect("it is there"),
+            lines: database.table("lines").await.expect("it is there"),
+        };
         let tasks: Vec<_> = (0..self.shape.tasks)
             .map(|_| {
-                let (world, database, table) = (self.clone(), database.clone(), table.clone());
+                let (world, database, tables) = (self.clone(), database.clone(), tables.clone());
                 memory.handle().spawn(async move {
                     for _ in 0..world.shape.transactions {
-                        mix::transaction(&database, &table, world.shape.keys).await;
+                        mix::transaction(&database, &tables, world.shape.keys).await;
                     }
                     *world.busy.borrow_mut() -= 1;
                 })
@@ -172,26 +189,30 @@ impl World {
             memory.handle().sleep(Duration::from_micros(50)).await;
         }
         if first {
-            self.settle(&database, &table).await;
+            self.settle(&database, &tables).await;
         }
     }
 
     /// When everything is quiet: rows are what the history says, and the index leads to all of them.
-    async fn settle<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>) {
-        let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
-        let mut certain = true;
-        for transaction in &self.recording.history().transactions {
-            certain &= !matches!(transaction.outcome, Outcome::Unknown { .. });
-            let Outcome::Committed { cts } = transaction.outcome else { continue };
-            for operation in &transaction.operations {
-                let Operation::Write { table: of, key, change } = operation else { continue };
-                if *of == table.id().0 {
-                    let latest = expected.entry(key.to_vec()).or_default();
-                    *latest = (*latest).max((cts, change.is_put()));
-                }
-            }
-        }
-        expected.retain(|_, (_, live)| *live);
+    async fn settle<M: LineLocks>(&self, database: &Database<M>, tables: &Tables<M>) {
+        let lines = &tables.lines;
+        let mut keys = Vec::new();
+        let read: Result<usize, TxnError> = database
+            .run(async |tx| {
+                keys.clear();
+                tx.scan(lines, Range::all(), |key, _| {
+                    keys.push(key.to_vec());
+                    ControlFlow::Continue(())
+                })
+                .await
+            })
+            .await;
+        read.expect("nobody else is at work");
+        let (expected, certain) = self.expected(lines);
+        assert!(!certain || keys == expected, "{:?}: {keys:?}, not {expected:?}", self.shape);
+
+        let table = &tables.things;
+        let (expected, certain) = self.expected(table);
         let (mut rows, mut by_bucket, mut codes) = (Vec::new(), Vec::new(), Vec::new());
         let read: Result<(), TxnError> = database
             .run(async |tx| {
@@ -219,7 +240,7 @@ impl World {
         read.expect("nobody else is at work");
         let keys: Vec<_> = rows.iter().map(|(_, key, _)| key.clone()).collect();
         if certain {
-            assert_eq!(keys, expected.keys().cloned().collect::<Vec<_>>(), "{:?}", self.shape);
+            assert_eq!(keys, expected, "{:?}", self.shape);
         }
         assert!(codes.is_sorted_by(|one, two| one.0 < two.0), "{:?}: {codes:?}", self.shape);
         let mut coded: Vec<_> = codes.into_iter().map(|(_, key)| key).collect();
@@ -227,6 +248,25 @@ impl World {
         assert_eq!(keys, coded, "every row has its code; {:?}", self.shape);
         rows.sort_unstable();
         assert_eq!(rows, by_bucket, "the index is another order of the rows; {:?}", self.shape);
+    }
+
+    /// The keys that a table has according to the history, and whether that is certain.
+    fn expected<M: LineLocks>(&self, table: &Table<M>) -> (Vec<Vec<u8>>, bool) {
+        let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
+        let mut certain = true;
+        for transaction in &self.recording.history().transactions {
+            certain &= !matches!(transaction.outcome, Outcome::Unknown { .. });
+            let Outcome::Committed { cts } = transaction.outcome else { continue };
+            for operation in &transaction.operations {
+                let Operation::Write { table: of, key, change } = operation else { continue };
+                if *of == table.id().0 {
+                    let latest = expected.entry(key.to_vec()).or_default();
+                    *latest = (*latest).max((cts, change.is_put()));
+                }
+            }
+        }
+        let live = expected.into_iter().filter(|(_, (_, live))| *live);
+        (live.map(|(key, _)| key).collect(), certain)
     }
 
     fn report(&self) -> Report {

@@ -72,13 +72,13 @@ proptest! {
         };
         for state in [State::Live, State::Tombstone, State::Pending] {
             let new = New { state, cts: Timestamp(1), key: &key, value: &value };
-            on_a_copy(&|page| drop(page.insert(new)));
+            on_a_copy(&|mut page| drop(page.insert(new)));
             on_a_copy(&|page| drop(page.set(slot, new)));
         }
         on_a_copy(&|page| drop(page.set_part(slot, Timestamp(1), 3, &key)));
         on_a_copy(&|page| drop(page.erase(slot)));
         on_a_copy(&|page| drop(page.widen(slot, value.len())));
-        on_a_copy(&|page| drop(page.publish(slot, Timestamp(1))));
+        on_a_copy(&|page| drop(page.publish(std::iter::once(slot), Timestamp(1))));
         on_a_copy(&|page| {
             page.raise_read_stamp(Timestamp(1));
         });

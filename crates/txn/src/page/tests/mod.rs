@@ -125,7 +125,7 @@ proptest! {
         copy(0..PAYLOAD);
         let mut model = BTreeMap::new();
         for (turn, op) in ops.into_iter().enumerate() {
-            let (page, before, cts) = (open(&image), image.bytes(), turn as u64 + 1);
+            let (mut page, before, cts) = (open(&image), image.bytes(), turn as u64 + 1);
             let slots = usize::from(page.header.slots);
             let changed = match op {
                 Op::Insert(key, value) => {
@@ -190,7 +190,7 @@ proptest! {
                 }
                 Op::Publish(slot) => {
                     let pending = model.get_mut(&slot).filter(|row| row.state == State::Pending);
-                    let done = page.publish(slot, Timestamp(cts));
+                    let done = page.publish(std::iter::once(slot), Timestamp(cts));
                     prop_assert_eq!(done.is_ok(), pending.is_some());
                     pending.into_iter().for_each(|row| {
                         row.state = State::Live;

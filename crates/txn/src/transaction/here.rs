@@ -1,0 +1,81 @@
+//! The hot way of a read: what it does when everything that it meets is here and nobody is in its way, which is
+//! nearly always. Plain functions, which wait for nothing. Whatever is unusual ends it, and the careful way
+//! ([`look_up`](Database::look_up)) begins anew; a lock that was taken by then is the transaction's and stays.
+
+use latchwork_cache::Hint;
+use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+
+use super::state::{Base, Held, Read, State};
+use crate::heap::{Reading, Seen, Stamped};
+use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
+
+impl<M: LineLocks> Database<M> {
+    /// As [`look_up`](Database::look_up), of a row that is there; `None` when there is more to it.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
+    pub(super) fn look_up_here(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        number: u8,
+        key: &[u8],
+        hash: u32,
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Option<Result<Base, TxnError>> {
+        let id = match state.read_of(number, hash) {
+            Some(id) => id,
+            None => TupleId::from_bits(table.tree(0).try_get_seen(key, |value| value.u64(0))?.0?),
+        };
+        let hint = Hint::default();
+        self.row_here(state, table, number, (id, hint), (key, hash), value, mode)
+    }
+
+    /// Reads the row in `id`, whose line is probably where the hint says, if it is that of `key`.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
+    pub(super) fn row_here(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        number: u8,
+        (id, hint): (TupleId, Hint),
+        (key, hash): (&[u8], u32),
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Option<Result<Base, TxnError>> {
+        let heap = table.heap();
+        let line = heap.line_of(id);
+        let scheme = self.scheme();
+        if scheme == Scheme::TwoPhaseLocking {
+            match state.held(line) {
+                Some(held) if state.locks[held].mode >= mode => {}
+                Some(_) => return None,
+                None => match self.memory().try_lock_at(Need { addr: line, mode }, &hint) {
+                    Ok(LockOutcome::Got(lock)) => state.note_lock(Held { line, mode, lock }),
+                    Ok(LockOutcome::Locked) => return Some(Err(Conflict::Locked.into())),
+                    Err(_) => return None,
+                },
+            }
+        }
+        let mut at = Reading::default();
+        let Ok(Seen::Live(cts)) = heap.get_step(&mut at, id, &hint, key, value) else {
+            return None;
+        };
+        if scheme == Scheme::TimestampOrdering {
+            if cts > state.ts {
+                return Some(Err(Conflict::TooLate.into()));
+            }
+            let mine = state.writes_line(line);
+            match heap.stamp_step(id, &hint, cts, state.ts, mine) {
+                Ok(Stamped::Done) => {}
+                Ok(Stamped::Locked) => return Some(Err(Conflict::Locked.into())),
+                Ok(Stamped::Changed) | Err(_) => return None,
+            }
+        }
+        let kept = (mode == Mode::Exclusive).then(|| (state.keep(key), state.keep(value)));
+        let home = !at.moved;
+        state.note_read(Read { table: number, hash, id, cts, hint, home, kept });
+        state.record.read(table.id().0, key, cts.0);
+        Some(Ok(Base::Row(id, cts)))
+    }
+}
