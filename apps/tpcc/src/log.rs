@@ -78,7 +78,12 @@ impl Logs {
         let id = id.ok_or_else(|| none("there is no database"))?;
         let clock = Clock::start();
         let begin = clock.now();
-        let directory = LogDirectory::open(storage, id).map_err(|error| failed(&error))?;
+        let directory = match wal {
+            // A device that is full is no obstacle then.
+            Wal::Off => LogDirectory::open_to_read(storage, id),
+            _ => LogDirectory::open(storage, id),
+        };
+        let directory = directory.map_err(|error| failed(&error))?;
         let mut replayed = directory.replay(threads).map_err(|error| failed(&error))?;
         // Who ran over partitions has left records of transactions over several nodes, in doubt or not.
         let resolved = resolve(&replayed.notes, directory.floor());

@@ -23,6 +23,25 @@ pub enum WalError {
         /// The system's error.
         cause: Arc<io::Error>,
     },
+    /// The device has no room for what the log cannot go on without.
+    #[error(
+        "{file}: {doing} failed: {cause}; make room on the device and try again: nothing of the database is lost, and \
+         it can be read meanwhile"
+    )]
+    Full {
+        /// What was being done.
+        doing: &'static str,
+        /// The file, or the directory.
+        file: String,
+        /// The system's error.
+        cause: Arc<io::Error>,
+    },
+    /// The directory was opened to be read.
+    #[error("{directory} was opened to be read only: open it to write")]
+    ReadOnly {
+        /// The directory.
+        directory: String,
+    },
     /// Another process works in the directory.
     #[error("{directory} is in use by process {by}: end that process, or use another directory")]
     InUse {
@@ -172,13 +191,22 @@ pub enum WalError {
 
 impl WalError {
     pub(crate) fn io(doing: &'static str, file: &str, cause: io::Error) -> WalError {
-        WalError::Io { doing, file: file.to_owned(), cause: Arc::new(cause) }
+        let full =
+            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let (file, cause) = (file.to_owned(), Arc::new(cause));
+        if full {
+            WalError::Full { doing, file, cause }
+        } else {
+            WalError::Io { doing, file, cause }
+        }
     }
 
     /// The same, of something after which the log cannot go on.
     pub(crate) fn into_failed(self) -> WalError {
         match self {
-            WalError::Io { doing, file, cause } => WalError::Failed { doing, file, cause },
+            WalError::Io { doing, file, cause } | WalError::Full { doing, file, cause } => {
+                WalError::Failed { doing, file, cause }
+            }
             other => other,
         }
     }

@@ -78,6 +78,11 @@ impl GroupReader {
         self.offset
     }
 
+    /// Takes the file to end at `length`: what follows is torn.
+    pub(crate) fn end_at(&mut self, length: u64) {
+        self.length = self.length.min(length);
+    }
+
     /// The file's bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length

@@ -275,7 +275,14 @@ impl LogDirectory {
 
     fn reader(&self, name: &str, content: Content) -> Result<GroupReader, WalError> {
         match GroupReader::open(self.storage(), name, self.database(), content)? {
-            Opened::Whole(reader) => Ok(reader),
+            Opened::Whole(mut reader) => {
+                if let Content::Segment { node, number } = content
+                    && let Some(length) = self.tail(node, number)
+                {
+                    reader.end_at(length);
+                }
+                Ok(reader)
+            }
             Opened::Headless(_) => Err(WalError::damaged(name, 0, "there is no header")),
         }
     }

@@ -71,9 +71,13 @@ fn schema() -> Schema {
 impl Life {
     /// Lives until the power goes off; what the device has then.
     pub(crate) fn run(habits: Habits, device: &Torn, judge: &mut Judge) -> Torn {
+        let looked = LogDirectory::open_to_read(Arc::new(device.clone()), DATABASE);
+        let looked = looked.and_then(|directory| directory.replay(1));
+        let looked = looked.expect("what a crash leaves can be read");
         let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE);
         let directory = directory.expect("what a crash leaves can be opened");
         let replayed = directory.replay(1).expect("and read");
+        assert_eq!(looked, replayed, "who only looks sees the same");
         let mut config = ClusterConfig {
             compute_nodes: habits.nodes,
             memory_nodes: 1,

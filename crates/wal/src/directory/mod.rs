@@ -27,6 +27,9 @@ pub struct LogDirectory {
     /// Its floor.
     floor: AtomicU64,
     checkpoints: Mutex<Checkpoints>,
+    /// The directory was opened to be read: where the last segment of each node ends, the torn rest of which is still
+    /// there.
+    tails: Option<BTreeMap<(NodeId, u64), u64>>,
     /// Held until the last log is through with its files.
     _lock: Box<dyn DirectoryLock>,
 }
@@ -77,13 +80,42 @@ impl LogDirectory {
         storage: Arc<dyn Storage>,
         database: DatabaseId,
     ) -> Result<Arc<LogDirectory>, WalError> {
+        LogDirectory::begin(storage, database, false)
+    }
+
+    /// Takes the directory for this process, to [replay](LogDirectory::replay) it and no more: nothing in it is
+    /// changed, and a device that is full is no obstacle. What a crash left behind the last whole group of a
+    /// segment is passed over.
+    ///
+    /// What is read need not be lasting (see [`open`](LogDirectory::open)), so nothing may be built on it that
+    /// outlives this process.
+    ///
+    /// # Errors
+    /// As [`open`](LogDirectory::open).
+    pub fn open_to_read(
+        storage: Arc<dyn Storage>,
+        database: DatabaseId,
+    ) -> Result<Arc<LogDirectory>, WalError> {
+        LogDirectory::begin(storage, database, true)
+    }
+
+    fn begin(
+        storage: Arc<dyn Storage>,
+        database: DatabaseId,
+        to_read: bool,
+    ) -> Result<Arc<LogDirectory>, WalError> {
         let directory = storage.describe();
         let lock = match storage.lock(names::LOCK) {
             Ok(Locked::Taken(lock)) => lock,
             Ok(Locked::Held { by }) => return Err(WalError::InUse { directory, by }),
             Err(error) => return Err(WalError::io("locking", &directory, error)),
         };
-        let (nodes, manifest) = settle::settle(&*storage, database)?;
+        let found = settle::look(&*storage, database)?;
+        let tails = to_read.then(|| found.tails());
+        if !to_read {
+            found.settle(&*storage)?;
+        }
+        let settle::Found { nodes, manifest, .. } = found;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
         let floor = manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor);
@@ -94,6 +126,7 @@ impl LogDirectory {
             manifest: Mutex::new(manifest),
             floor: AtomicU64::new(floor.0),
             checkpoints,
+            tails,
             _lock: lock,
         }))
     }
@@ -143,8 +176,21 @@ impl LogDirectory {
         *self.manifest.lock() = Some(manifest);
     }
 
+    fn check_writable(&self) -> Result<(), WalError> {
+        match self.tails {
+            Some(_) => Err(WalError::ReadOnly { directory: self.describe() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a segment ends, if it is torn and was left so.
+    pub(crate) fn tail(&self, node: NodeId, number: u64) -> Option<u64> {
+        self.tails.as_ref()?.get(&(node, number)).copied()
+    }
+
     /// The number of a new checkpoint, the only one that is being written.
     pub(crate) fn begin_checkpoint(&self) -> Result<u64, WalError> {
+        self.check_writable()?;
         let mut checkpoints = self.checkpoints.lock();
         if std::mem::replace(&mut checkpoints.under_way, true) {
             return Err(WalError::CheckpointUnderWay);
@@ -159,6 +205,7 @@ impl LogDirectory {
 
     /// Says that `node`'s log is open; which segment comes next, and what came before it.
     pub(crate) fn enter(&self, node: NodeId) -> Result<Segment, WalError> {
+        self.check_writable()?;
         if node.0 >= Timestamp::NODES_MAX {
             return Err(WalError::Node { node });
         }
@@ -203,6 +250,7 @@ impl LogDirectory {
     /// # Errors
     /// The system's. What was not removed stays, and does no harm.
     pub fn remove_through(&self, node: NodeId, floor: Timestamp) -> Result<usize, WalError> {
+        self.check_writable()?;
         let floor = floor.min(self.floor());
         let needed = match self.manifest.lock().as_ref() {
             None => return Ok(0),

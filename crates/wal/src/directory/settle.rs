@@ -32,10 +32,17 @@ pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalE
     Ok(None)
 }
 
-pub(super) fn settle(
-    storage: &dyn Storage,
-    database: DatabaseId,
-) -> Result<(Nodes, Option<Manifest>), WalError> {
+/// What a crash left.
+pub(super) struct Found {
+    pub(super) nodes: Nodes,
+    pub(super) manifest: Option<Manifest>,
+    /// All files.
+    all: Vec<String>,
+    plans: Vec<Plan>,
+}
+
+/// Looks at all that can be wrong, and changes nothing.
+pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let manifest = Manifest::read(storage, Some(database))?;
     let all = list(storage)?;
     let mut found: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
@@ -43,7 +50,6 @@ pub(super) fn settle(
         found.entry(node).or_default().push(number);
     }
     let mut nodes = Nodes::new();
-    // First all that can be wrong, then the changes.
     let mut plans = Vec::new();
     for (node, mut numbers) in found {
         numbers.sort_unstable();
@@ -60,28 +66,45 @@ pub(super) fn settle(
             }
         }
     }
-    for name in all.iter().filter(|name| is_unfinished(name)) {
-        remove(storage, name)?;
+    Ok(Found { nodes, manifest, all, plans })
+}
+
+impl Found {
+    /// Where segments end that are torn, or may be.
+    pub(super) fn tails(&self) -> BTreeMap<(NodeId, u64), u64> {
+        let tail = |plan: &Plan| match plan {
+            Plan::Remove(_) => None,
+            Plan::Rewrite(name, length) => Some((names::as_segment(name)?, *length)),
+        };
+        self.plans.iter().filter_map(tail).collect()
     }
-    for plan in plans {
-        plan.carry_out(storage)?;
-    }
-    if let Some(manifest) = &manifest {
-        manifest.write(storage)?;
-    }
-    // Also names that were there already: they need not have been lasting.
-    let sync = || {
-        let synced = storage.sync_directory();
-        synced.map_err(|e| WalError::io("syncing", &storage.describe(), e))
-    };
-    sync()?;
-    // Not before: the parts of another checkpoint are what a crash may go back to until this one lasts.
-    let mut parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref())).peekable();
-    if parts.peek().is_some() {
-        parts.try_for_each(|name| remove(storage, name))?;
+
+    /// Makes of it what can go on.
+    pub(super) fn settle(&self, storage: &dyn Storage) -> Result<(), WalError> {
+        let Found { manifest, all, plans, .. } = self;
+        for name in all.iter().filter(|name| is_unfinished(name)) {
+            remove(storage, name)?;
+        }
+        for plan in plans {
+            plan.carry_out(storage)?;
+        }
+        if let Some(manifest) = manifest {
+            manifest.write(storage)?;
+        }
+        // Also names that were there already: they need not have been lasting.
+        let sync = || {
+            let synced = storage.sync_directory();
+            synced.map_err(|e| WalError::io("syncing", &storage.describe(), e))
+        };
         sync()?;
+        // Not before: the parts of another checkpoint are what a crash may go back to until this one lasts.
+        let mut parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref())).peekable();
+        if parts.peek().is_some() {
+            parts.try_for_each(|name| remove(storage, name))?;
+            sync()?;
+        }
+        Ok(())
     }
-    Ok((nodes, manifest))
 }
 
 fn list(storage: &dyn Storage) -> Result<Vec<String>, WalError> {
@@ -200,10 +223,17 @@ pub(crate) fn read_whole(
 }
 
 impl Plan {
-    fn carry_out(self, storage: &dyn Storage) -> Result<(), WalError> {
+    fn carry_out(&self, storage: &dyn Storage) -> Result<(), WalError> {
         match self {
-            Plan::Remove(name) => remove(storage, &name),
-            Plan::Rewrite(name, length) => rewrite(storage, &name, length),
+            Plan::Remove(name) => remove(storage, name),
+            Plan::Rewrite(name, length) => {
+                let written = rewrite(storage, name, *length);
+                if written.is_err() {
+                    // What there is of it only takes room. Otherwise the next start removes it.
+                    let _ = storage.remove(&format!("{name}{}", names::FRESH));
+                }
+                written
+            }
         }
     }
 }

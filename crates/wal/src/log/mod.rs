@@ -176,7 +176,7 @@ impl Log {
     /// later is in this segment or in later ones.
     ///
     /// # Errors
-    /// [`WalError::Io`]: there is no new segment, and the log goes on. The log has failed or is closed; the
+    /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log has failed or is closed; the
     /// deadline.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
         let rotation = self.0.shared.rotate()?;

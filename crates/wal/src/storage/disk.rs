@@ -100,10 +100,9 @@ impl Storage for Disk {
             }
             Err(error) => return Err(error.into()),
         }
-        // Whose it is, for the error that others get. Nothing depends on it.
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        // Whose it is, for the error that others get. Nothing depends on it: a disk may be full.
+        let said = file.set_len(0).and_then(|()| file.rewind());
+        let _ = said.and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Locked::Taken(Box::new(Flock(file))))
     }
 }

@@ -199,7 +199,7 @@ impl Life {
             match self.checkpoint(&directory, &logs, &handle, &mut random).await {
                 Ok(()) => self.checkpoints.set(self.checkpoints.get() + 1),
                 // Full, told to fail, or the power is off: the log goes on or says so.
-                Err(WalError::Io { .. } | WalError::Refused { .. }) => {}
+                Err(WalError::Io { .. } | WalError::Full { .. } | WalError::Refused { .. }) => {}
                 Err(WalError::Failed { .. } | WalError::Timeout { .. }) => {}
                 Err(other) => return Err(format!("checkpoint: {other}")),
             }
