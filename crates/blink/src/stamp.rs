@@ -35,6 +35,7 @@ impl Stamp {
 
     /// Which word of the stamp is `read`.
     pub(crate) const READ: usize = 1;
+    pub(crate) const REMOVED: usize = 2;
 
     /// With times at least as high as these.
     #[must_use]

@@ -9,6 +9,9 @@ use crate::TreeError;
 use crate::page::Page;
 use crate::stamp::{Leaf, Stamp};
 
+/// How often a leaf is looked for again that others change.
+const RAISES_MAX: u32 = 1000;
+
 impl<M: CoherentMemory> Tree<M> {
     /// Whether a leaf of this tree still is as it was seen: then no entry came, went or got another value in the
     /// whole range of keys that it had. A plain function that writes no shared memory.
@@ -59,11 +62,37 @@ impl<M: CoherentMemory> Tree<M> {
     /// As [`still`](Tree::still).
     pub async fn raise_read(&self, leaf: &Leaf, to: u64) -> Result<Option<Stamp>, TreeError> {
         self.check_stamped()?;
-        let raised = match self.raise_step(leaf, to) {
+        self.raise(leaf, to, 0).await
+    }
+
+    /// Raises the removal time of the leaf that has `key`, or would, to at least `to`: as if an entry had gone that
+    /// stays for now. Nothing else of the leaf changes.
+    ///
+    /// # Errors
+    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when others change the leaf over and over.
+    pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
+        let mut page = self.root;
+        for _ in 0..RAISES_MAX {
+            let (_, leaf) = self.get_seen(key, |_| ()).await?;
+            if leaf.stamp.removed >= to || self.raise(&leaf, 0, to).await?.is_some() {
+                return Ok(());
+            }
+            page = leaf.addr;
+        }
+        Err(TreeError::Starved { page, rounds: RAISES_MAX })
+    }
+
+    async fn raise(
+        &self,
+        leaf: &Leaf,
+        read: u64,
+        removed: u64,
+    ) -> Result<Option<Stamp>, TreeError> {
+        let raised = match self.raise_step(leaf, read, removed) {
             Ok(raised) => raised,
             Err(_) => {
                 let operation = self.memory.enter().await?;
-                let raised = self.drive(|| self.raise_step(leaf, to)).await?;
+                let raised = self.drive(|| self.raise_step(leaf, read, removed)).await?;
                 drop(operation);
                 raised
             }
@@ -72,14 +101,14 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(raised)
     }
 
-    fn raise_step(&self, leaf: &Leaf, to: u64) -> Result<Option<Stamp>, Stop> {
+    fn raise_step(&self, leaf: &Leaf, read: u64, removed: u64) -> Result<Option<Stamp>, Stop> {
         let addr = leaf.addr;
         let is_other = |stamp: Stamp| stamp.structure != leaf.stamp.structure;
         let seen = self.stamp_at(addr)?;
         if is_other(seen) {
             return Ok(None);
         }
-        if seen.read >= to {
+        if seen.read >= read && seen.removed >= removed {
             return Ok(Some(seen));
         }
         let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
@@ -89,9 +118,10 @@ impl<M: CoherentMemory> Tree<M> {
         if is_other(found) {
             return Ok(None);
         }
-        let raised = found.raised(to, 0);
+        let raised = found.raised(read, removed);
         raised.store(guard.words());
-        guard.mark_dirty(Stamp::READ * WORD..(Stamp::READ + 1) * WORD);
+        let last = if removed == 0 { Stamp::READ } else { Stamp::REMOVED };
+        guard.mark_dirty(Stamp::READ * WORD..(last + 1) * WORD);
         Ok(Some(raised))
     }
 

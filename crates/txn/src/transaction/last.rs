@@ -12,9 +12,8 @@ use smallvec::SmallVec;
 
 use super::Transaction;
 use super::commit::Decided;
-use super::state::{Base, Change, State, Write};
+use super::state::{Change, State, Write};
 use crate::heap::{Install, Patience, Prepared};
-use crate::purge::{Purge, What};
 use crate::{Database, TupleId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
@@ -270,6 +269,7 @@ impl<M: LineLocks> Database<M> {
             }
             write.installed = true;
         }
+        self.leave_times(state, cts).await?;
         state.locks.clear();
         // Publishing may wait for those who have locked the line to read, and so comes last.
         let mut next = 0;
@@ -301,41 +301,6 @@ impl<M: LineLocks> Database<M> {
         }
         self.queue_purges(state, cts);
         Ok(())
-    }
-
-    /// Notes what nothing needs any more but those who look at the moment.
-    fn queue_purges(&self, state: &State<M>, cts: Timestamp) {
-        for write in &state.writes {
-            let table = state.table(write.table);
-            let Base::Row(id, _) = write.base else { continue };
-            let Some(old) = &write.old else { continue };
-            if write.change == Change::Put && table.secondaries() == 0 {
-                continue;
-            }
-            let (key, old) = (state.bytes(&write.key), state.bytes(old));
-            let mut entries = Vec::new();
-            for index in 1..=table.secondaries() {
-                let (mut before, mut after) = (Vec::new(), Vec::new());
-                // A row that has no key in an index has no entry there.
-                if table.index_key(index, key, old, &mut before).is_err() {
-                    continue;
-                }
-                let row = state.bytes(&write.value);
-                let stays = write.change == Change::Put
-                    && table.index_key(index, key, row, &mut after).is_ok()
-                    && before == after;
-                if !stays {
-                    entries.push((index as u8, before));
-                }
-            }
-            let what = match write.change {
-                Change::Put if entries.is_empty() => continue,
-                Change::Put => What::Entries(cts),
-                _ => What::Row(cts),
-            };
-            let (table, key) = (table.clone(), key.to_vec());
-            self.queue_purge(Purge { table, id, key, what, entries });
-        }
     }
 
     /// Takes back what was entered into indexes, and rows that were placed. May be called again after it failed or

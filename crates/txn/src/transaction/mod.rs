@@ -37,6 +37,7 @@
 mod announce;
 mod change;
 mod commit;
+mod gone;
 mod here;
 mod last;
 mod look;

@@ -1,0 +1,164 @@
+//! Timestamp ordering: who comes with an earlier timestamp misses no row that stood elsewhere in an index then, even
+//! if all that is left of it is an entry that nobody has taken away yet.
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cache::Cache;
+use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_coherence::{CoherentMemory, LineLocks};
+use latchwork_txn::schema::{ColumnType, Order};
+use latchwork_txn::{
+    Database, DatabaseId, Key, Node, NodeId, Range, Schema, Scheme, Settings, Table, TxnError,
+};
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::SimConfig;
+
+/// Where rows move to in the index, leaves away.
+const FAR: u32 = 1_000_000;
+const ROUNDS: u32 = 160;
+
+#[derive(Default)]
+struct Shared {
+    root: RefCell<Option<GlobalAddr>>,
+    turn: Cell<u32>,
+    too_late: Cell<u32>,
+}
+
+impl Shared {
+    async fn wait(&self, member: &Member, turn: u32) {
+        while self.turn.get() < turn {
+            member.handle.sleep(Duration::from_micros(5)).await;
+        }
+    }
+}
+
+fn schema() -> Schema {
+    let schema = Schema::builder("things")
+        .column("id", ColumnType::U32)
+        .column("place", ColumnType::U32)
+        .primary_key(["id"])
+        .rows_per_line(1)
+        .index("by_place", [("place", Order::Ascending)]);
+    schema.build().expect("a good schema")
+}
+
+async fn play(shared: Rc<Shared>, member: Member) {
+    let memory = member.memory.clone();
+    let _operation = memory.enter().await.expect("memory is in order");
+    let settings = Settings { scheme: Scheme::TimestampOrdering, ..Settings::default() };
+    let node = Node::new(NodeId(member.node as u8), None, settings);
+    if member.node == 0 {
+        let database = Database::create(memory.clone(), node, DatabaseId(1)).await.expect("room");
+        let table = database.create_table(schema()).await.expect("room");
+        for id in 0..400_u32 {
+            let place = if id < 200 { 1000 * id } else { FAR + 1000 * id };
+            let put = database
+                .run(async |tx| tx.insert(&table, &id.to_be_bytes(), &place.to_le_bytes()).await);
+            put.await.expect("room");
+        }
+        *shared.root.borrow_mut() = Some(database.root());
+        reader(&shared, &member, &database, &table).await;
+    } else {
+        while shared.root.borrow().is_none() {
+            member.handle.sleep(Duration::from_micros(20)).await;
+        }
+        let root = shared.root.borrow().expect("made");
+        let database = Database::open(memory.clone(), node, root).await.expect("it is there");
+        let table = database.table("things").await.expect("it is there");
+        writer(&shared, &member, &database, &table).await;
+    }
+}
+
+/// Adds a row, and deletes it when it has moved.
+async fn writer<M: LineLocks>(
+    shared: &Shared,
+    member: &Member,
+    database: &Database<M>,
+    table: &Table<M>,
+) {
+    for round in 0..ROUNDS {
+        let (key, place) = ((5000 + round).to_be_bytes(), 1 + 1000 * (round % 200));
+        // So the leaf of the place is this node's.
+        let put = database.run(async |tx| tx.insert(table, &key, &place.to_le_bytes()).await);
+        put.await.expect("nobody is in the way");
+        shared.turn.set(4 * round + 1);
+        shared.wait(member, 4 * round + 2).await;
+        let gone = database.run(async |tx| tx.delete(table, &key).await);
+        gone.await.expect("nobody is in the way");
+        shared.turn.set(4 * round + 3);
+        shared.wait(member, 4 * round + 4).await;
+    }
+}
+
+/// Begins, moves the row in another transaction, which is dropped somewhere in its end, and looks for it at last.
+async fn reader<M: LineLocks>(
+    shared: &Shared,
+    member: &Member,
+    database: &Database<M>,
+    table: &Table<M>,
+) {
+    let handle = &member.handle;
+    for round in 0..ROUNDS {
+        shared.wait(member, 4 * round + 1).await;
+        let (key, place) = ((5000 + round).to_be_bytes(), 1 + 1000 * (round % 200));
+        let mut early = database.begin().await.expect("memory is in order");
+        let mut moves = database.begin().await.expect("memory is in order");
+        let to = FAR + 1 + 1000 * (200 + round % 200);
+        moves.update(table, &key, &to.to_le_bytes()).await.expect("nobody is in the way");
+        // It is finished by a task of its own, but for what it would take away at last.
+        let soon = handle.now() + Duration::from_nanos(u64::from(round) * 100);
+        if handle.timeout(soon, moves.commit()).await.is_ok() {
+            eprint!("done ")
+        }
+        handle.sleep(Duration::from_micros(200)).await;
+        shared.turn.set(4 * round + 2);
+        shared.wait(member, 4 * round + 3).await;
+        let mut found = 0;
+        let (from, end) = (Key::new().u32(place).done(), Key::new().u32(place + 1).done());
+        let range = Range::between(&from, &end);
+        let looked = early.scan_index(table, 0, range, |_, _| {
+            found += 1;
+            ControlFlow::Continue(())
+        });
+        let ended = match looked.await {
+            Ok(_) => early.commit().await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Err(TxnError::Conflict(_)) => {
+                shared.too_late.set(shared.too_late.get() + 1)
+            }
+            Err(error) => panic!("{error}"),
+            // It was there when this transaction began.
+            Ok(_) => assert_eq!(found, 1, "round {round}: a row is missing"),
+        }
+        shared.turn.set(4 * round + 4);
+    }
+}
+
+#[test]
+fn an_entry_that_waits_to_be_taken_away_hides_no_row_that_was_there() {
+    let config = ClusterConfig {
+        compute_nodes: 2,
+        memory_nodes: 1,
+        workers: 1,
+        inflight: 8,
+        memory_bytes: 64 << 20,
+        cache_bytes: Cache::footprint(2048, 1024),
+        line_size: 1024,
+        chunk_size: 128 << 10,
+        seed: 1,
+        ..ClusterConfig::default()
+    };
+    let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
+    let shared = Rc::new(Shared::default());
+    let body = {
+        let shared = shared.clone();
+        move |member| play(shared.clone(), member)
+    };
+    cluster.run(Duration::from_secs(60), body).expect("it ends");
+    assert!(shared.too_late.get() > ROUNDS / 2, "{} of {ROUNDS}", shared.too_late.get());
+}
