@@ -87,6 +87,10 @@ impl<M: LineLocks> Database<M> {
         let (mut at, hint) = <(Reading, Hint)>::default();
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
+        if seen == Seen::Pending {
+            // Added anew, in the place that it had: what leads there may be the new row's by now.
+            return Ok(false);
+        }
         for (index, entry) in entries {
             let leads_here = matches!(seen, Seen::Live(_))
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()

@@ -256,7 +256,10 @@ impl<M: LineLocks> Database<M> {
             // The row was here before, and whoever purges has not come by. A new row is where nobody has seen it.
             Some(there) if there == id && state.writes[at].base.named().is_some() => Ok(()),
             Some(there) => {
-                self.check_stale(state, at, table, index, &entry, there).await?;
+                // Where the new row has just been placed no other is: what led there has led nowhere.
+                if there != id {
+                    self.check_stale(state, at, table, index, &entry, there).await?;
+                }
                 self.take_over(state, table, at, index, &entry, there, id).await
             }
         }
