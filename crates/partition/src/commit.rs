@@ -22,10 +22,10 @@ use latchwork_coherence::{LineLocks, Mail};
 use latchwork_history::{Outcome, Record};
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_txn::{Prepared, Scheme, Timestamp, TxnError};
-use latchwork_wal::{Group, Kind, WalError};
+use latchwork_wal::{Group, Kind, Log, Position, WalError};
 
 use crate::message::{Fate, Reply, Request};
-use crate::record;
+use crate::record::{self, Proposal};
 use crate::site::Counts;
 use crate::transaction::abort_there;
 use crate::worker::Inner;
@@ -48,8 +48,8 @@ pub(crate) struct Committing<M: LineLocks + Mail> {
 struct Votes {
     /// The highest timestamp of all.
     highest: Timestamp,
-    /// The timestamps of prepare records.
-    proposals: Vec<Timestamp>,
+    /// Who has prepare records, and their timestamps.
+    proposals: Vec<Proposal>,
     /// Who waits for the decision.
     waiting: Vec<u8>,
     /// Who has to be validated.
@@ -61,7 +61,7 @@ impl Votes {
         match reply {
             Reply::Yes { proposed, logged } => {
                 self.highest = self.highest.max(proposed);
-                self.proposals.extend(logged.then_some(proposed));
+                self.proposals.extend(logged.then_some((owner, proposed)));
                 self.waiting.push(owner);
             }
             Reply::Held => self.held.push(owner),
@@ -142,7 +142,7 @@ impl<M: LineLocks + Mail> Committing<M> {
             Scheme::TimestampOrdering => proposed,
             _ => clock.draw(highest)?,
         };
-        let mut record = local.take_record();
+        let record = local.take_record();
         let writes = local.has_writes();
         if let Some(log) = inner.database.node().log()
             && (writes || !votes.proposals.is_empty())
@@ -158,50 +158,27 @@ impl<M: LineLocks + Mail> Committing<M> {
             // From here on it may be that it has committed, whatever becomes of this task.
             local.seal();
             self.open = false;
-            match inner.append(log, &group).await {
-                Ok(()) => {}
-                Err(error @ (WalError::Refused { .. } | WalError::Backlog { .. })) => {
-                    self.open = true;
-                    let _ = local.abort().await;
-                    return Err(TxnError::NotLogged(error));
-                }
-                Err(error) => {
-                    // Only a restart can tell. All that it wrote stays locked, on all nodes.
-                    let outcome = Outcome::Unknown { cts: cts.0 };
-                    finish(&inner, self.id, record, outcome);
-                    return Err(TxnError::InDoubt(error));
-                }
-            }
-            inner.site.count(|counts| &counts.decided, u64::from(!votes.proposals.is_empty()));
+            let position = match inner.append(log, &group).await {
+                Ok(position) => position,
+                Err(error) => return self.take_back(local, error).await,
+            };
+            let log = log.clone();
+            let deciding = Deciding { committing: self, local, votes, cts, record };
+            return deciding.wait(log, position).await;
         }
-        self.open = false;
-        inner.site.set_fate(self.id, Fate::Committed(cts));
-        let ended = inner.now();
-        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits for it may be told
-        // before they are released.
-        let id = self.id;
-        drop(inner.database.memory().handle().spawn_service({
-            let inner = inner.clone();
-            async move {
-                if self.tell(&votes.waiting, cts).await {
-                    inner.site.set_fate(id, Fate::Aborted);
-                    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
-                        record.absorb(part);
-                    }
-                    let outcome = Outcome::Committed { cts: cts.0 };
-                    let recorder = inner.recorder.borrow().clone();
-                    recorder.finish(record, outcome, ended.as_nanos());
-                } else {
-                    finish(&inner, id, record, Outcome::Unknown { cts: cts.0 });
-                }
-            }
-        }));
-        match writes {
-            true => local.commit(cts).await.map(drop)?,
-            false => local.abort().await?,
-        }
-        inner.site.count(|counts: &Counts| -> &AtomicU64 { &counts.distributed }, 1);
-        Ok(cts)
+        Deciding { committing: self, local, votes, cts, record }.commit().await
+    }
+
+    /// The log has not taken the decision.
+    async fn take_back(
+        mut self,
+        local: Prepared<M>,
+        error: WalError,
+    ) -> Result<Timestamp, TxnError> {
+        // Dropped, it tells the others.
+        self.open = true;
+        let _ = local.abort().await;
+        Err(TxnError::NotLogged(error))
     }
 
     /// Tells participants to commit, until all have.
@@ -233,6 +210,98 @@ fn finish<M: LineLocks + Mail>(
     }
     let recorder = inner.recorder.borrow().clone();
     recorder.finish(record, outcome, inner.now().as_nanos());
+}
+
+/// A transaction that commits if its decision lasts.
+struct Deciding<M: LineLocks + Mail> {
+    committing: Committing<M>,
+    local: Prepared<M>,
+    votes: Votes,
+    cts: Timestamp,
+    record: Record,
+}
+
+impl<M: LineLocks + Mail> Deciding<M> {
+    /// Waits until the log says whether the decision lasts. When that takes too long the caller is told that it is in
+    /// doubt, and a task goes on.
+    async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
+        let inner = self.committing.inner.clone();
+        let handle = inner.database.memory().handle();
+        match log.acknowledged(handle, &position, inner.log_deadline()).await {
+            Err(error @ WalError::Timeout { .. }) => {
+                let going_on = {
+                    let inner = inner.clone();
+                    async move {
+                        let handle = inner.database.memory().handle();
+                        for _ in 0..ROUNDS {
+                            let lasts =
+                                log.acknowledged(handle, &position, inner.log_deadline()).await;
+                            if !matches!(lasts, Err(WalError::Timeout { .. })) {
+                                let _ = self.end(lasts).await;
+                                return;
+                            }
+                        }
+                    }
+                };
+                drop(handle.spawn_service(going_on));
+                Err(TxnError::InDoubt(error))
+            }
+            lasts => self.end(lasts).await,
+        }
+    }
+
+    async fn end(self, lasts: Result<(), WalError>) -> Result<Timestamp, TxnError> {
+        match lasts {
+            Ok(()) => {
+                let sites = &self.committing.inner.site;
+                sites.count(|counts| &counts.decided, u64::from(!self.votes.proposals.is_empty()));
+                self.commit().await
+            }
+            Err(error @ WalError::Refused { .. }) => {
+                self.committing.take_back(self.local, error).await
+            }
+            Err(error) => {
+                // Only a restart can tell. All that it wrote stays locked, on all nodes.
+                let Committing { inner, id, .. } = &self.committing;
+                finish(inner, *id, self.record, Outcome::Unknown { cts: self.cts.0 });
+                Err(TxnError::InDoubt(error))
+            }
+        }
+    }
+
+    /// It has committed: makes it so everywhere.
+    async fn commit(self) -> Result<Timestamp, TxnError> {
+        let Deciding { mut committing, local, votes, cts, mut record } = self;
+        let inner = committing.inner.clone();
+        committing.open = false;
+        inner.site.set_fate(committing.id, Fate::Committed(cts));
+        let ended = inner.now();
+        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits for it may be told
+        // before they are released.
+        let id = committing.id;
+        drop(inner.database.memory().handle().spawn_service({
+            let inner = inner.clone();
+            async move {
+                if committing.tell(&votes.waiting, cts).await {
+                    inner.site.set_fate(id, Fate::Aborted);
+                    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
+                        record.absorb(part);
+                    }
+                    let outcome = Outcome::Committed { cts: cts.0 };
+                    let recorder = inner.recorder.borrow().clone();
+                    recorder.finish(record, outcome, ended.as_nanos());
+                } else {
+                    finish(&inner, id, record, Outcome::Unknown { cts: cts.0 });
+                }
+            }
+        }));
+        match local.has_writes() {
+            true => local.commit(cts).await.map(drop)?,
+            false => local.abort().await?,
+        }
+        inner.site.count(|counts: &Counts| -> &AtomicU64 { &counts.distributed }, 1);
+        Ok(cts)
+    }
 }
 
 /// Waits for both.

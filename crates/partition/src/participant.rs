@@ -14,7 +14,7 @@ use latchwork_coherence::{LineLocks, Mail};
 use latchwork_history::Record;
 use latchwork_runtime::Time;
 use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError};
-use latchwork_wal::{Group, Log, WalError};
+use latchwork_wal::{Group, Log, Position, WalError};
 
 use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::operation::{Answer, Fault, Operation, What};
@@ -63,18 +63,15 @@ impl<M: LineLocks + Mail> Inner<M> {
         number: u32,
         request: Request,
     ) {
-        if let Some(last) = self.ended(id) {
-            match (last, request) {
-                (_, Request::Abort) => {}
-                (Some(last), _) => self.reply(from, id, number, last),
-                (None, _) => self.reply(from, id, number, Reply::No(Fault::gone())),
-            }
-            return;
-        }
         let mut participants = self.participants.borrow_mut();
         let Some(participant) = participants.get_mut(&id) else {
             drop(participants);
-            return self.unknown(from, id, number, request);
+            return match (self.ended(id), request) {
+                (Some(_), Request::Abort) => {}
+                (Some(Some(last)), _) => self.reply(from, id, number, last),
+                (Some(None), _) => self.reply(from, id, number, Reply::No(Fault::gone())),
+                (None, request) => self.unknown(from, id, number, request),
+            };
         };
         participant.heard = self.now();
         if request == Request::Abort {
@@ -103,11 +100,18 @@ impl<M: LineLocks + Mail> Inner<M> {
 
     /// A message about a transaction that is not here.
     fn unknown(self: &Rc<Self>, from: Place, id: Timestamp, number: u32, request: Request) {
-        let Request::Operations { ts, .. } = &request else {
-            if request != Request::Abort {
-                self.reply(from, id, number, Reply::No(Fault::gone()));
+        let ts = match &request {
+            Request::Operations { ts, .. } => *ts,
+            Request::Abort => return,
+            // It has ended here, and that was forgotten. Who is asked to commit has voted, and a voter goes by committing.
+            Request::Commit(cts) => return self.reply(from, id, number, Reply::Ended(*cts)),
+            // Or it was given up. Nobody knows any more.
+            Request::CommitAlone => {
+                return self.reply(from, id, number, Reply::No(Fault::InDoubt));
             }
-            return;
+            Request::Check | Request::Prepare | Request::Validate => {
+                return self.reply(from, id, number, Reply::No(Fault::gone()));
+            }
         };
         if number != 1 {
             // It was given up here, and what it did before is lost.
@@ -124,6 +128,10 @@ impl<M: LineLocks + Mail> Inner<M> {
             drop(self.database.memory().handle().spawn_service(entered));
             return;
         };
+        let transaction = match self.database.begin_at(ts) {
+            Ok(transaction) => transaction,
+            Err(error) => return self.reply(from, id, number, Reply::No(Fault::from(&error))),
+        };
         let participant = Participant {
             coordinator: from,
             number,
@@ -134,7 +142,7 @@ impl<M: LineLocks + Mail> Inner<M> {
             record: Record::off(),
             _operation: operation,
         };
-        let stage = Stage::Active(self.database.begin_at(*ts));
+        let stage = Stage::Active(transaction);
         self.participants.borrow_mut().insert(id, participant);
         self.tend();
         self.work(id, stage, request);
@@ -268,24 +276,30 @@ impl<M: LineLocks + Mail> Inner<M> {
         if let Some(log) = self.database.node().log() {
             let mut group = record::prepare(id, proposed)?;
             prepared.put_into(&mut group)?;
-            self.append(log, &group).await?;
+            let position = self.append(log, &group).await?;
+            let handle = self.database.memory().handle();
+            log.acknowledged(handle, &position, self.log_deadline()).await?;
             self.site.count(|counts| &counts.prepared, 1);
         }
         prepared.seal();
         Ok(())
     }
 
-    /// Appends a group and waits until it is what the log's mode calls acknowledged.
-    pub(crate) async fn append(&self, log: &Log, group: &Group) -> Result<(), WalError> {
+    /// Appends a group. After an error it is not in the log, and will not be.
+    pub(crate) async fn append(&self, log: &Log, group: &Group) -> Result<Position, WalError> {
         let handle = self.database.memory().handle();
-        let deadline = handle.now() + self.database.node().settings().log_deadline;
-        let position = loop {
+        let deadline = self.log_deadline();
+        loop {
             match log.append(group) {
                 Err(WalError::Backlog { .. }) => log.room(handle, deadline).await?,
-                other => break other?,
+                other => return other,
             }
-        };
-        log.acknowledged(handle, &position, deadline).await
+        }
+    }
+
+    /// How long to wait for the log from now on.
+    pub(crate) fn log_deadline(&self) -> Time {
+        self.now() + self.database.node().settings().log_deadline
     }
 
     async fn install(&self, id: Timestamp, prepared: Prepared<M>, cts: Timestamp) -> Left<M> {

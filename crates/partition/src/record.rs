@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   Note(1)  prepare   at what the participant proposes   { id }                      and what it writes
-//!   Note(2)  decision  at the commit's timestamp          { id, what each participant  and what the coordinator's
-//!                                                           has proposed }               own node writes
+//!   Note(2)  decision  at the commit's timestamp          { id, who has proposed       and what the coordinator's
+//!                                                           which timestamp }            own node writes
 //! ```
 //!
 //! The first entry of each is of table 2^32 - 1, which no table is.
@@ -28,13 +28,16 @@ use latchwork_txn::{TableId, Timestamp};
 use latchwork_wal::{Entry, Group, Kind, Note, NoteEntry, Replayed, WalError};
 use thiserror::Error;
 
-use crate::bytes::Writer;
+use crate::bytes::{Reader, Writer};
 
 /// The number of a prepare record's [`Kind::Note`].
 pub const PREPARE: u8 = 1;
 /// The number of a decision record's.
 pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
+
+/// Whose prepare record it is, and its timestamp. Under timestamp ordering all parts of a transaction have the same one.
+pub(crate) type Proposal = (u8, Timestamp);
 
 /// A prepare record without what it writes.
 pub(crate) fn prepare(id: Timestamp, proposed: Timestamp) -> Result<Group, WalError> {
@@ -45,7 +48,7 @@ pub(crate) fn prepare(id: Timestamp, proposed: Timestamp) -> Result<Group, WalEr
 pub(crate) fn decision(
     id: Timestamp,
     cts: Timestamp,
-    proposals: &[Timestamp],
+    proposals: &[Proposal],
 ) -> Result<Group, WalError> {
     head(DECISION, cts, id, proposals)
 }
@@ -54,11 +57,14 @@ fn head(
     which: u8,
     at: Timestamp,
     id: Timestamp,
-    proposals: &[Timestamp],
+    proposals: &[Proposal],
 ) -> Result<Group, WalError> {
     let mut group = Group::new(Kind::Note(which), at);
     let mut named = Writer::default();
-    proposals.iter().for_each(|proposal| named.u64(proposal.0));
+    for (node, proposed) in proposals {
+        named.u8(*node);
+        named.u64(proposed.0);
+    }
     group.put(HEAD, &id.0.to_le_bytes(), &named.0)?;
     Ok(group)
 }
@@ -100,9 +106,9 @@ pub struct BadRecord {
 struct Known {
     entries: Vec<NoteEntry>,
     /// What those have proposed whose records are there.
-    prepared: Vec<Timestamp>,
+    prepared: Vec<Proposal>,
     /// Its timestamp, and what was proposed.
-    decision: Option<(Timestamp, Vec<Timestamp>)>,
+    decision: Option<(Timestamp, Vec<Proposal>)>,
 }
 
 /// Finds out which transactions over several nodes have committed, from all notes that replay hands over, of a
@@ -122,14 +128,14 @@ pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadRecord> 
         let known = all.entry(id).or_default();
         known.entries.extend(entries.iter().cloned());
         if note.which == PREPARE {
-            known.prepared.push(note.timestamp);
+            known.prepared.push((note.node.0, note.timestamp));
         } else if known.decision.replace((note.timestamp, proposals)).is_some() {
             return Err(bad());
         }
     }
     let mut resolved = Resolved::default();
     for Known { entries, prepared, decision } in all.into_values() {
-        let is_there = |proposal: &Timestamp| *proposal <= floor || prepared.contains(proposal);
+        let is_there = |proposal: &Proposal| proposal.1 <= floor || prepared.contains(proposal);
         match decision {
             Some((timestamp, proposals)) if proposals.iter().all(is_there) => {
                 resolved.commits.push(Commit { timestamp, entries });
@@ -140,11 +146,13 @@ pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadRecord> 
     Ok(resolved)
 }
 
-fn read_head(entry: &NoteEntry) -> Option<(u64, Vec<Timestamp>)> {
+fn read_head(entry: &NoteEntry) -> Option<(u64, Vec<Proposal>)> {
     let id = <[u8; 8]>::try_from(&*entry.key).ok()?;
-    let (proposals, rest) = entry.value.as_deref()?.as_chunks::<8>();
-    let proposals = proposals.iter().map(|bytes| Timestamp(u64::from_le_bytes(*bytes))).collect();
-    (entry.table == HEAD && rest.is_empty()).then_some((u64::from_le_bytes(id), proposals))
+    let (mut rest, mut proposals) = (Reader(entry.value.as_deref()?), Vec::new());
+    while !rest.0.is_empty() {
+        proposals.push((rest.u8()?, Timestamp(rest.u64()?)));
+    }
+    (entry.table == HEAD).then_some((u64::from_le_bytes(id), proposals))
 }
 
 impl Resolved {

@@ -21,6 +21,8 @@ pub struct Site {
     /// is aborted, or through (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
     pub(crate) gathering: Option<Arc<Gathering>>,
+    /// Whether the node's letters come here.
+    pub(crate) has_box: Mutex<bool>,
     counts: Counts,
 }
 
@@ -99,8 +101,8 @@ impl Site {
     /// A node of so many workers.
     pub fn new(workers: u8, settings: Settings) -> Site {
         let queues = (0..workers.max(1)).map(|_| Arc::default()).collect();
-        let (fates, counts) = Default::default();
-        Site { settings, queues, fates, gathering: None, counts }
+        let (fates, has_box, counts) = Default::default();
+        Site { settings, queues, fates, gathering: None, has_box, counts }
     }
 
     /// Transactions over several nodes go to the recorder of their coordinator's database as one.

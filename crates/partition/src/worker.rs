@@ -51,13 +51,20 @@ pub(crate) struct Inner<M: LineLocks + Mail> {
     /// Who has begun elsewhere and works here.
     pub(crate) participants: RefCell<BTreeMap<Timestamp, Participant<M>>>,
     /// Transactions that have ended here, with the last answer.
-    ended: RefCell<VecDeque<(Timestamp, Option<Reply>)>>,
+    ended: RefCell<Ended>,
     calls: RefCell<BTreeMap<(Timestamp, u8), Call>>,
     letters_sent: Cell<u64>,
     pub(crate) recorder: RefCell<Recorder>,
     /// Whether somebody looks after participants.
     pub(crate) tended: Cell<bool>,
     _open: Open,
+}
+
+/// Transactions that have ended, with the last answer, in the order in which they did.
+#[derive(Default)]
+struct Ended {
+    last: BTreeMap<Timestamp, Option<Reply>>,
+    order: VecDeque<Timestamp>,
 }
 
 /// A question that has no answer yet.
@@ -112,8 +119,16 @@ impl<M: LineLocks + Mail> Partitioned<M> {
                 queue.push(from, letter);
             }
         });
-        // The workers of a node share it; the first one sets it up.
-        database.memory().set_mail_box(mail_box);
+        // The workers of a node share it; the first one sets it up, for as long as the node is there.
+        {
+            let mut has_box = site.has_box.lock();
+            if !*has_box && !database.memory().set_mail_box(mail_box) {
+                let what = "its letters go to another site: make one site for a node, and keep it"
+                    .to_owned();
+                return Err(TxnError::Remote { node, what });
+            }
+            *has_box = true;
+        }
         let tables = tables.into_iter().map(|table| (table.id(), table)).collect();
         let handle = database.memory().handle().clone();
         let open = Open(queue.clone());
@@ -326,16 +341,19 @@ impl<M: LineLocks + Mail> Inner<M> {
     pub(crate) fn end(&self, id: Timestamp, last: Option<Reply>) {
         self.participants.borrow_mut().remove(&id);
         let mut ended = self.ended.borrow_mut();
-        ended.push_back((id, last));
-        if ended.len() > ENDED_MAX {
-            ended.pop_front();
+        if ended.last.insert(id, last).is_none() {
+            ended.order.push_back(id);
+        }
+        if ended.order.len() > ENDED_MAX
+            && let Some(oldest) = ended.order.pop_front()
+        {
+            ended.last.remove(&oldest);
         }
     }
 
     /// What the last answer was of a transaction that is through here, if it is known.
     pub(crate) fn ended(&self, id: Timestamp) -> Option<Option<Reply>> {
-        let ended = self.ended.borrow();
-        ended.iter().rev().find(|(of, _)| *of == id).map(|(_, last)| last.clone())
+        self.ended.borrow().last.get(&id).cloned()
     }
 
     /// Looks after participants that hear nothing, as long as there are any.

@@ -18,10 +18,14 @@ fn at(counter: u64, node: u8) -> Timestamp {
     Timestamp::new(counter, NodeId(node)).expect("in range")
 }
 
-/// A record as the crate writes it: `proposals` of a decision only.
+/// A record as the crate writes it: `proposals` of a decision only, of nodes 1, 2 ..
 fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]) -> Group {
     let mut group = Group::new(Kind::Note(which), ts);
-    let named: Vec<u8> = proposals.iter().flat_map(|ts| ts.0.to_le_bytes()).collect();
+    let mut named = Vec::new();
+    for (node, proposed) in (1..).zip(proposals) {
+        named.push(node);
+        named.extend_from_slice(&proposed.0.to_le_bytes());
+    }
     group.put(TableId(u32::MAX), &id.to_le_bytes(), &named).expect("room");
     group.put(TABLE, key, &id.to_le_bytes()).expect("room");
     group
@@ -101,23 +105,30 @@ fn a_transaction_is_whole_or_nothing_wherever_the_crash_comes() {
     assert!(committed + torn == 30, "{committed} {torn}");
 }
 
-#[test]
-fn a_decision_counts_with_all_of_its_prepare_records_only() {
+/// Node 1 has its prepare record and node 0 the decision; that of node 2 was lost, as an asynchronous log loses it.
+fn lost(proposals: [Timestamp; 2], cts: Timestamp) -> Torn {
     let device = Torn::new(1);
     let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
-    let log = Log::threaded(&directory, NodeId(0), Settings::default()).expect("nobody has it");
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = executor.handle();
-    let proposals = [at(10, 1), at(12, 2)];
+    let groups = [
+        (1, record(PREPARE, proposals[0], 7, &[], b"one")),
+        (0, record(DECISION, cts, 7, &proposals, b"zero")),
+    ];
     executor.block_on(async {
-        // The record of node 2 was lost: an asynchronous log.
-        log.append(&record(PREPARE, proposals[0], 7, &[], b"one")).expect("room");
-        let decided = log.append(&record(DECISION, at(13, 0), 7, &proposals, b"zero"));
-        let deadline = handle.now() + Duration::from_secs(10);
-        log.durable(&handle, &decided.expect("room"), deadline).await.expect("a good device");
+        for (node, group) in groups {
+            let log = Log::threaded(&directory, NodeId(node), Settings::default()).expect("closed");
+            let position = log.append(&group).expect("room");
+            let deadline = handle.now() + Duration::from_secs(10);
+            log.durable(&handle, &position, deadline).await.expect("a good device");
+        }
     });
-    drop(log);
-    let left = device.crash(1);
+    device.crash(1)
+}
+
+#[test]
+fn a_decision_counts_with_all_of_its_prepare_records_only() {
+    let left = lost([at(10, 1), at(12, 2)], at(13, 0));
     let (replayed, aborted) = restart(&left);
     assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
     assert_eq!(replayed.notes, [], "they are settled");
@@ -127,6 +138,13 @@ fn a_decision_counts_with_all_of_its_prepare_records_only() {
     let resolved = resolve(&notes, at(12, 5)).expect("records make sense");
     assert_eq!((resolved.commits.len(), resolved.aborted), (1, 0));
     assert_eq!(resolved.commits[0].timestamp, at(13, 0));
+}
+
+#[test]
+fn under_timestamp_ordering_one_prepare_record_does_not_stand_for_another() {
+    // All parts have the transaction's timestamp.
+    let (replayed, aborted) = restart(&lost([at(10, 0); 2], at(10, 0)));
+    assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
 }
 
 #[test]

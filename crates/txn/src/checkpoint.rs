@@ -87,6 +87,7 @@ impl<M: LineLocks> Database<M> {
         let floor = Timestamp::new(counter, last).ok_or(TxnError::ClockExhausted)?;
         for node in nodes {
             node.clock().raise(floor);
+            node.set_floor(floor);
         }
         self.raise_clocks(floor).await?;
         Ok(floor)

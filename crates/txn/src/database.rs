@@ -28,7 +28,7 @@ use crate::node::Worker;
 use crate::purge::Purge;
 use crate::schema::Value;
 use crate::transaction::{Range, State, Transaction};
-use crate::{Node, Schema, Scheme, Table, Timestamp, TxnError};
+use crate::{Conflict, Node, Schema, Scheme, Table, Timestamp, TxnError};
 
 /// The longest name of a table.
 const NAME_MAX: u8 = crate::schema::NAME_MAX as u8;
@@ -280,13 +280,21 @@ impl<M: LineLocks> Database<M> {
 
     /// Begins a part of a transaction that has begun elsewhere: under timestamp ordering it has that one's
     /// [timestamp](Transaction::timestamp), else `ts` is of no account.
-    pub fn begin_at(&self, ts: Timestamp) -> Transaction<M> {
+    ///
+    /// # Errors
+    /// [`Conflict::TooLate`] when a checkpoint has been begun in the meantime, which holds all up to a later timestamp and
+    /// would not wait for this one.
+    pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
+        // First: a checkpoint waits for those that begin in the generation before its floor, and others see the floor.
         let generation = self.0.worker.begin();
         let ts = match self.scheme() {
+            Scheme::TimestampOrdering if ts <= self.node().floor() => {
+                return Err(Conflict::TooLate.into());
+            }
             Scheme::TimestampOrdering => ts,
             _ => Timestamp::ZERO,
         };
-        Transaction::begin(self.clone(), ts, generation)
+        Ok(Transaction::begin(self.clone(), ts, generation))
     }
 
     /// Draws a timestamp from the counter of all nodes.

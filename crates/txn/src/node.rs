@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_wal::{Log, NodeId};
 
-use crate::{NodeClock, Scheme, TxnError};
+use crate::{NodeClock, Scheme, Timestamp, TxnError};
 
 /// How often it is looked whether transactions have ended.
 const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
@@ -61,6 +61,8 @@ pub struct Node {
     settings: Settings,
     /// Of each worker, what its transactions hold while they are under way.
     workers: Mutex<Vec<Arc<Worker>>>,
+    /// The floor of the last checkpoint that was begun.
+    floor: AtomicU64,
 }
 
 /// What a worker's transactions hold from their begin to their end: each the generation that it began in.
@@ -79,7 +81,8 @@ impl Node {
     /// A node without a log, or with one.
     pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
         let clock = NodeClock::new(node);
-        Arc::new(Node { clock, log, settings, workers: Mutex::default() })
+        let (workers, floor) = Default::default();
+        Arc::new(Node { clock, log, settings, workers, floor })
     }
 
     /// Where its commit timestamps come from.
@@ -95,6 +98,17 @@ impl Node {
     /// How its transactions work.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// A checkpoint that begins now holds everything up to this timestamp. Before generations turn.
+    // Relaxed: turning a generation and beginning in one take the same lock, so whoever begins in the new one sees it.
+    pub(crate) fn set_floor(&self, floor: Timestamp) {
+        self.floor.fetch_max(floor.0, Ordering::Relaxed);
+    }
+
+    /// The floor of the last checkpoint that was begun.
+    pub(crate) fn floor(&self) -> Timestamp {
+        Timestamp(self.floor.load(Ordering::Relaxed))
     }
 
     pub(crate) fn add_worker(&self) -> Arc<Worker> {

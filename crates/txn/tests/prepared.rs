@@ -1,5 +1,6 @@
 //! Transactions that stop before their commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
@@ -7,9 +8,12 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction, TxnError,
+    Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction,
+    TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
+use latchwork_wal::LogDirectory;
+use latchwork_wal::storage::Torn;
 
 async fn stocked<M: LineLocks>(memory: &M, scheme: Scheme) -> (Database<M>, Table<M>) {
     let settings = Settings { scheme, ..Settings::default() };
@@ -184,5 +188,33 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
         for changed in [reads.validate().await, missing.validate().await] {
             assert!(changed.is_err_and(|error| error.conflict().is_some()));
         }
+    });
+}
+
+/// A checkpoint waits for what begins before its floor; what comes with an earlier timestamp from elsewhere, later, would be in
+/// neither it nor the logs.
+#[test]
+fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() {
+    each_scheme(|member, scheme| async move {
+        let _operation = member.memory.enter().await.expect("memory is in order");
+        let (database, table) = stocked(&member.memory, scheme).await;
+        let early = database.begin().await.expect("memory is in order").timestamp();
+        database.begin_at(early).expect("there was no checkpoint").abort();
+        let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(1)).expect("empty");
+        let deadline = member.handle.now() + Duration::from_secs(1);
+        let nodes = [database.node().clone()];
+        let written = database.checkpoint(&nodes, &directory, deadline).await.expect("written");
+        assert!(early <= written.floor, "{scheme}");
+        match (database.begin_at(early), scheme) {
+            (Err(TxnError::Conflict(Conflict::TooLate)), Scheme::TimestampOrdering) => {}
+            // Whatever it came with, it draws a later one.
+            (Ok(tx), Scheme::TwoPhaseLocking | Scheme::Optimistic) => tx.abort(),
+            (other, _) => panic!("{scheme}: {:?}", other.err()),
+        }
+        let late = database.begin().await.expect("memory is in order").timestamp();
+        let mut tx = database.begin_at(late).expect("it is above the floor");
+        tx.update(&table, &[1], &[9]).await.expect("it is there");
+        let cts = tx.commit().await.expect("nobody is in the way");
+        assert!(cts > written.floor, "{scheme}");
     });
 }
