@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Figure 19, transactions (SELCC 7.3), with the options of its parts. Part b compares with two-phase commit between
-# partitions, which tpcc does not have yet (--partitioned): it is not made.
+# Figure 19, transactions (SELCC 7.3), with the options of its parts.
 set -euo pipefail
 
-for part in fig19a; do
+for part in fig19a fig19b; do
     "$(dirname "$0")/$part.sh" "$@"
 done

@@ -93,7 +93,7 @@ orders() {
 }
 
 # All of them, in the book's order.
-figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a beyond ablation)
+figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation)
 
 # ---- a figure --------------------------------------------------------------------------------------
 

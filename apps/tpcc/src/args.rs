@@ -117,10 +117,13 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
     pub(crate) warmup: Option<Duration>,
     /// So many percent of the new orders have a line from a warehouse of another compute node, and no other
-    /// transaction leaves its own: each node works in its own share of the warehouses. Without it, everybody works
-    /// everywhere, and 1 % of the lines and 15 % of the payments are of another warehouse, as the standard has it.
+    /// transaction leaves its own: each node works in its own share of the warehouses, unless there is --roaming.
+    /// Without it, everybody works everywhere, and 1 % of the lines and 15 % of the payments are of another warehouse, as the standard has it.
     #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
     pub(crate) distribution_ratio: Option<u8>,
+    /// Each transaction is of any warehouse, so that all compute nodes work on all data, whatever workers there are.
+    #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], help_heading = "Workload")]
+    pub(crate) roaming: bool,
     /// Each compute node has its share of the warehouses, whose rows it alone touches: who needs rows of several nodes
     /// sends messages, and commits by two-phase commit. Terminals work in the warehouses of their node.
     #[arg(long, global = true, help_heading = "Workload")]
@@ -145,6 +148,10 @@ pub(crate) struct Flags {
         help_heading = "Log"
     )]
     pub(crate) wal: Option<Wal>,
+    /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with power-loss
+    /// protection]
+    #[arg(long, global = true, value_name = "US", value_parser = whole(1..=1_000_000u64), help_heading = "Log")]
+    pub(crate) sync_us: Option<u64>,
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
@@ -223,6 +230,8 @@ mod tests {
             ("--cc mvcc", "--cc", "2pl, to and occ"),
             ("--wal always", "--wal", "off, async, sync"),
             ("--distribution-ratio 101", "--distribution-ratio", "from 0 to 100"),
+            ("--roaming --partitioned", "--roaming", "--partitioned"),
+            ("--wait --roaming", "--wait", "--roaming"),
             ("--ts-block 0", "--ts-block", "from 1"),
             ("--elder-after -1", "--elder-after", "from 0"),
             ("--items 0", "--items", "from 1 to 100000"),

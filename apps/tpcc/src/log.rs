@@ -41,11 +41,17 @@ pub(crate) struct Stored {
 
 impl Logs {
     /// The log of a database that is to be made, in a directory that holds none; in memory without a directory.
-    pub(crate) fn create(wal: Wal, path: Option<&Path>, seed: u64) -> Result<Logs, AppError> {
+    /// `device` is that of a simulated one.
+    pub(crate) fn create(
+        wal: Wal,
+        path: Option<&Path>,
+        seed: u64,
+        device: Device,
+    ) -> Result<Logs, AppError> {
         let (storage, device, id): (Arc<dyn Storage>, _, _) = match path {
             // What tells it from another that was made in the same way.
             Some(path) => (disk(path)?, None, RandomState::new().hash_one(seed)),
-            None => (Arc::new(Torn::new(seed)), Some(Device::default()), seed),
+            None => (Arc::new(Torn::new(seed)), Some(device), seed),
         };
         if LogDirectory::identify(&*storage).map_err(|error| failed(&error))?.is_some() {
             return Err(AppError::Usage(format!(
@@ -115,6 +121,11 @@ impl Logs {
     /// Whether it is of a simulated world.
     pub(crate) fn is_simulated(&self) -> bool {
         self.device.is_some()
+    }
+
+    /// What a sync of the simulated disk takes.
+    pub(crate) fn simulated_sync(&self) -> Option<Duration> {
+        self.device.map(|device| device.sync)
     }
 
     /// Opens a compute node's log, if any is to be written; a simulated one is written by the worker of `handle`.

@@ -62,7 +62,7 @@ impl Shares {
 pub(crate) struct Partitions {
     sites: Vec<Arc<Site>>,
     workers: usize,
-    /// Workers that take letters, that have no more transactions, and at whose nodes no other's is under way.
+    /// Workers that take letters; that have no more transactions; and with which those of others have ended.
     started: AtomicUsize,
     finished: AtomicUsize,
     quiet: AtomicUsize,
@@ -111,6 +111,7 @@ impl Partitions {
     /// Stays until nobody needs this worker any more.
     pub(crate) async fn leave(
         &self,
+        session: &Session,
         worker: &Partitioned<Worker>,
         phase: &Phase,
         member: &Member,
@@ -120,6 +121,12 @@ impl Partitions {
         // Decisions are still on their way: nobody begins anything, so this ends.
         let is_quiet = || worker.participants() == 0 && worker.site().open() == 0;
         wait(is_quiet, "settle their last transactions", phase, member).await?;
+        if member.worker == 0 && !phase.stopped() {
+            // What has been aborted may still be taking back what it wrote.
+            let deadline = member.handle.now() + WAIT;
+            let ended = worker.database().node().quiesce(&member.handle, deadline).await;
+            ended.map_err(|error| session.txn_error(&error))?;
+        }
         self.quiet.fetch_add(1, Ordering::Release);
         self.all(&self.quiet, "settle their last transactions", phase, member).await
     }

@@ -131,7 +131,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
         let _ = writing.await;
     }
     if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
-        all.leave(partitioned, &run.phase, &member).await?;
+        all.leave(&run.session, partitioned, &run.phase, &member).await?;
     }
     ended.and(run.session.end_phase(&run.phase, &member).await)?;
     Ok(Rc::into_inner(runner).map(|runner| runner.done.into_inner()))

@@ -10,6 +10,7 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{AppError, ClusterFlags, FabricChoice};
 use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
+use latchwork_wal::Device;
 use latchwork_workload::result::Destination;
 use latchwork_workload::tpcc::{
     Home, InputSettings, Population, RemoteLines, Scale, Table, Waiting, Weights,
@@ -58,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) shares: Option<Shares>,
     /// Only it touches them then, and there is two-phase commit between the nodes.
     pub(crate) partitioned: bool,
+    /// Each transaction is of any warehouse.
+    pub(crate) roaming: bool,
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::Settings,
     pub(crate) wal: Wal,
@@ -153,7 +156,11 @@ impl Settings {
             ..latchwork_txn::Settings::default()
         };
         if wal != Wal::Off && logs.is_none() {
-            logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed)?);
+            let device = flags.sync_us.map_or(Device::default(), |us| Device {
+                sync: Duration::from_micros(us),
+                ..Device::default()
+            });
+            logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed, device)?);
         }
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
         let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
@@ -164,6 +171,7 @@ impl Settings {
             inputs,
             shares,
             partitioned: flags.partitioned,
+            roaming: flags.roaming,
             wait: flags.wait,
             txn,
             wal,
@@ -212,6 +220,7 @@ impl Settings {
         let first = index as u32 * each;
         let mine = first..all.min(first + each);
         let home = |number: u32| match self.shares {
+            _ if self.roaming => Home::Anywhere(1..=warehouses),
             None => Home::of_terminal(number, all, 1..=warehouses),
             Some(Shares { warehouses: shard, .. }) => {
                 let from = node as u32 * shard + 1;
@@ -241,6 +250,7 @@ impl Settings {
         add("wait", self.wait.into());
         add("wal", self.wal.name().into());
         add("partitioned", self.partitioned.into());
+        add("roaming", self.roaming.into());
         add("check", self.check.into());
         add("warmup_s", seconds(self.warmup));
         if self.txn.scheme == Scheme::TimestampOrdering {
@@ -256,6 +266,13 @@ impl Settings {
             ("time_s", self.time.map(seconds)),
             ("count", self.count.map(Value::from)),
             ("interval_s", self.interval.map(seconds)),
+            (
+                "sync_us",
+                self.logs
+                    .as_ref()
+                    .and_then(Logs::simulated_sync)
+                    .map(|sync| json!(sync.as_micros() as u64)),
+            ),
             ("distribution_ratio", ratio),
         ];
         let optional = optional.into_iter();
@@ -278,6 +295,12 @@ fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result
         (_, None, None) => Wal::Off,
     };
     let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
+    if let Some(us) = flags.sync_us.filter(|_| !simulated || wal == Wal::Off) {
+        return Err(usage(format!(
+            "--sync-us {us}: only a simulated disk takes as long as one says; use --fabric sim and --wal sync or async, or \
+             leave it out"
+        )));
+    }
     match (command, &flags.wal_dir) {
         (_, Some(directory)) if simulated => Err(usage(format!(
             "{}: what is simulated is on no disk; leave the flag out, and --wal sync works in memory",

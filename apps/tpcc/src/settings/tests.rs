@@ -30,6 +30,8 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("run --wal-dir /nowhere/x", "--wal-dir /nowhere/x", "tpcc prepare"),
         ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
         ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
+        ("--sync-us 100 --wal sync --wal-dir x", "--sync-us 100", "--fabric sim"),
+        ("--sync-us 100 --fabric sim", "--sync-us 100", "--wal sync"),
         ("--partitioned -w 1", "--partitioned", "fewer --compute-nodes"),
         ("--partitioned --threads 300 --compute-nodes 2", "--threads 300", "255 at most"),
         (
@@ -73,6 +75,15 @@ fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
     let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
     let homes: Vec<_> = homes.map(|(_, home)| home).collect();
     assert_eq!(homes, [1, 2, 3, 4].map(|warehouse| Home::District { warehouse, district: 1 }));
+}
+
+#[test]
+fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
+    let settings = settings("--roaming --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
+    let settings = settings.expect("good");
+    assert_eq!(settings.inputs.remote_lines, RemoteLines::PerOrder { percent: 20, shard: 2 });
+    let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
+    assert!(homes.into_iter().all(|(_, home)| home == Home::Anywhere(1..=4)));
 }
 
 #[test]
