@@ -119,6 +119,28 @@ impl Words<'_> {
         len.cmp(&other.len())
     }
 
+    /// Whether the `len` bytes at byte `offset` are those of `other`.
+    #[inline]
+    pub fn equals(&self, offset: usize, len: usize, other: &[u8]) -> bool {
+        if len != other.len() {
+            return false;
+        }
+        let (mut word, shift) = (offset / WORD, 8 * (offset % WORD) as u32);
+        // Words of `other`, each of which may be parts of two here.
+        let here = |word: usize| match shift {
+            0 => self.word(word),
+            _ => self.word(word) >> shift | self.word(word + 1) << (64 - shift),
+        };
+        let (whole, tail) = other.as_chunks::<WORD>();
+        for theirs in whole {
+            if here(word) != u64::from_le_bytes(*theirs) {
+                return false;
+            }
+            word += 1;
+        }
+        tail.is_empty() || (here(word) ^ load_part(tail)) << (64 - 8 * tail.len()) == 0
+    }
+
     // Load and store instead of a read-modify-write, as for scalars.
     #[inline]
     fn set_part(&self, word: usize, within: usize, part: &[u8]) {
@@ -239,6 +261,7 @@ mod tests {
             let mut far = [1; 20];
             words.read_bytes(usize::MAX - 30, &mut far);
             assert_eq!(far, [0; 20]);
+            assert!(words.equals(usize::MAX - 30, 20, &far));
         }
     }
 
@@ -279,6 +302,8 @@ mod tests {
             let compare = |other: &[u8]| {
                 let order = words.compare(offset, len, other);
                 assert_eq!(order, mine.cmp(other), "{len} bytes at {offset}");
+                let equals = words.equals(offset, len, other);
+                assert_eq!(equals, mine == other, "{len} bytes at {offset}");
             };
             compare(mine);
             compare(&all[offset..offset + len + 1]);

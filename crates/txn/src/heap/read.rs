@@ -54,6 +54,8 @@ pub(crate) struct Reading {
     away: Option<(TupleId, Timestamp)>,
     /// The row was found where a stub led.
     pub(crate) moved: bool,
+    /// The read stamp of its home page by then.
+    pub(crate) stamp: Timestamp,
 }
 
 /// What became of the wish to leave a read stamp.
@@ -80,7 +82,7 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<Seen, Stop> {
         let (away, cts) = match at.away {
             Some(away) => away,
-            None => match self.get_home(id, hint, key, value)? {
+            None => match self.get_home(id, hint, key, value, &mut at.stamp)? {
                 Home::Seen(seen) => return Ok(seen),
                 Home::Stub(away, cts) => *at.away.insert((away, cts)),
             },
@@ -107,10 +109,12 @@ impl<M: LineLocks> Heap<M> {
         hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
+        stamp: &mut Timestamp,
     ) -> Result<Home, Stop> {
         let slot = self.slot_of(id);
         self.read_page(self.line_of(id), hint, |page| {
             value.clear();
+            *stamp = page.read_stamp();
             let Some(tuple) = page.tuple(slot)? else { return Ok(Home::Seen(Seen::Absent)) };
             if !tuple.key_is(key) {
                 return Ok(Home::Seen(Seen::Absent));
@@ -158,7 +162,7 @@ impl<M: LineLocks> Heap<M> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         for _ in 0..READS_MAX {
             let seen = self.memory.try_read_at(line, hint).map_err(Stop::Need)?;
-            let as_it_was = Page::open(seen.words(), self.table.0)
+            let as_it_was = Page::glance(seen.words(), self.table.0)
                 .and_then(|page| page.tuple(slot))
                 .map(|found| found.is_some_and(|t| t.cts == cts && t.state.is_home()));
             let locked = !mine && seen.locked() == Ownership::Exclusive;
@@ -185,7 +189,7 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, unless it changed since, or another
+    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, and `stamp` of its page, unless it changed since, or another
     /// transaction has locked its line to write.
     ///
     /// # Why no writer is missed
@@ -199,13 +203,16 @@ impl<M: LineLocks> Heap<M> {
         &self,
         id: TupleId,
         hint: &Hint,
-        seen_at: Timestamp,
+        (seen_at, stamp): (Timestamp, Timestamp),
         ts: Timestamp,
         mine: bool,
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let broken = |broken| Stop::Broken(line, broken);
-        if let Ok(read) = self.memory.try_read_at(line, hint) {
+        // The page's stamp by then: it only rises.
+        if stamp >= ts
+            && let Ok(read) = self.memory.try_read_at(line, hint)
+        {
             let enough = Page::open(read.words(), self.table.0).and_then(|page| {
                 let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
                 let same = page.tuple(slot)?.is_some_and(|tuple| same(&tuple));
@@ -240,7 +247,7 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<R, Stop> {
         for _ in 0..READS_MAX {
             let seen = self.memory.try_read_at(line, hint).map_err(Stop::Need)?;
-            let result = Page::open(seen.words(), self.table.0).and_then(|page| read(&page));
+            let result = Page::glance(seen.words(), self.table.0).and_then(|page| read(&page));
             if seen.validate() {
                 return result.map_err(|broken| Stop::Broken(line, broken));
             }

@@ -91,13 +91,34 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared.
+    /// As [`prepare`](Heap::prepare), of a row that stays as long as it is, in its slot.
+    pub(crate) fn check_step(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        cts: Timestamp,
+        ts: Timestamp,
+    ) -> Result<Result<(), Conflict>, Stop> {
+        let slot = self.slot_of(id);
+        self.touch(self.line_of(id), hint, |page| {
+            let same = page.tuple(slot)?.is_some_and(|t| t.cts == cts && t.state == State::Live);
+            let checked = match same {
+                true if page.read_stamp() > ts => Err(Conflict::TooLate),
+                true => Ok(()),
+                false => Err(Conflict::Changed),
+            };
+            Ok((checked, Dirty::default()))
+        })
+    }
+
+    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared: from what was written at the
+    /// first time to what is written at the second.
     pub(crate) async fn install(
         &self,
         id: TupleId,
         hint: &Hint,
         key: &[u8],
-        cts: Timestamp,
+        (was, cts): (Timestamp, Timestamp),
         prepared: &mut Prepared,
         install: Install<'_>,
     ) -> Result<(), TxnError> {
@@ -131,7 +152,7 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Install::Part { value, from, to }, None) = (install, target) {
-            let part = || self.part_step(id, hint, key, cts, value, from..to);
+            let part = || self.part_step(id, hint, was, cts, value, from..to);
             if self.drive(Patience::Wait, part).await? {
                 return Ok(());
             }
@@ -168,20 +189,22 @@ impl<M: LineLocks> Heap<M> {
 
     /// Overwrites the bytes `part` of a row with those of `value`, as a rule: if it is at home and stays as long as it is.
     /// Otherwise nothing happens, and the answer is false.
+    ///
+    /// The caller has locked the line to write, and the row is as it was written at `was`.
     #[inline]
     pub(crate) fn part_step(
         &self,
         id: TupleId,
         hint: &Hint,
-        key: &[u8],
+        was: Timestamp,
         cts: Timestamp,
         value: &[u8],
         part: Range<usize>,
     ) -> Result<bool, Stop> {
         let slot = self.slot_of(id);
         self.touch(self.line_of(id), hint, |page| {
-            let old = page.tuple(slot)?.filter(|old| old.key_is(key));
-            let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
+            let old = page.tuple(slot)?.filter(|old| old.cts == was);
+            let old = old.ok_or(Edit::of("a row that was locked is another"))?;
             if old.state != State::Live || old.value_len() != value.len() {
                 return Ok((false, Dirty::default()));
             }

@@ -10,6 +10,9 @@ use super::header::{Header, Slot};
 use super::read::{Page, TupleRef};
 use super::{Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
 
+/// Tuples of so many bytes are put together before they are written.
+const SHORT: usize = 128;
+
 /// Why a page could not be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edit {
@@ -267,13 +270,28 @@ impl Page<'_> {
 
     fn write(&self, place: Slot, new: New<'_>, dirty: &mut Dirty) {
         let New { state, cts, key, value } = new;
-        let at = place.offset;
-        self.words.set_u64(at, cts.0);
-        self.words.set_u32(at + 8, value.len() as u32 | (key.len() as u32) << 16);
-        self.words.set_u8(at + 12, state as u8);
-        self.words.write_bytes(at + TUPLE, key);
-        self.words.write_bytes(at + TUPLE + key.len(), value);
-        dirty.add(at..at + TUPLE + key.len() + value.len());
+        let (at, len) = (place.offset, TUPLE + key.len() + value.len());
+        let lengths = (value.len() as u32 | (key.len() as u32) << 16).to_le_bytes();
+        let mut tuple = [0; SHORT];
+        // Put together first, a short one is written at once.
+        match tuple.get_mut(..len) {
+            Some(tuple) => {
+                tuple[..8].copy_from_slice(&cts.0.to_le_bytes());
+                tuple[8..12].copy_from_slice(&lengths);
+                tuple[12] = state as u8;
+                tuple[TUPLE..TUPLE + key.len()].copy_from_slice(key);
+                tuple[TUPLE + key.len()..].copy_from_slice(value);
+                self.words.write_bytes(at, tuple);
+            }
+            None => {
+                self.words.set_u64(at, cts.0);
+                self.words.write_bytes(at + 8, &lengths);
+                self.words.set_u8(at + 12, state as u8);
+                self.words.write_bytes(at + TUPLE, key);
+                self.words.write_bytes(at + TUPLE + key.len(), value);
+            }
+        }
+        dirty.add(at..at + len);
     }
 
     /// Moves the tuples together, so that there is no garbage.

@@ -30,6 +30,24 @@ impl Header {
     /// Reads the header of a page of `table`, and makes sure that it is one.
     #[inline]
     pub(crate) fn load(words: Words<'_>, table: u32) -> Result<Header, Broken> {
+        let header = Header::glance(words, table)?;
+        let heap = usize::from(header.heap);
+        if heap > words.len() || !heap.is_multiple_of(8) || header.slots_end() > heap {
+            return Err(Broken("slots and tuples overlap"));
+        }
+        if usize::from(header.slots) > slots_max(words.len())
+            || header.free_slots > header.slots
+            || header.tombstones > header.slots
+            || usize::from(header.garbage) > words.len() - heap
+        {
+            return Err(Broken("its counts are impossible"));
+        }
+        Ok(header)
+    }
+
+    /// Reads the header of a page of `table`, and makes sure of no more than that.
+    #[inline]
+    pub(crate) fn glance(words: Words<'_>, table: u32) -> Result<Header, Broken> {
         let (first, second) = (words.word(0), words.word(1));
         let header = Header {
             slots: (first >> 16) as u16,
@@ -44,17 +62,6 @@ impl Header {
         }
         if header.table != table {
             return Err(Broken("it belongs to another table"));
-        }
-        let heap = usize::from(header.heap);
-        if heap > words.len() || !heap.is_multiple_of(8) || header.slots_end() > heap {
-            return Err(Broken("slots and tuples overlap"));
-        }
-        if usize::from(header.slots) > slots_max(words.len())
-            || header.free_slots > header.slots
-            || header.tombstones > header.slots
-            || usize::from(header.garbage) > words.len() - heap
-        {
-            return Err(Broken("its counts are impossible"));
         }
         Ok(header)
     }

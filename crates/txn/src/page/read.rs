@@ -30,6 +30,13 @@ impl<'a> Page<'a> {
         Ok(Page { words, header: Header::load(words, table)? })
     }
 
+    /// As [`open`](Page::open) for a reader, who looks at one tuple: of the header only what that takes, and not whether its
+    /// counts are possible.
+    #[inline]
+    pub(crate) fn glance(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
+        Ok(Page { words, header: Header::glance(words, table)? })
+    }
+
     /// The tuple of a slot; `None` when it has none, or there is no such slot.
     #[inline]
     pub(crate) fn tuple(&self, slot: usize) -> Result<Option<TupleRef<'a>>, Broken> {
@@ -87,7 +94,7 @@ impl TupleRef<'_> {
 
     #[inline]
     pub(crate) fn key_is(&self, key: &[u8]) -> bool {
-        self.words.compare(self.slot.offset + TUPLE, self.key, key).is_eq()
+        self.words.equals(self.slot.offset + TUPLE, self.key, key)
     }
 
     pub(crate) fn append_key(&self, to: &mut Vec<u8>) {

@@ -208,6 +208,7 @@ impl<M: LineLocks> State<M> {
             part: None,
             hint: Hint::default(),
             home: false,
+            read: None,
             prepared: None,
             placed: None,
             installed: false,
@@ -251,9 +252,9 @@ impl<M: LineLocks> State<M> {
         }
         let moves = self.may_move(number, to);
         self.note(number, hash, key, Change::Put, base);
-        if let (Some(write), Some(read)) = (self.writes.last_mut(), self.reads.get(read)) {
-            write.hint.copy_from(&read.hint);
-            write.home = read.home;
+        if let (Some(write), Some(found)) = (self.writes.last_mut(), self.reads.get(read)) {
+            write.hint.copy_from(&found.hint);
+            (write.home, write.read) = (found.home, Some(read as u32));
         }
         if moves {
             self.keep_old(old.clone());

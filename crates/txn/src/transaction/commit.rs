@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_cache::Hint;
+use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
 use latchwork_wal::{Group, Kind, Position, Timestamp, WalError};
 use smallvec::SmallVec;
 
-use super::state::{Change, State, Write};
+use super::state::{Change, Held, State, Write};
 use crate::heap::{Patience, Prepared};
 use crate::{Conflict, Database, Scheme, TxnError};
 
@@ -63,13 +64,26 @@ impl<M: LineLocks> Database<M> {
         }
         let line_of = |write: &Write| {
             let (id, _) = write.base.named()?;
-            Some(state.table(write.table).heap().line_of(id))
+            let hint = Hint::default();
+            hint.copy_from(&write.hint);
+            Some((state.table(write.table).heap().line_of(id), hint))
         };
         let mut lines: SmallVec<[_; 32]> = state.writes.iter().filter_map(line_of).collect();
-        lines.sort_unstable();
-        lines.dedup();
-        for line in lines {
-            self.lock(state, line, Mode::Exclusive).await?;
+        lines.sort_unstable_by_key(|(line, _)| *line);
+        lines.dedup_by_key(|(line, _)| *line);
+        for (line, hint) in lines {
+            let need = Need { addr: line, mode: Mode::Exclusive };
+            if state.held(line).is_some() {
+                self.lock(state, line, Mode::Exclusive).await?;
+                continue;
+            }
+            match self.memory().try_lock_at(need, &hint) {
+                Ok(LockOutcome::Got(lock)) => {
+                    state.note_lock(Held { line, mode: Mode::Exclusive, lock });
+                }
+                Ok(LockOutcome::Locked) => return Err(Conflict::Locked.into()),
+                Err(_) => self.lock(state, line, Mode::Exclusive).await?,
+            }
         }
         Ok(())
     }
@@ -84,12 +98,23 @@ impl<M: LineLocks> Database<M> {
             let hint = &write.hint;
             // What stays as long as it is, or shorter, has its room, unless it is elsewhere.
             let fits = match (self.scheme(), write.change, &write.part) {
+                (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
+                    let step = || heap.check_step(id, hint, cts, state.ts);
+                    match step() {
+                        Ok(checked) => checked?,
+                        Err(_) => heap.drive(Patience::NoWait, step).await??,
+                    }
+                    true
+                }
                 (Scheme::TimestampOrdering, ..) => false,
                 // Locked since it was read.
                 (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
                 (_, Change::Delete, _) | (_, _, Some(_)) => {
                     let step = || heap.at_home_step(id, hint, cts);
-                    let there = heap.drive(Patience::NoWait, step).await?;
+                    let there = match step() {
+                        Ok(there) => there,
+                        Err(_) => heap.drive(Patience::NoWait, step).await?,
+                    };
                     there.ok_or(Conflict::Changed)? || write.change == Change::Delete
                 }
                 _ => false,
@@ -101,7 +126,12 @@ impl<M: LineLocks> Database<M> {
                 let value = (write.change == Change::Put).then_some(value);
                 heap.prepare(id, hint, key, cts, ts, value).await?
             };
-            state.writes[at].prepared = Some(prepared);
+            let write = &mut state.writes[at];
+            write.prepared = Some(prepared);
+            // As it was read, and locked.
+            if let Some(read) = write.read.and_then(|read| state.reads.get_mut(read as usize)) {
+                read.fixed = true;
+            }
         }
         Ok(())
     }
@@ -127,10 +157,17 @@ impl<M: LineLocks> Database<M> {
         }
         for at in 0..state.reads.len() {
             let read = &state.reads[at];
+            if read.fixed {
+                continue;
+            }
             let heap = state.table(read.table).heap();
             let mine = state.writes_line(heap.line_of(read.id));
             let step = || heap.unchanged_step(read.id, &read.hint, read.cts, mine);
-            if !heap.drive(Patience::NoWait, step).await? {
+            let unchanged = match step() {
+                Ok(unchanged) => unchanged,
+                Err(_) => heap.drive(Patience::NoWait, step).await?,
+            };
+            if !unchanged {
                 return Err(Conflict::Changed.into());
             }
         }

@@ -66,7 +66,7 @@ impl<M: LineLocks> Database<M> {
                 return Some(Err(Conflict::TooLate.into()));
             }
             let mine = state.writes_line(line);
-            match heap.stamp_step(id, &hint, cts, state.ts, mine) {
+            match heap.stamp_step(id, &hint, (cts, at.stamp), state.ts, mine) {
                 Ok(Stamped::Done) => {}
                 Ok(Stamped::Locked) => return Some(Err(Conflict::Locked.into())),
                 Ok(Stamped::Changed) | Err(_) => return None,
@@ -74,7 +74,7 @@ impl<M: LineLocks> Database<M> {
         }
         let kept = (mode == Mode::Exclusive).then(|| (state.keep(key), state.keep(value)));
         let home = !at.moved;
-        state.note_read(Read { table: number, hash, id, cts, hint, home, kept });
+        state.note_read(Read { table: number, hash, id, cts, hint, home, fixed: false, kept });
         state.record.read(table.id().0, key, cts.0);
         Some(Ok(Base::Row(id, cts)))
     }

@@ -243,7 +243,8 @@ impl<M: LineLocks> Database<M> {
         state.locks.retain(|held| held.mode == Mode::Exclusive);
         let State { writes, tables, arena, .. } = state;
         for write in writes.iter_mut().filter(|write| !write.installed) {
-            let (Some((id, _)), Some(prepared)) = (write.base.named(), &mut write.prepared) else {
+            let (Some((id, was)), Some(prepared)) = (write.base.named(), &mut write.prepared)
+            else {
                 continue;
             };
             let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
@@ -260,12 +261,12 @@ impl<M: LineLocks> Database<M> {
             // As a rule, and without more ado.
             let done = match (&*prepared, install) {
                 (Prepared::AtHome, Install::Part { value, from, to }) => {
-                    matches!(heap.part_step(id, hint, key, cts, value, from..to), Ok(true))
+                    matches!(heap.part_step(id, hint, was, cts, value, from..to), Ok(true))
                 }
                 _ => false,
             };
             if !done {
-                heap.install(id, hint, key, cts, prepared, install).await?;
+                heap.install(id, hint, key, (was, cts), prepared, install).await?;
             }
             write.installed = true;
         }

@@ -166,7 +166,7 @@ impl<M: LineLocks> Database<M> {
                     return Err(Conflict::TooLate.into());
                 }
                 let mine = state.writes_line(line);
-                let step = || heap.stamp_step(id, &hint, cts, state.ts, mine);
+                let step = || heap.stamp_step(id, &hint, (cts, at.stamp), state.ts, mine);
                 match heap.drive(Patience::NoWait, step).await? {
                     Stamped::Done => {}
                     Stamped::Changed => continue,
@@ -176,7 +176,7 @@ impl<M: LineLocks> Database<M> {
             let keeps = mode == Mode::Exclusive && matches!(seen, Seen::Live(_));
             let kept = keeps.then(|| (state.keep(key), state.keep(value)));
             let home = !at.moved;
-            state.note_read(Read { table: number, hash, id, cts, hint, home, kept });
+            state.note_read(Read { table: number, hash, id, cts, hint, home, fixed: false, kept });
             return Ok(seen);
         }
     }

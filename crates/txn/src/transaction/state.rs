@@ -34,6 +34,8 @@ pub(super) struct Read {
     pub(super) hint: Hint,
     /// It stood at home, not where a stub led.
     pub(super) home: bool,
+    /// It has been locked to write, and was found as it was read since: nobody can have changed it.
+    pub(super) fixed: bool,
     /// Of a row that was read to be written: where in the arena its key stands, and its value.
     pub(super) kept: Option<(Range<u32>, Range<u32>)>,
 }
@@ -108,6 +110,8 @@ pub(super) struct Write {
     pub(super) hint: Hint,
     /// It stood at home when it was read.
     pub(super) home: bool,
+    /// Which read that was.
+    pub(super) read: Option<u32>,
     pub(super) prepared: Option<Prepared>,
     pub(super) placed: Option<Placed>,
     pub(super) installed: bool,
