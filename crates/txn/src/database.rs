@@ -1,7 +1,7 @@
 //! [`Database`]: tables by name, and transactions over them.
 //!
 //! ```text
-//!  root line   | magic | version | database | tables' roots | counters | .. | drawn | served |     of elders
+//!  root line   | magic | version | database | tables' roots | counters | scheme | .. | drawn | served |     of elders
 //!                                                 │               └──► line of global atomics: timestamps, tables
 //!                                                 │
 //!  table 0     name ──► id | roots of its indexes | schema                 a table like any other
@@ -33,7 +33,7 @@ use crate::{Conflict, Node, Schema, Scheme, Table, Timestamp, TxnError};
 /// The longest name of a table.
 const NAME_MAX: u8 = crate::schema::NAME_MAX as u8;
 const MAGIC: u64 = 0x4c57_5458_4e44_4231;
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// The counter of the timestamp of rows that were loaded.
 const LOADED: u64 = 1;
 /// Offsets in the line of global atomics.
@@ -117,7 +117,8 @@ impl<M: LineLocks> Database<M> {
             return Err(TxnError::NoDatabase { root });
         };
         let mut words = [0; SERVED + 1];
-        let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits()];
+        let scheme = node.settings().scheme.code();
+        let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits(), scheme];
         words[..known.len()].copy_from_slice(&known);
         let write = |line: &mut latchwork_cache::WriteGuard<'_>| {
             for (at, word) in words.into_iter().enumerate() {
@@ -132,17 +133,23 @@ impl<M: LineLocks> Database<M> {
     /// Opens the database whose root is at `root`.
     ///
     /// # Errors
-    /// [`TxnError::NoDatabase`], and when memory fails.
+    /// [`TxnError::NoDatabase`]; [`TxnError::OtherScheme`] when those who made it use another concurrency control than
+    /// `node`; when memory fails.
     pub async fn open(
         memory: M,
         node: Arc<Node>,
         root: GlobalAddr,
     ) -> Result<Database<M>, TxnError> {
-        let words: [u64; 5] =
-            memory.read(root, |line| [0, 1, 2, 3, 4].map(|at| line.word(at))).await?;
-        let [magic, version, id, tables, counters] = words;
-        if magic != MAGIC || version != VERSION {
+        let words: [u64; 6] =
+            memory.read(root, |line| [0, 1, 2, 3, 4, 5].map(|at| line.word(at))).await?;
+        let [magic, version, id, tables, counters, scheme] = words;
+        let scheme = Scheme::ALL.into_iter().find(|known| known.code() == scheme);
+        let (MAGIC, VERSION, Some(scheme)) = (magic, version, scheme) else {
             return Err(TxnError::NoDatabase { root });
+        };
+        if scheme != node.settings().scheme {
+            let node = node.settings().scheme;
+            return Err(TxnError::OtherScheme { database: scheme, node });
         }
         let roots = [GlobalAddr::from_bits(tables)];
         let definitions = Table::open(memory.clone(), TableId(0), definitions()?, &roots).await?;

@@ -8,6 +8,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, WalError};
 use thiserror::Error;
 
+use crate::Scheme;
 use crate::schema::SchemaError;
 
 /// Why a transaction cannot go on beside others: it is to be aborted, and may be tried again as a whole.
@@ -171,6 +172,18 @@ pub enum TxnError {
         /// In which segment.
         segment: u64,
     },
+    /// Transactions are in the log, or may be, that could not be carried through: what a checkpoint would find in the
+    /// tables is not what they have written, and logs must not be shortened.
+    #[error(
+        "{transactions} transactions of one node could not be carried through ({last}): a checkpoint would lose them; \
+         restart to recover them from the log"
+    )]
+    LeftLocked {
+        /// How many.
+        transactions: usize,
+        /// What was the matter last.
+        last: String,
+    },
     /// Transactions went on for too long.
     #[error("{transactions} transactions of one worker did not end in time")]
     Busy {
@@ -202,6 +215,17 @@ pub enum TxnError {
     NoDatabase {
         /// The address.
         root: GlobalAddr,
+    },
+    /// All nodes that are at work on a database at once use the same concurrency control.
+    #[error(
+        "the database runs under {database}, and this node is to use {node}: use {database} on all nodes, or end \
+         them all and start the database anew under {node}"
+    )]
+    OtherScheme {
+        /// The one of those who made it.
+        database: Scheme,
+        /// This node's.
+        node: Scheme,
     },
     /// What a schema does not allow.
     #[error(transparent)]

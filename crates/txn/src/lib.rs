@@ -87,7 +87,7 @@ pub use error::{Conflict, TxnError};
 pub use heap::{Heap, Seen};
 pub use key::Key;
 pub use latchwork_wal::{DatabaseId, NodeId, TableId, Timestamp};
-pub use node::{Node, Settings};
+pub use node::{Health, Node, Settings};
 pub use recovery::Recovery;
 pub use retry::Retry;
 pub use schema::Schema;

@@ -63,6 +63,21 @@ pub struct Node {
     workers: Mutex<Vec<Arc<Worker>>>,
     /// The floor of the last checkpoint that was begun.
     floor: AtomicU64,
+    /// Generations before the present ones that may not have ended.
+    earlier: Mutex<Vec<Arc<()>>>,
+    health: Mutex<Health>,
+}
+
+/// What went wrong on a node behind the backs of those who commit.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Health {
+    /// Transactions that are in the log, or may be, and could not be carried through: their rows stay locked, and
+    /// there is no checkpoint, until a restart.
+    pub left_locked: usize,
+    /// Errors of tasks that carry transactions through, or take them back, when nobody waits for them any more.
+    pub errors: usize,
+    /// The last of them.
+    pub last: Option<String>,
 }
 
 /// What a worker's transactions hold from their begin to their end: each the generation that it began in.
@@ -81,8 +96,8 @@ impl Node {
     /// A node without a log, or with one.
     pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
         let clock = NodeClock::new(node);
-        let (workers, floor) = Default::default();
-        Arc::new(Node { clock, log, settings, workers, floor })
+        let (workers, floor, earlier, health) = Default::default();
+        Arc::new(Node { clock, log, settings, workers, floor, earlier, health })
     }
 
     /// Where its commit timestamps come from.
@@ -117,29 +132,58 @@ impl Node {
         worker
     }
 
-    /// Begins a new generation of transactions. What it returns ends with those that have begun before: when nothing
-    /// but the caller has any of it.
-    pub(crate) fn turn_generation(&self) -> Vec<Arc<()>> {
+    /// What went wrong without anybody being told.
+    pub fn health(&self) -> Health {
+        self.health.lock().clone()
+    }
+
+    /// Notes an error of a task that nobody waits for.
+    pub(crate) fn note_error(&self, error: &TxnError) {
+        let mut health = self.health.lock();
+        health.errors += 1;
+        health.last = Some(error.to_string());
+    }
+
+    /// Notes a transaction that stays locked.
+    pub(crate) fn note_left_locked(&self) {
+        self.health.lock().left_locked += 1;
+    }
+
+    /// Begins a new generation of transactions.
+    fn turn_generation(&self) {
         let workers = self.workers.lock();
         let turn = |worker: &Arc<Worker>| std::mem::take(&mut *worker.generation.lock());
-        workers.iter().map(turn).collect()
+        self.earlier.lock().extend(workers.iter().map(turn));
+    }
+
+    /// How many transactions of a generation before the present ones are under way.
+    fn under_way(&self) -> Option<usize> {
+        let mut earlier = self.earlier.lock();
+        // Nobody else can get hold of a generation that was turned, so once only this has it they have ended.
+        earlier.retain(|one| Arc::strong_count(one) > 1);
+        earlier.first().map(|one| Arc::strong_count(one) - 1)
     }
 
     /// Waits until all transactions of this node that have begun before this call have ended.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when some have not by `deadline`.
+    /// [`TxnError::Busy`] when some have not by `deadline`; [`TxnError::LeftLocked`] when some never will.
     pub async fn quiesce(&self, handle: &Handle, deadline: Time) -> Result<(), TxnError> {
-        let before = self.turn_generation();
-        // Nobody else can get hold of a generation that was turned, so once only this has it they have ended.
-        while let Some(busy) = before.iter().map(|one| Arc::strong_count(one) - 1).find(|&n| n > 0)
-        {
+        // Also those of which an earlier call has given up to wait.
+        self.turn_generation();
+        loop {
+            let busy = self.under_way();
+            let health = self.health();
+            if health.left_locked > 0 {
+                let last = health.last.unwrap_or_default();
+                return Err(TxnError::LeftLocked { transactions: health.left_locked, last });
+            }
+            let Some(busy) = busy else { return Ok(()) };
             if handle.now() >= deadline {
                 return Err(TxnError::Busy { transactions: busy });
             }
             handle.sleep(QUIESCE_PAUSE).await;
         }
-        Ok(())
     }
 }
 

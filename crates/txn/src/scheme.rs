@@ -22,6 +22,15 @@ impl Scheme {
     pub const ALL: [Scheme; 3] =
         [Scheme::TwoPhaseLocking, Scheme::TimestampOrdering, Scheme::Optimistic];
 
+    /// As the root of a database has it.
+    pub(crate) fn code(self) -> u64 {
+        match self {
+            Scheme::TwoPhaseLocking => 1,
+            Scheme::TimestampOrdering => 2,
+            Scheme::Optimistic => 3,
+        }
+    }
+
     /// As flags have it.
     pub fn name(self) -> &'static str {
         match self {

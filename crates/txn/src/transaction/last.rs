@@ -92,8 +92,10 @@ impl<M: LineLocks> Drop for Last<M> {
             // Nobody can have seen anything of it.
             Phase::Deciding if state.is_unseen() => self.database.give_back(state),
             // The worker ends. What has to stay locked does.
-            Phase::Logged(_) | Phase::Installing(_) if self.service => state.leave_locked(),
-            Phase::Prepared { sealed: true } => state.leave_locked(),
+            Phase::Logged(_) | Phase::Installing(_) if self.service => {
+                self.leave_locked(&mut state)
+            }
+            Phase::Prepared { sealed: true } => self.leave_locked(&mut state),
             _ if self.service => {}
             phase => {
                 let phase = match phase {
@@ -112,12 +114,20 @@ impl<M: LineLocks> Drop for Last<M> {
 }
 
 impl<M: LineLocks> Last<M> {
+    /// Only a restart can tell what becomes of it, or carry it through.
+    fn leave_locked(&self, state: &mut State<M>) {
+        state.leave_locked();
+        self.database.node().note_left_locked();
+    }
+
     async fn run_alone(&mut self) {
         for _ in 0..TRIES {
-            // Whoever began it has been told what there was to tell.
-            let _ = self.run().await;
+            let ended = self.run().await;
             if self.state.is_none() {
                 return;
+            }
+            if let Err(error) = ended {
+                self.database.node().note_error(&error);
             }
             self.database.memory().handle().sleep(PAUSE).await;
         }
@@ -153,6 +163,7 @@ impl<M: LineLocks> Last<M> {
                             // Only a restart can tell. Until then nobody may see or overwrite these rows.
                             state.locks.retain(|held| held.mode == Mode::Exclusive);
                             state.leave_locked();
+                            database.node().note_left_locked();
                             self.end(Outcome::Unknown { cts: cts.0 });
                             return Err(TxnError::InDoubt(error));
                         }

@@ -2,7 +2,7 @@
 
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
 use super::Transaction;
@@ -202,7 +202,13 @@ impl<M: LineLocks> Database<M> {
         let need = Need { addr: line, mode };
         let outcome = match memory.try_lock(need) {
             Ok(outcome) => outcome,
-            Err(need) => memory.lock(need).await?,
+            Err(need) => match memory.lock(need).await {
+                // Others of this node hold some of them, and will end. Where all are its own, it never can.
+                Err(MemoryError::TooManyLocks { locked, .. }) if state.locks.len() < locked => {
+                    LockOutcome::Locked
+                }
+                outcome => outcome?,
+            },
         };
         match outcome {
             LockOutcome::Got(lock) => state.note_lock(Held { line, mode, lock }),

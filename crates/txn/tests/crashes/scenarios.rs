@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_txn::Scheme;
+use latchwork_txn::{Scheme, TxnError};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{Mode, Settings};
 
@@ -112,6 +112,9 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
             part.next();
             part.wait(2).await;
             let_time_pass!(database, table);
+            // The first gives up, and the second waits for what the first was to wait for.
+            let busy = part.checkpoint_within(&database, Duration::from_micros(300)).await;
+            assert!(matches!(busy, Err(TxnError::Busy { transactions: 1 })), "{busy:?}");
             part.next();
             part.checkpoint(&database).await.expect("the device is in order");
             part.next();
@@ -201,6 +204,53 @@ fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
             part.sleep(Duration::from_millis(5)).await;
             // Before logs are closed.
             part.power_off();
+        });
+    }
+}
+
+/// A commit of which nobody knows whether it lasts stays locked. A checkpoint would have the rows as they were before,
+/// and make the log unnecessary that may have them.
+#[test]
+fn there_is_no_checkpoint_over_what_nobody_knows() {
+    for scheme in Scheme::ALL {
+        let stage = Stage { scheme, block: 1, ..Stage::default() };
+        stage.play(&Torn::new(1), |part| async move {
+            let (database, table) = part.open().await;
+            if part.node == 1 {
+                return part.wait(1).await;
+            }
+            put(&database, &table, 2, 1).await;
+            assert_eq!(database.node().health().left_locked, 0);
+            part.fail_sync();
+            let doubtful = database.attempt(async |tx| tx.update(&table, &[2], &[3]).await).await;
+            assert!(matches!(doubtful, Err(TxnError::InDoubt(_))), "{doubtful:?}");
+            assert_eq!(database.node().health().left_locked, 1);
+            let error = part.checkpoint(&database).await.expect_err("it would lose it");
+            assert!(matches!(error, TxnError::LeftLocked { transactions: 1, .. }), "{error}");
+            assert!(error.to_string().contains("restart"), "{error}");
+            part.next();
+        });
+    }
+}
+
+#[test]
+fn all_nodes_use_one_scheme_until_the_next_start() {
+    let mut device = Torn::new(1);
+    for scheme in Scheme::ALL {
+        let stage = Stage { scheme, block: 1, ..Stage::default() };
+        device = stage.play(&device, move |part| async move {
+            let (_database, _table) = part.open().await;
+            for other in Scheme::ALL {
+                let opened = part.open_as(other).await;
+                if other == scheme {
+                    opened.expect("the same");
+                    continue;
+                }
+                let error = opened.expect_err("another");
+                assert!(matches!(error, TxnError::OtherScheme { .. }), "{error}");
+                let said = error.to_string();
+                assert!(said.contains(scheme.name()) && said.contains(other.name()), "{said}");
+            }
         });
     }
 }

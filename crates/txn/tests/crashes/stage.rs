@@ -17,6 +17,7 @@ use latchwork_txn::{
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
+use latchwork_wal::storage::torn::Operation;
 use latchwork_wal::{Device, Log, LogDirectory};
 
 const DATABASE: DatabaseId = DatabaseId(9);
@@ -111,6 +112,18 @@ impl Part {
         self.shared.device.power_off();
     }
 
+    /// The next sync of a file fails.
+    pub(crate) fn fail_sync(&self) {
+        self.shared.device.fail(Operation::Sync, 0);
+    }
+
+    /// Another node of another concurrency control opens the database, or tries to.
+    pub(crate) async fn open_as(&self, scheme: Scheme) -> Result<(), TxnError> {
+        let node = Node::new(NodeId(7), None, Settings { scheme, ..Settings::default() });
+        let root = self.shared.root.borrow().expect("made");
+        Database::open(self.memory.clone(), node, root).await.map(drop)
+    }
+
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.shared.recovery
     }
@@ -149,8 +162,16 @@ impl Part {
         &self,
         database: &Database<Worker>,
     ) -> Result<Checkpoint, TxnError> {
+        self.checkpoint_within(database, Duration::from_secs(5)).await
+    }
+
+    pub(crate) async fn checkpoint_within(
+        &self,
+        database: &Database<Worker>,
+        wait: Duration,
+    ) -> Result<Checkpoint, TxnError> {
         let nodes = self.shared.nodes.borrow().clone();
-        let deadline = self.memory.handle().now() + Duration::from_secs(5);
+        let deadline = self.memory.handle().now() + wait;
         database.checkpoint(&nodes, &self.shared.directory, deadline).await
     }
 }
