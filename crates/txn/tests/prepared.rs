@@ -200,6 +200,8 @@ fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() 
         let (database, table) = stocked(&member.memory, scheme).await;
         let early = database.begin().await.expect("memory is in order").timestamp();
         database.begin_at(early).expect("there was no checkpoint").abort();
+        // A floor is as high as what has committed.
+        database.run(async |tx| tx.update(&table, &[2], &[9]).await).await.expect("free");
         let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(1)).expect("empty");
         let deadline = member.handle.now() + Duration::from_secs(1);
         let nodes = [database.node().clone()];
