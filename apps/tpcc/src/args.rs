@@ -135,6 +135,12 @@ pub(crate) struct Flags {
     /// workers that are behind abort more.
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
     pub(crate) ts_block: u64,
+    /// Timestamp ordering: how far ahead the stamps may be that reads leave, in timestamps; 0: not at all.
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().read_lease, value_parser = whole(0..=1_000_000u64), help_heading = "Workload")]
+    pub(crate) read_lease: u64,
+    /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it has read is as it was.
+    #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
+    pub(crate) ts_extension: bool,
     /// After so many aborts of one transaction others make way for it; 0: they never do.
     #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
     pub(crate) elder_after: u32,
@@ -233,6 +239,7 @@ mod tests {
             ("--roaming --partitioned", "--roaming", "--partitioned"),
             ("--wait --roaming", "--wait", "--roaming"),
             ("--ts-block 0", "--ts-block", "from 1"),
+            ("--read-lease 1000001", "--read-lease", "to 1000000"),
             ("--elder-after -1", "--elder-after", "from 0"),
             ("--items 0", "--items", "from 1 to 100000"),
             ("--customers 3001", "--customers", "from 1 to 3000"),

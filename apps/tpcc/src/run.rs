@@ -17,7 +17,7 @@ use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::Worker;
-use latchwork_txn::{Conflict, TxnError};
+use latchwork_txn::{Conflict, Retry, TxnError};
 use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -235,7 +235,7 @@ impl Runner {
         let mut retry = self.store.retry();
         loop {
             retry.turn().await;
-            let tried = self.attempt(input, buffers).await;
+            let tried = self.attempt(input, &retry, buffers).await;
             let conflict = match tried {
                 Ok(ended) => {
                     let end = self.handle.now();
@@ -265,10 +265,15 @@ impl Runner {
         }
     }
 
-    async fn attempt(&self, input: &Transaction, buffers: &mut Buffers) -> Result<Ended, Failure> {
+    async fn attempt(
+        &self,
+        input: &Transaction,
+        retry: &Retry<Worker>,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, Failure> {
         let (tables, stamps) = (&self.tables, self.stamps());
         match &self.partitioned {
-            None => attempt(self.store.begin().await?, tables, input, buffers, stamps).await,
+            None => attempt(retry.begin().await?, tables, input, buffers, stamps).await,
             Some(all) => attempt(all.begin().await?, tables, input, buffers, stamps).await,
         }
     }

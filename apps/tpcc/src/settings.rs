@@ -152,6 +152,8 @@ impl Settings {
         let txn = latchwork_txn::Settings {
             scheme: flags.cc,
             timestamp_block: flags.ts_block,
+            read_lease: flags.read_lease,
+            extend_timestamps: flags.ts_extension,
             elder_after: flags.elder_after,
             ..latchwork_txn::Settings::default()
         };
@@ -255,6 +257,8 @@ impl Settings {
         add("warmup_s", seconds(self.warmup));
         if self.txn.scheme == Scheme::TimestampOrdering {
             add("ts_block", self.txn.timestamp_block.into());
+            add("read_lease", self.txn.read_lease.into());
+            add("ts_extension", self.txn.extend_timestamps.into());
         }
         add("elder_after", self.txn.elder_after.into());
         let ratio = match self.inputs.remote_lines {

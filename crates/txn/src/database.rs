@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::{Outcome, Record, Recorder};
+use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{DatabaseId, NodeId, TableId};
 
@@ -61,6 +62,10 @@ struct Inner<M: LineLocks> {
     block: RefCell<Block>,
     /// Transactions that were begun by [`Retry`](crate::Retry).
     begun: Cell<u32>,
+    /// Until then this worker does not look for elders.
+    looks_away: Cell<Option<Time>>,
+    /// Timestamps to come are to be above it: that is what the last transactions were too late for.
+    above: Cell<Timestamp>,
     /// Who records its transactions, and as which worker's.
     recorder: RefCell<(Recorder, u16)>,
 }
@@ -172,7 +177,8 @@ impl<M: LineLocks> Database<M> {
         definitions: Table<M>,
     ) -> Database<M> {
         let worker = node.add_worker();
-        let (tables, states, purges, block, begun, recorder) = Default::default();
+        let (tables, states, purges, block, begun, looks_away, above, recorder) =
+            Default::default();
         Database(Rc::new(Inner {
             memory,
             node,
@@ -186,6 +192,8 @@ impl<M: LineLocks> Database<M> {
             purges,
             block,
             begun,
+            looks_away,
+            above,
             recorder,
         }))
     }
@@ -314,11 +322,13 @@ impl<M: LineLocks> Database<M> {
             }
             block.left.next()
         };
+        let above = self.0.above.get().counter();
+        let next = next.filter(|next| *next > above);
         let counter = match next {
             Some(counter) => counter,
             None => {
                 let most = self.node().settings().timestamp_block.max(1);
-                let from = self.memory().fetch_add(self.0.counters, TIMESTAMPS, most).await? + 1;
+                let from = self.draw_counters(most, above).await?;
                 let of = Some(Arc::downgrade(generation));
                 *self.0.block.borrow_mut() = Block { of, left: from + 1..from + most };
                 from
@@ -331,6 +341,45 @@ impl<M: LineLocks> Database<M> {
     /// Forgets the timestamps that were drawn and not given out: they may be below those of others.
     pub(crate) fn drop_block(&self) {
         *self.0.block.borrow_mut() = Block::default();
+    }
+
+    /// Draws so many counters above `above`; the first of them.
+    async fn draw_counters(&self, most: u64, above: u64) -> Result<u64, TxnError> {
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let drawn = memory.fetch_add(counters, TIMESTAMPS, most).await?;
+        if drawn >= above {
+            return Ok(drawn + 1);
+        }
+        // The counter itself goes there, so that whoever begins later is later.
+        let behind = above - drawn;
+        Ok(memory.fetch_add(counters, TIMESTAMPS, behind + most).await? + behind + 1)
+    }
+
+    /// Draws one above `ts`, for a transaction that has begun.
+    pub(crate) async fn draw_later(&self, ts: Timestamp) -> Result<Timestamp, TxnError> {
+        let counter = self.draw_counters(1, ts.counter()).await?;
+        let node = self.node().clock().node();
+        Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
+    }
+
+    /// Has timestamps to come be above `ts`.
+    pub(crate) fn draw_above(&self, ts: Timestamp) {
+        self.0.above.set(self.0.above.get().max(ts));
+    }
+
+    pub(crate) fn look_away_until(&self, time: Time) {
+        self.0.looks_away.set(Some(time));
+    }
+
+    pub(crate) fn looks_away(&self) -> bool {
+        let until = self.0.looks_away.get();
+        until.is_some_and(|until| {
+            let does = self.memory().handle().now() < until;
+            if !does {
+                self.0.looks_away.set(None);
+            }
+            does
+        })
     }
 
     /// Counts a transaction, from 0.

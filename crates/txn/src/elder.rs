@@ -13,9 +13,12 @@
 //! - Nobody has to trust anybody: who waits and sees the same place served for longer than
 //!   [`Settings::elder_for`](crate::Settings::elder_for) passes it on. So an elder that is dead, or slow, holds nobody up for
 //!   longer. It has lost nothing but its place.
+//! - The line itself may not come, where a node that is gone has it. Nobody waits for it longer than for an elder, and who
+//!   has looks away for a while: its worker goes on as if there were no elders, and has none.
 //! - No answer of this queue is needed for serializability: who does not know of an elder, or does not wait, is in its
 //!   way, and one of the two aborts.
 
+use std::future::Future;
 use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
@@ -65,8 +68,11 @@ impl<M: LineLocks> Place<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Takes the last place.
-    pub(crate) async fn become_elder(&self) -> Result<Place<M>, MemoryError> {
+    /// Takes the last place, unless memory is in the way.
+    pub(crate) async fn become_elder(&self) -> Option<Place<M>> {
+        if self.looks_away() {
+            return None;
+        }
         let draw = |line: &mut WriteGuard<'_>| {
             let number = line.words().word(DRAWN);
             line.words().set_word(DRAWN, number.wrapping_add(1));
@@ -74,8 +80,22 @@ impl<M: LineLocks> Database<M> {
             number
         };
         // Nothing is awaited between the write and its result: no place is lost when this is dropped.
-        let number = self.memory().write(self.root(), draw).await?;
-        Ok(Place { database: self.clone(), number, left: false })
+        let number = self.in_time(self.memory().write(self.root(), draw)).await?;
+        Some(Place { database: self.clone(), number, left: false })
+    }
+
+    /// Waits for an access to the root line, but not for long: if it fails, whoever asks for a transaction finds out by itself
+    /// what is wrong with memory.
+    async fn in_time<T>(&self, access: impl Future<Output = Result<T, MemoryError>>) -> Option<T> {
+        let handle = self.memory().handle();
+        let settings = self.node().settings();
+        match handle.timeout(handle.now() + settings.elder_for, access).await {
+            Ok(Ok(done)) => Some(done),
+            _ => {
+                self.look_away_until(handle.now() + settings.retry_for);
+                None
+            }
+        }
     }
 
     /// Waits until there is no elder.
@@ -85,9 +105,9 @@ impl<M: LineLocks> Database<M> {
 
     /// Whether there is no elder, as far as this node's copy tells at once.
     pub(crate) fn sees_no_elder(&self) -> bool {
-        let Ok(line) = self.memory().try_read(self.root()) else { return false };
+        let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);
-        line.validate() && none
+        (line.validate() && none) || self.looks_away()
     }
 
     /// Waits until `number` is served, or passed by; without a number, until there is none to be. What is served then,
@@ -99,8 +119,7 @@ impl<M: LineLocks> Database<M> {
         let mut apart = LOOK;
         loop {
             let look = |line: latchwork_verbs::Words<'_>| (line.word(DRAWN), line.word(SERVED));
-            // If memory fails, the transaction will find out by itself.
-            let (drawn, served) = self.memory().read(self.root(), look).await.ok()?;
+            let (drawn, served) = self.in_time(self.memory().read(self.root(), look)).await?;
             let now = handle.now();
             let over = number.map_or(drawn == served, |number| served >= number);
             if over || now >= until {
@@ -114,7 +133,7 @@ impl<M: LineLocks> Database<M> {
                 }
             };
             if now >= since + self.node().settings().elder_for {
-                self.pass_on(served).await;
+                self.pass_on(served).await?;
             }
             let nanos = handle.random_below(apart.as_nanos() as u64).max(1);
             handle.sleep(Duration::from_nanos(nanos)).await;
@@ -125,20 +144,20 @@ impl<M: LineLocks> Database<M> {
     /// Gives a place back, as soon as its turn has come.
     async fn leave(&self, number: u64, until: Time) {
         if self.wait_for(Some(number), until).await == Some(number) {
-            self.pass_on(number).await;
+            // If it fails, those who wait do it, later.
+            let _ = self.pass_on(number).await;
         }
     }
 
     /// Has the next place served, if `number` is.
-    async fn pass_on(&self, number: u64) {
+    async fn pass_on(&self, number: u64) -> Option<()> {
         let next = |line: &mut WriteGuard<'_>| {
             if line.words().word(SERVED) == number {
                 line.words().set_word(SERVED, number.wrapping_add(1));
                 line.mark_dirty(8 * SERVED..8 * SERVED + 8);
             }
         };
-        // If it fails, those who wait do it, later.
-        let _ = self.memory().write(self.root(), next).await;
+        self.in_time(self.memory().write(self.root(), next)).await
     }
 
     /// How long a place that nobody wants any more is looked after.

@@ -22,6 +22,13 @@ pub struct Settings {
     /// gives up that a transaction is later than all that committed before it began: workers that are behind
     /// abort more, and reads may be of a past that others have left already.
     pub timestamp_block: u64,
+    /// Timestamp ordering: how far, in timestamps, the stamps that reads leave are ahead of the reader at most, where what
+    /// was read has not changed for long, so that not each reader has to write its own; 0: not at all. Writers with a
+    /// timestamp below a stamp are too late, perhaps for readers who never come.
+    pub read_lease: u64,
+    /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if what it has read is as
+    /// it was. Not one of several parts.
+    pub extend_timestamps: bool,
     /// How long a commit waits for its log.
     pub log_deadline: Duration,
     /// The first pause of a transaction that has met others is shorter than twice this; the bound doubles with each
@@ -44,6 +51,8 @@ impl Default for Settings {
         Settings {
             scheme: Scheme::default(),
             timestamp_block: 1,
+            read_lease: 4096,
+            extend_timestamps: true,
             log_deadline: Duration::from_secs(10),
             pause: Duration::from_micros(2),
             pause_max: Duration::from_millis(1),

@@ -28,7 +28,7 @@ const LOOKS: u32 = 8;
 ///     let mut retry = database.retry();
 ///     loop {
 ///         retry.turn().await;
-///         match attempt(database.begin().await?).await {
+///         match attempt(retry.begin().await?).await {
 ///             Err(conflict) => retry.met(conflict).await?,
 ///             Ok(()) => break retry.end().await,
 ///         }
@@ -45,6 +45,7 @@ pub struct Retry<M: LineLocks> {
     place: Option<Place<M>>,
     /// After so many attempts it is an elder, or again one.
     elder_after: u32,
+    was_too_late: bool,
 }
 
 impl<M: LineLocks> std::fmt::Debug for Retry<M> {
@@ -94,6 +95,7 @@ impl<M: LineLocks> Retry<M> {
     /// [`TxnError::Contended`] after [`Settings::retry_for`](crate::Settings::retry_for).
     pub async fn met(&mut self, conflict: Conflict) -> Result<(), TxnError> {
         self.attempts = self.attempts.saturating_add(1);
+        self.was_too_late |= conflict == Conflict::TooLate;
         let database = self.database.clone();
         let (handle, settings) = (database.memory().handle(), database.node().settings());
         let now = handle.now();
@@ -103,8 +105,7 @@ impl<M: LineLocks> Retry<M> {
             return Err(TxnError::Contended { attempts, waited, last: conflict });
         }
         if settings.elder_after > 0 && self.attempts >= self.elder_after && self.place.is_none() {
-            // If memory fails, the transaction will find out by itself.
-            self.place = database.become_elder().await.ok();
+            self.place = database.become_elder().await;
         }
         let pause = match &self.place {
             Some(_) => database.pause(self.attempts.min(DOUBLINGS_OF_ELDERS)),
@@ -112,6 +113,22 @@ impl<M: LineLocks> Retry<M> {
         };
         handle.sleep(pause).await;
         Ok(())
+    }
+
+    /// Begins the next attempt.
+    ///
+    /// Under timestamp ordering it may have what [`Database::begin`] does not give, since a part of a transaction must not:
+    /// a [later timestamp](crate::Settings::extend_timestamps) than it has begun with, and
+    /// [leases](crate::Settings::read_lease). Who was too late all the same goes without leases, which may have been its own.
+    ///
+    /// # Errors
+    /// As [`Database::begin`].
+    pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
+        let mut transaction = self.database.begin().await?;
+        let settings = self.database.node().settings();
+        let lease = if self.was_too_late { 0 } else { settings.read_lease };
+        transaction.allow(lease, settings.extend_timestamps);
+        Ok(transaction)
     }
 
     /// The transaction has ended, and others can go on at once; where this is dropped instead, they can soon.
@@ -132,7 +149,8 @@ impl<M: LineLocks> Database<M> {
     /// The attempts of a transaction to come.
     pub fn retry(&self) -> Retry<M> {
         let elder_after = self.node().settings().elder_after;
-        Retry { database: self.clone(), attempts: 0, since: None, place: None, elder_after }
+        let (database, place, was_too_late) = (self.clone(), None, false);
+        Retry { database, attempts: 0, since: None, place, elder_after, was_too_late }
     }
 
     /// Runs a transaction and commits it; again, if it meets others, with growing random pauses. `body` may run
@@ -154,7 +172,7 @@ impl<M: LineLocks> Database<M> {
         let mut retry = self.retry();
         loop {
             retry.turn().await;
-            match self.attempt(&mut body).await {
+            match self.attempt_in(retry.begin().await?, &mut body).await {
                 Err(TxnError::Conflict(conflict)) => retry.met(conflict).await?,
                 other => {
                     retry.end().await;
@@ -170,9 +188,16 @@ impl<M: LineLocks> Database<M> {
     /// Conflicts: it may be tried again. Else as [`run`](Database::run).
     pub async fn attempt<R>(
         &self,
+        body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
+    ) -> Result<(R, Timestamp), TxnError> {
+        self.attempt_in(self.begin().await?, body).await
+    }
+
+    async fn attempt_in<R>(
+        &self,
+        mut transaction: Transaction<M>,
         mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
     ) -> Result<(R, Timestamp), TxnError> {
-        let mut transaction = self.begin().await?;
         let error = match body(&mut transaction).await {
             Ok(result) => return transaction.commit().await.map(|cts| (result, cts)),
             Err(error) => error,

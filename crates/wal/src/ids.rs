@@ -40,6 +40,13 @@ impl Timestamp {
         fits.then_some(Timestamp(counter << Timestamp::NODE_BITS | u64::from(node.0)))
     }
 
+    /// The timestamp `by` counts later, of the same node; this one where there is none.
+    #[must_use]
+    pub fn ahead_by(self, by: u64) -> Timestamp {
+        let counter = self.counter().checked_add(by);
+        counter.and_then(|counter| Timestamp::new(counter, self.node())).unwrap_or(self)
+    }
+
     /// The counter.
     pub fn counter(self) -> u64 {
         self.0 >> Timestamp::NODE_BITS

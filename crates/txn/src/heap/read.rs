@@ -69,6 +69,15 @@ pub(crate) enum Stamped {
     Locked,
 }
 
+/// How many times longer a page was not written than its read stamp is ahead.
+const AGE_PER_LEASE: u64 = 8;
+
+/// What a reader raises the stamp to of a page that was written at `last`.
+fn leased(ts: Timestamp, lease: u64, last: Timestamp) -> Timestamp {
+    let age = ts.counter().saturating_sub(last.counter());
+    ts.ahead_by(lease.min(age / AGE_PER_LEASE))
+}
+
 impl<M: LineLocks> Heap<M> {
     /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared memory.
     /// The value is in `value` afterwards, if the row is there. `hint` says where its home line probably is.
@@ -192,6 +201,9 @@ impl<M: LineLocks> Heap<M> {
     /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, and `stamp` of its page, unless it changed since, or another
     /// transaction has locked its line to write.
     ///
+    /// The stamp may be ahead of `ts`, by `lease` at most, so that the next readers find it high enough: by as much as
+    /// the page's age allows. It is the stamp of readers who have not come; a writer before it has to come later.
+    ///
     /// # Why no writer is missed
     ///
     /// A writer locks the line, and then looks at the stamp under the line's guard. Whoever raises the stamp
@@ -205,6 +217,7 @@ impl<M: LineLocks> Heap<M> {
         hint: &Hint,
         (seen_at, stamp): (Timestamp, Timestamp),
         ts: Timestamp,
+        lease: u64,
         mine: bool,
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
@@ -232,7 +245,8 @@ impl<M: LineLocks> Heap<M> {
         if !page.tuple(slot).map_err(broken)?.is_some_and(as_seen) {
             return Ok(Stamped::Changed);
         }
-        let dirty = page.raise_read_stamp(ts);
+        let last = if lease > 0 { page.last_write().map_err(broken)? } else { Timestamp::ZERO };
+        let dirty = page.raise_read_stamp(leased(ts, lease, last));
         guard.mark_dirty(dirty.range());
         Ok(Stamped::Done)
     }

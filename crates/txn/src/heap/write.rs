@@ -37,7 +37,7 @@ enum Look {
     Ready,
     NoRoom,
     Other,
-    TooLate,
+    TooLate(Timestamp),
 }
 
 impl<M: LineLocks> Heap<M> {
@@ -56,7 +56,7 @@ impl<M: LineLocks> Heap<M> {
         cts: Timestamp,
         ts: Option<Timestamp>,
         value: Option<&[u8]>,
-    ) -> Result<Prepared, TxnError> {
+    ) -> Result<Result<Prepared, Timestamp>, TxnError> {
         self.check_row(key, value.unwrap_or(&[]))?;
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let look = |page: Page<'_>| {
@@ -65,7 +65,7 @@ impl<M: LineLocks> Heap<M> {
                 return Ok((Look::Other, Dirty::default()));
             }
             if ts.is_some_and(|ts| page.read_stamp() > ts) {
-                return Ok((Look::TooLate, Dirty::default()));
+                return Ok((Look::TooLate(page.read_stamp()), Dirty::default()));
             }
             match page.widen(slot, value.map_or(0, <[u8]>::len)) {
                 Ok(dirty) => Ok((Look::Ready, dirty)),
@@ -77,17 +77,17 @@ impl<M: LineLocks> Heap<M> {
             self.change(line, hint, |page| look(page).map_err(Edit::Broken))
         });
         match (looked.await?, value) {
-            (Look::Ready, _) => Ok(Prepared::AtHome),
+            (Look::Ready, _) => Ok(Ok(Prepared::AtHome)),
             (Look::NoRoom, Some(value)) => {
                 let new = New { state: State::Away, cts, key, value };
-                Ok(Prepared::Away(self.place(new).await?))
+                Ok(Ok(Prepared::Away(self.place(new).await?)))
             }
             // A tombstone fits where a row was.
             (Look::NoRoom, None) => {
                 Err(TxnError::Corrupt { line, what: "no room for a tombstone".into() })
             }
             (Look::Other, _) => Err(Conflict::Changed.into()),
-            (Look::TooLate, _) => Err(Conflict::TooLate.into()),
+            (Look::TooLate(read), _) => Ok(Err(read)),
         }
     }
 

@@ -70,6 +70,15 @@ impl<'a> Page<'a> {
         Timestamp(self.words.word(READ_STAMP))
     }
 
+    /// The highest timestamp of a tuple.
+    pub(crate) fn last_write(&self) -> Result<Timestamp, Broken> {
+        let mut last = Timestamp::ZERO;
+        for slot in 0..usize::from(self.header.slots) {
+            last = last.max(self.tuple(slot)?.map_or(Timestamp::ZERO, |tuple| tuple.cts));
+        }
+        Ok(last)
+    }
+
     /// How many tuples it has.
     pub(crate) fn rows(&self) -> u16 {
         self.header.slots.saturating_sub(self.header.free_slots)

@@ -175,22 +175,25 @@ impl<M: LineLocks> Database<M> {
         key: &Range<u32>,
         id: TupleId,
     ) -> Result<Option<TupleId>, TxnError> {
-        let ts = self.order().then_some(state.ts);
-        // Before it is there, since this may be dropped when it is.
-        let (write, number) = (at as u32, index as u8);
-        state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
-        let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
-        let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
-        let tree = table.tree(index);
-        let inserted = tree.insert_seen(entry, &bits, admit, |value| value.u64(0)).await?;
-        if let Insertion::New { before, after } = inserted {
-            state.entered(before, after);
-            return Ok(None);
-        }
-        state.entries.pop();
-        match inserted {
-            Insertion::Exists { found, .. } => Ok(Some(TupleId::from_bits(found))),
-            _ => Err(Conflict::TooLate.into()),
+        loop {
+            let ts = self.order().then_some(state.ts);
+            // Before it is there, since this may be dropped when it is.
+            let (write, number) = (at as u32, index as u8);
+            state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
+            let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+            let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
+            let tree = table.tree(index);
+            let inserted = tree.insert_seen(entry, &bits, admit, |value| value.u64(0)).await?;
+            if let Insertion::New { before, after } = inserted {
+                state.entered(before, after);
+                return Ok(None);
+            }
+            state.entries.pop();
+            match inserted {
+                Insertion::Exists { found, .. } => return Ok(Some(TupleId::from_bits(found))),
+                Insertion::Refused(leaf) => self.move_up(state, last_of(&leaf.stamp)).await?,
+                Insertion::New { .. } => return Ok(None),
+            }
         }
     }
 
@@ -212,10 +215,14 @@ impl<M: LineLocks> Database<M> {
             Base::Tombstone(id, cts) => {
                 let heap = table.heap();
                 self.lock(state, heap.line_of(id), Mode::Exclusive).await?;
-                let ts = self.order().then_some(state.ts);
-                let value = state.bytes(&state.writes[at].value);
-                let prepared =
-                    heap.prepare(id, &Hint::default(), &key, cts, ts, Some(value)).await?;
+                let prepared = loop {
+                    let ts = self.order().then_some(state.ts);
+                    let (hint, value) = (Hint::default(), state.bytes(&state.writes[at].value));
+                    match heap.prepare(id, &hint, &key, cts, ts, Some(value)).await? {
+                        Ok(prepared) => break prepared,
+                        Err(read) => self.move_up(state, read).await?,
+                    }
+                };
                 // Its place is taken away by the next insert of this worker.
                 state.writes[at].placed = None;
                 state.writes[at].prepared = Some(prepared);
@@ -317,28 +324,35 @@ impl<M: LineLocks> Database<M> {
         old: TupleId,
         new: TupleId,
     ) -> Result<(), TxnError> {
-        let ts = self.order().then_some(state.ts);
-        let (write, number) = (at as u32, index as u8);
-        state.entries.push(Entry { write, index: number, old: Some(old), key: key.clone() });
-        let (was, is) = (old.bits().to_le_bytes(), new.bits().to_le_bytes());
-        let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
-        let tree = table.tree(index);
-        let replaced = tree.replace_seen(state.bytes(key), &was, &is, admit).await?;
-        if let Replacement::Done { before, after } = replaced {
-            state.entered(before, after);
-            return Ok(());
-        }
-        state.entries.pop();
-        match replaced {
-            Replacement::Refused(_) => Err(Conflict::TooLate.into()),
-            _ => Err(Conflict::Changed.into()),
+        loop {
+            let ts = self.order().then_some(state.ts);
+            let (write, number) = (at as u32, index as u8);
+            state.entries.push(Entry { write, index: number, old: Some(old), key: key.clone() });
+            let (was, is) = (old.bits().to_le_bytes(), new.bits().to_le_bytes());
+            let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+            let tree = table.tree(index);
+            let replaced = tree.replace_seen(state.bytes(key), &was, &is, admit).await?;
+            if let Replacement::Done { before, after } = replaced {
+                state.entered(before, after);
+                return Ok(());
+            }
+            state.entries.pop();
+            match replaced {
+                Replacement::Refused(leaf) => self.move_up(state, last_of(&leaf.stamp)).await?,
+                _ => return Err(Conflict::Changed.into()),
+            }
         }
     }
 }
 
+/// What a row has to be later than to come into a leaf.
+fn last_of(stamp: &Stamp) -> Timestamp {
+    Timestamp(stamp.read.max(stamp.removed))
+}
+
 /// Whether a row with this timestamp cannot come into a leaf any more.
 fn is_too_late(ts: Option<Timestamp>, stamp: &Stamp) -> bool {
-    ts.is_some_and(|ts| ts.0 < stamp.read || ts.0 < stamp.removed)
+    ts.is_some_and(|ts| ts < last_of(stamp))
 }
 
 impl<M: LineLocks> State<M> {

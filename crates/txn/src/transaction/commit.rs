@@ -90,50 +90,71 @@ impl<M: LineLocks> Database<M> {
 
     /// Makes sure that the rows are what they were, and that there is room for what they become.
     async fn prepare(&self, state: &mut State<M>) -> Result<(), TxnError> {
-        let ts = (self.scheme() == Scheme::TimestampOrdering).then_some(state.ts);
         for at in 0..state.writes.len() {
-            let write = &state.writes[at];
-            let Some((id, cts)) = write.base.named() else { continue };
-            let heap = state.table(write.table).heap();
-            let hint = &write.hint;
-            // What stays as long as it is, or shorter, has its room, unless it is elsewhere.
-            let fits = match (self.scheme(), write.change, &write.part) {
-                (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
-                    let step = || heap.check_step(id, hint, cts, state.ts);
-                    match step() {
-                        Ok(checked) => checked?,
-                        Err(_) => heap.drive(Patience::NoWait, step).await??,
-                    }
-                    true
+            let prepared = loop {
+                match self.prepare_write(state, at).await? {
+                    Ok(prepared) => break prepared,
+                    Err(read) => self.move_up(state, read).await?,
                 }
-                (Scheme::TimestampOrdering, ..) => false,
-                // Locked since it was read.
-                (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
-                (_, Change::Delete, _) | (_, _, Some(_)) => {
-                    let step = || heap.at_home_step(id, hint, cts);
-                    let there = match step() {
-                        Ok(there) => there,
-                        Err(_) => heap.drive(Patience::NoWait, step).await?,
-                    };
-                    there.ok_or(Conflict::Changed)? || write.change == Change::Delete
-                }
-                _ => false,
-            };
-            let prepared = if fits {
-                Prepared::AtHome
-            } else {
-                let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
-                let value = (write.change == Change::Put).then_some(value);
-                heap.prepare(id, hint, key, cts, ts, value).await?
             };
             let write = &mut state.writes[at];
-            write.prepared = Some(prepared);
+            let has_place = prepared.is_some();
+            write.prepared = prepared;
             // As it was read, and locked.
-            if let Some(read) = write.read.and_then(|read| state.reads.get_mut(read as usize)) {
+            let read = write.read.filter(|_| has_place);
+            if let Some(read) = read.and_then(|read| state.reads.get_mut(read as usize)) {
                 read.fixed = true;
             }
         }
         Ok(())
+    }
+
+    /// As [`prepare`](Database::prepare), of one row; nothing where there is none yet. The inner error: it comes too late
+    /// for a reader of this timestamp.
+    async fn prepare_write(
+        &self,
+        state: &State<M>,
+        at: usize,
+    ) -> Result<Result<Option<Prepared>, Timestamp>, TxnError> {
+        let write = &state.writes[at];
+        let Some((id, cts)) = write.base.named() else { return Ok(Ok(None)) };
+        let heap = state.table(write.table).heap();
+        let hint = &write.hint;
+        // What stays as long as it is, or shorter, has its room, unless it is elsewhere.
+        let fits = match (self.scheme(), write.change, &write.part) {
+            (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
+                let step = || heap.check_step(id, hint, cts, state.ts);
+                let checked = match step() {
+                    Ok(checked) => checked,
+                    Err(_) => heap.drive(Patience::NoWait, step).await?,
+                };
+                match checked {
+                    Ok(()) => true,
+                    // For whom, preparing it tells.
+                    Err(Conflict::TooLate) => false,
+                    Err(conflict) => return Err(conflict.into()),
+                }
+            }
+            (Scheme::TimestampOrdering, ..) => false,
+            // Locked since it was read.
+            (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
+            (_, Change::Delete, _) | (_, _, Some(_)) => {
+                let step = || heap.at_home_step(id, hint, cts);
+                let there = match step() {
+                    Ok(there) => there,
+                    Err(_) => heap.drive(Patience::NoWait, step).await?,
+                };
+                there.ok_or(Conflict::Changed)? || write.change == Change::Delete
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(Ok(Some(Prepared::AtHome)));
+        }
+        let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
+        let value = (write.change == Change::Put).then_some(value);
+        let ts = self.order().then_some(state.ts);
+        Ok(heap.prepare(id, hint, key, cts, ts, value).await?.map(Some))
     }
 
     /// Finds out whether everything is as it was seen.
@@ -142,6 +163,9 @@ impl<M: LineLocks> Database<M> {
         // `Heap::unchanged_step`. Of two transactions that do so crosswise, one sees the other's lock. Stamps
         // of leaves change under guards, which order them.
         fence(Ordering::SeqCst);
+        if self.order() {
+            return Ok(());
+        }
         for seen in &state.leaves {
             let tree = state.table(seen.table).tree(usize::from(seen.index));
             let same = match tree.try_still(&seen.leaf) {

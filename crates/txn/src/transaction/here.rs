@@ -63,10 +63,11 @@ impl<M: LineLocks> Database<M> {
         };
         if scheme == Scheme::TimestampOrdering {
             if cts > state.ts {
-                return Some(Err(Conflict::TooLate.into()));
+                // It may become later, which takes more.
+                return None;
             }
-            let mine = state.writes_line(line);
-            match heap.stamp_step(id, &hint, (cts, at.stamp), state.ts, mine) {
+            let (mine, lease) = (state.writes_line(line), state.lease_of(mode));
+            match heap.stamp_step(id, &hint, (cts, at.stamp), state.ts, lease, mine) {
                 Ok(Stamped::Done) => {}
                 Ok(Stamped::Locked) => return Some(Err(Conflict::Locked.into())),
                 Ok(Stamped::Changed) | Err(_) => return None,

@@ -163,10 +163,12 @@ impl<M: LineLocks> Database<M> {
             let Some(cts) = seen.at() else { return Ok(seen) };
             if scheme == Scheme::TimestampOrdering {
                 if cts > state.ts {
-                    return Err(Conflict::TooLate.into());
+                    self.move_up(state, cts).await?;
                 }
                 let mine = state.writes_line(line);
-                let step = || heap.stamp_step(id, &hint, (cts, at.stamp), state.ts, mine);
+                let lease = state.lease_of(mode);
+                let found = (cts, at.stamp);
+                let step = || heap.stamp_step(id, &hint, found, state.ts, lease, mine);
                 match heap.drive(Patience::NoWait, step).await? {
                     Stamped::Done => {}
                     Stamped::Changed => continue,
@@ -229,10 +231,12 @@ impl<M: LineLocks> Database<M> {
         let removed = crate::Timestamp(leaf.stamp.removed);
         if self.scheme() == Scheme::TimestampOrdering {
             if removed > state.ts {
-                return Err(Conflict::TooLate.into());
+                self.move_up(state, removed).await?;
             }
             let raised = table.tree(index).raise_read(&leaf, state.ts.0).await?;
-            return raised.map(drop).ok_or(Conflict::Phantom.into());
+            if raised.is_none() {
+                return Err(Conflict::Phantom.into());
+            }
         }
         state.be_later_than(removed);
         let seen = SeenLeaf { table: number, index: index as u8, leaf };

@@ -40,6 +40,7 @@ mod commit;
 mod gone;
 mod here;
 mod last;
+mod later;
 mod look;
 mod many;
 mod prepared;
@@ -82,6 +83,13 @@ impl<M: LineLocks> Transaction<M> {
         state.ts = ts;
         state.record = database.begin_record();
         Transaction { database, state: Some(state), generation }
+    }
+
+    /// Timestamp ordering: what is allowed to it beyond the rules, see [`Retry::begin`](crate::Retry::begin).
+    pub(crate) fn allow(&mut self, lease: u64, may_move: bool) {
+        if let Some(state) = self.state.as_deref_mut() {
+            (state.lease, state.may_move) = (lease, may_move);
+        }
     }
 
     /// Finds out whether what it has read so far is as it was: whether there is a moment at which all of it was true.

@@ -323,8 +323,13 @@ impl<M: LineLocks> Database<M> {
                 return Ok(Seen::Absent);
             }
         }
+        // Who looks a row up by another key than its own often writes it then.
+        let lease = std::mem::take(&mut state.lease);
+        state.lease = if index > 0 { 0 } else { lease };
         let looked = self.look_at(state, number, table, id, (key, hash_of(key)), row, Mode::Shared);
-        let seen = match looked.await? {
+        let looked = looked.await;
+        state.lease = lease;
+        let seen = match looked? {
             live @ Seen::Live(_) if index > 0 => live,
             Seen::Pending => return Err(Conflict::Locked.into()),
             // That it was there and is not any more the leaf's stamp tells.

@@ -157,6 +157,11 @@ pub(crate) struct State<M: LineLocks> {
     pub(super) ts: Timestamp,
     /// The commit has to be later.
     pub(super) floor: Timestamp,
+    /// Timestamp ordering: how far ahead of it the stamps may be that its reads leave.
+    pub(super) lease: u64,
+    /// Whether it may take a later one than it has begun with, and how often it has.
+    pub(super) may_move: bool,
+    pub(super) moves: u32,
     /// It can only be aborted.
     pub(super) doomed: bool,
     pub(super) tables: Vec<Table<M>>,
@@ -180,6 +185,9 @@ impl<M: LineLocks> Default for State<M> {
         State {
             ts: Timestamp::ZERO,
             floor: Timestamp::ZERO,
+            lease: 0,
+            may_move: false,
+            moves: 0,
             doomed: false,
             tables: Vec::new(),
             locks: Vec::new(),
@@ -202,6 +210,8 @@ impl<M: LineLocks> State<M> {
     pub(crate) fn clear(&mut self) {
         self.ts = Timestamp::ZERO;
         self.floor = Timestamp::ZERO;
+        self.lease = 0;
+        (self.may_move, self.moves) = (false, 0);
         self.doomed = false;
         self.locks.clear();
         self.reads.clear();
@@ -360,6 +370,12 @@ impl<M: LineLocks> State<M> {
     #[inline]
     pub(super) fn writes_line(&self, line: GlobalAddr) -> bool {
         self.held(line).is_some_and(|held| self.locks[held].mode == Mode::Exclusive)
+    }
+
+    /// How far ahead the stamp may be of a row that is read so.
+    #[inline]
+    pub(super) fn lease_of(&self, mode: Mode) -> u64 {
+        if mode == Mode::Shared { self.lease } else { 0 }
     }
 
     #[inline]

@@ -125,7 +125,11 @@ impl World {
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
         // Some have elders all the time, some none.
         let elder_after = [16, 2, 0][shape.seed as usize % 3];
-        let settings = Settings { scheme: shape.scheme, elder_after, ..Settings::default() };
+        let read_lease = [4096, 5, 0][shape.seed as usize / 3 % 3];
+        let scheme = shape.scheme;
+        let extend_timestamps = shape.seed % 4 != 1;
+        let settings =
+            Settings { scheme, elder_after, read_lease, extend_timestamps, ..Settings::default() };
         let node = |at| Node::new(NodeId(at as u8), None, settings.clone());
         let world = Rc::new(World {
             shape: shape.clone(),
