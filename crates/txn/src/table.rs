@@ -111,6 +111,11 @@ impl<M: LineLocks> Table<M> {
         self.0.trees.len() - 1
     }
 
+    /// Whether no two rows have the same key in index `index`, which is not 0.
+    pub(crate) fn is_unique(&self, index: usize) -> bool {
+        self.0.schema.indexes().get(index - 1).is_some_and(|index| index.is_unique())
+    }
+
     /// What leads to a row in index `index`, which is not 0, in place of what is in `to`.
     pub(crate) fn index_key(
         &self,

@@ -1,7 +1,8 @@
 //! What a commit leaves behind in indexes: entries that lead to no row by its key any more.
 //!
-//! They stay until they are [purged](crate::purge). Under timestamp ordering, whoever comes with an earlier timestamp has
-//! to learn of the rows that stood there, from the moment in which they do not. As long as the row, or its tombstone, is where
+//! They stay until they are [purged](crate::purge). Whoever comes with an earlier timestamp under timestamp ordering, and
+//! whoever gives the key of a unique index to another row, has to learn of the rows that stood there, from the moment in
+//! which they do not. As long as the row, or its tombstone, is where
 //! the entry leads, that tells. But the row may be deleted and taken away by another worker, which knows nothing of
 //! entries that the row had before, and then the entry leads nowhere. So the commit itself writes into their leaves when it
 //! was, before it unlocks the row.
@@ -45,14 +46,16 @@ impl<M: LineLocks> Database<M> {
         state: &State<M>,
         cts: Timestamp,
     ) -> Result<(), TxnError> {
-        if self.scheme() != Scheme::TimestampOrdering {
-            // Whoever reads notices that the entry goes, or has the row locked.
-            return Ok(());
-        }
+        // Otherwise whoever reads notices that the entry goes, or has the row locked. But by a unique key another row may
+        // come, and has to come later.
+        let ordered = self.scheme() == Scheme::TimestampOrdering;
         for write in &state.writes {
+            let table = state.table(write.table);
             for (index, entry) in state.gone(write) {
-                let tree = state.table(write.table).tree(usize::from(index));
-                tree.raise_removed(&entry, cts.0).await?;
+                let index = usize::from(index);
+                if ordered || table.is_unique(index) {
+                    table.tree(index).raise_removed(&entry, cts.0).await?;
+                }
             }
         }
         Ok(())
