@@ -82,13 +82,17 @@ impl<M: LineLocks> Database<M> {
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
-        // The row is there, or there again: what leads to it by other keys than it has now goes.
-        let (mut row, mut now) = (Vec::new(), Vec::new());
+        // The row is there, or there again, or another one has come to its place: what leads here by other keys than
+        // those of whichever is here now goes. Nobody comes while the line is locked.
+        let (mut there, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
+        let step = || heap.key_step(*id, &mut there);
+        let taken = heap.drive(Patience::NoWait, step).await?;
+        let key = if taken { &there } else { key };
         let (mut at, hint) = <(Reading, Hint)>::default();
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
         if seen == Seen::Pending {
-            // Added anew, in the place that it had: what leads there may be the new row's by now.
+            // Just added: what leads here may be the new row's by now.
             return Ok(false);
         }
         for (index, entry) in entries {
