@@ -144,6 +144,9 @@ pub(crate) struct Flags {
     /// After so many aborts of one transaction others make way for it; 0: they never do.
     #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
     pub(crate) elder_after: u32,
+    /// Rows whose place each worker remembers, so that it need not look in the index again; 24 bytes each. 0: none.
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().places, value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]
+    pub(crate) places: usize,
     /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when it is on disk.
     /// [default: off, and sync with --wal-dir]
     #[arg(

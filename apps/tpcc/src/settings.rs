@@ -155,6 +155,7 @@ impl Settings {
             read_lease: flags.read_lease,
             extend_timestamps: flags.ts_extension,
             elder_after: flags.elder_after,
+            places: flags.places,
             ..latchwork_txn::Settings::default()
         };
         if wal != Wal::Off && logs.is_none() {
@@ -261,6 +262,7 @@ impl Settings {
             add("ts_extension", self.txn.extend_timestamps.into());
         }
         add("elder_after", self.txn.elder_after.into());
+        add("places", self.txn.places.into());
         let ratio = match self.inputs.remote_lines {
             RemoteLines::PerOrder { percent, .. } => Some(json!(percent)),
             RemoteLines::PerLine { .. } => None,

@@ -26,6 +26,7 @@ use latchwork_wal::{DatabaseId, NodeId, TableId};
 
 use crate::elder::SERVED;
 use crate::node::Worker;
+use crate::places::Places;
 use crate::purge::Purge;
 use crate::schema::Value;
 use crate::transaction::{Range, State, Transaction};
@@ -58,6 +59,8 @@ struct Inner<M: LineLocks> {
     #[expect(clippy::vec_box)]
     states: RefCell<Vec<Box<State<M>>>>,
     purges: RefCell<VecDeque<Purge<M>>>,
+    /// Where it has found rows.
+    places: RefCell<Places>,
     /// Timestamps that were drawn and not given out yet.
     block: RefCell<Block>,
     /// Transactions that were begun by [`Retry`](crate::Retry).
@@ -177,6 +180,7 @@ impl<M: LineLocks> Database<M> {
         definitions: Table<M>,
     ) -> Database<M> {
         let worker = node.add_worker();
+        let places = RefCell::new(Places::new(node.settings().places));
         let (tables, states, purges, block, begun, looks_away, above, recorder) =
             Default::default();
         Database(Rc::new(Inner {
@@ -190,6 +194,7 @@ impl<M: LineLocks> Database<M> {
             tables,
             states,
             purges,
+            places,
             block,
             begun,
             looks_away,
@@ -477,6 +482,10 @@ impl<M: LineLocks> Database<M> {
     pub(crate) fn give_back(&self, mut state: Box<State<M>>) {
         state.clear();
         self.0.states.borrow_mut().push(state);
+    }
+
+    pub(crate) fn places(&self) -> &RefCell<Places> {
+        &self.0.places
     }
 
     pub(crate) fn purges(&self) -> &RefCell<VecDeque<Purge<M>>> {

@@ -71,6 +71,7 @@ mod heap;
 mod key;
 mod node;
 mod page;
+mod places;
 mod purge;
 mod recovery;
 mod retry;

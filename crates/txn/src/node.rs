@@ -44,6 +44,9 @@ pub struct Settings {
     /// How long others make way for one elder before they go on all the same. It may be one again after twice as many
     /// attempts.
     pub elder_for: Duration,
+    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 24 bytes each. Rounded up to a
+    /// power of two; 0: none.
+    pub places: usize,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             retry_for: Duration::from_secs(10),
             elder_after: 16,
             elder_for: Duration::from_millis(200),
+            places: 1 << 16,
         }
     }
 }

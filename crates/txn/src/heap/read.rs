@@ -270,19 +270,23 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// Asks the processor for what is read first of a row: the line's header and the row's slot, and of `locks` also
-    /// what a lock of the line takes. Returns where the line is.
+    /// what a lock of the line takes.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, id: TupleId, locks: bool) -> Hint {
-        let hint = self.memory.guess(self.line_of(id));
+    pub(crate) fn prefetch_slot(&self, id: TupleId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
-        self.memory.prefetch(&hint, 0..HEADER);
+        self.memory.prefetch(hint, 0..HEADER);
         if slot >= FETCHED {
-            self.memory.prefetch(&hint, slot..slot + SLOT);
+            self.memory.prefetch(hint, slot..slot + SLOT);
         }
         if locks {
-            self.memory.prefetch_lock(&hint);
+            self.memory.prefetch_lock(hint);
         }
-        hint
+    }
+
+    /// In which frame the row's line probably is.
+    #[inline]
+    pub(crate) fn guess(&self, id: TupleId) -> Hint {
+        self.memory.guess(self.line_of(id))
     }
 
     /// Asks the processor for the row itself, once its slot is here.
@@ -295,7 +299,7 @@ impl<M: LineLocks> Heap<M> {
         self.memory.prefetch(hint, slot.offset.min(end)..end);
     }
 
-    /// Asks the processor for what [`prefetch_slot`](Heap::prefetch_slot) reads.
+    /// Asks the processor for what [`guess`](Heap::guess) reads.
     #[inline]
     pub(crate) fn prefetch_place(&self, id: TupleId) {
         self.memory.prefetch_guess(self.line_of(id));

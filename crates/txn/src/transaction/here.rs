@@ -23,12 +23,44 @@ impl<M: LineLocks> Database<M> {
         value: &mut Vec<u8>,
         mode: Mode,
     ) -> Option<Result<Base, TxnError>> {
-        let id = match state.read_of(number, hash) {
-            Some(id) => id,
-            None => TupleId::from_bits(table.tree(0).try_get_seen(key, |value| value.u64(0))?.0?),
-        };
-        let hint = Hint::default();
-        self.row_here(state, table, number, (id, hint), (key, hash), value, mode)
+        if let Some(id) = state.read_of(number, hash) {
+            let hint = Hint::default();
+            return self.row_here(state, table, number, (id, hint), (key, hash), value, mode);
+        }
+        let place = self.places().borrow().find(table.id(), hash);
+        if let Some(place) = place {
+            let here = self.row_in(state, table, number, place, (key, hash), value, mode);
+            if here.is_some() {
+                return here;
+            }
+        }
+        let id = TupleId::from_bits(table.tree(0).try_get_seen(key, |value| value.u64(0))?.0?);
+        self.row_in(state, table, number, (id, Hint::default()), (key, hash), value, mode)
+    }
+
+    /// As [`row_here`](Database::row_here), and remembers the place, or that it is none.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
+    pub(super) fn row_in(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        number: u8,
+        place: (TupleId, Hint),
+        (key, hash): (&[u8], u32),
+        value: &mut Vec<u8>,
+        mode: Mode,
+    ) -> Option<Result<Base, TxnError>> {
+        let here = self.row_here(state, table, number, place, (key, hash), value, mode);
+        let mut places = self.places().borrow_mut();
+        match (&here, state.last_read()) {
+            (Some(Ok(Base::Row(id, _))), Some(read)) => {
+                places.note(table.id(), hash, *id, &read.hint);
+            }
+            // Also where there is a lock in the way: it may be that of another row's line.
+            _ => places.forget(table.id(), hash),
+        }
+        here
     }
 
     /// Reads the row in `id`, whose line is probably where the hint says, if it is that of `key`.

@@ -1,7 +1,7 @@
 //! Reading many rows together: the waits for memory overlap.
 //!
 //! ```text
-//!   index   all keys descend together, a level at a time
+//!   index   all keys whose places are not remembered descend together, a level at a time
 //!   heap    where is the line? ──► its header and the slot ──► the tuple      each asked for, for all rows,
 //!   rows    locked, read, remembered as by `get`, one after the other          before the first is looked at
 //! ```
@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
+use smallvec::SmallVec;
 
 use super::Transaction;
 use super::state::{Base, hash_of};
@@ -111,10 +112,13 @@ impl<M: LineLocks> Transaction<M> {
         for group in keys.chunks(LANES) {
             let (database, state) = self.alive()?;
             let number = state.number(table)?;
-            let (ids, hints) = database.locate(table, group, mode);
-            for ((key, id), hint) in group.iter().zip(ids).zip(hints) {
+            let mut hashes = [0; LANES];
+            for (hash, key) in hashes.iter_mut().zip(group) {
+                *hash = hash_of(key.as_ref());
+            }
+            let (ids, hints) = database.locate(table, group, &hashes, mode);
+            for (((key, hash), id), hint) in group.iter().zip(hashes).zip(ids).zip(hints) {
                 let key = key.as_ref();
-                let hash = hash_of(key);
                 let (database, state) = self.alive()?;
                 if let Some(own) = state.own_row(number, hash, key) {
                     values.push(own);
@@ -122,7 +126,7 @@ impl<M: LineLocks> Transaction<M> {
                 }
                 let (at, row) = ((key, hash), &mut values.scratch);
                 let here = id.and_then(|id| {
-                    database.row_here(state, table, number, (id, hint), at, row, mode)
+                    database.row_in(state, table, number, (id, hint), at, row, mode)
                 });
                 let looked = match here {
                     Some(here) => here,
@@ -144,24 +148,45 @@ impl<M: LineLocks> Database<M> {
         &self,
         table: &Table<M>,
         keys: &[K],
+        hashes: &[u32; LANES],
         mode: Mode,
     ) -> ([Option<TupleId>; LANES], [Hint; LANES]) {
         let heap = table.heap();
         let mut ids = [None; LANES];
-        table.tree(0).try_get_many(
-            keys,
-            |_, value| TupleId::from_bits(value.u64(0)),
-            |lane, found| {
-                ids[lane] = found.flatten();
-                if let Some(id) = ids[lane] {
-                    heap.prefetch_place(id);
-                }
-            },
-        );
+        let mut hints: [Hint; LANES] = Default::default();
         let locks = mode == Mode::Exclusive || self.scheme() == crate::Scheme::TwoPhaseLocking;
-        let guess =
-            |id: Option<TupleId>| id.map_or_else(Hint::default, |id| heap.prefetch_slot(id, locks));
-        let hints = ids.map(guess);
+        let mut unknown: SmallVec<[(usize, &[u8]); LANES]> = SmallVec::new();
+        let places = self.places().borrow();
+        for (lane, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+            match places.find(table.id(), *hash) {
+                Some((id, hint)) => {
+                    heap.prefetch_slot(id, &hint, locks);
+                    (ids[lane], hints[lane]) = (Some(id), hint);
+                }
+                None => unknown.push((lane, key.as_ref())),
+            }
+        }
+        drop(places);
+        if !unknown.is_empty() {
+            let keys: SmallVec<[&[u8]; LANES]> = unknown.iter().map(|&(_, key)| key).collect();
+            table.tree(0).try_get_many(
+                &keys,
+                |_, value| TupleId::from_bits(value.u64(0)),
+                |at, found| {
+                    let lane = unknown[at].0;
+                    ids[lane] = found.flatten();
+                    if let Some(id) = ids[lane] {
+                        heap.prefetch_place(id);
+                    }
+                },
+            );
+            for (lane, _) in unknown {
+                if let Some(id) = ids[lane] {
+                    hints[lane] = heap.guess(id);
+                    heap.prefetch_slot(id, &hints[lane], locks);
+                }
+            }
+        }
         for (id, hint) in ids.iter().zip(&hints) {
             if let Some(id) = id {
                 heap.prefetch_tuple(*id, hint);

@@ -351,6 +351,12 @@ impl<M: LineLocks> State<M> {
         self.reads.push(read);
     }
 
+    /// The row that was read last.
+    #[inline]
+    pub(super) fn last_read(&self) -> Option<&Read> {
+        self.reads.last()
+    }
+
     /// Notes that a line is locked.
     #[inline]
     pub(super) fn note_lock(&mut self, held: Held<M::Lock>) {
