@@ -106,7 +106,7 @@ impl<M: LineLocks> Heap<M> {
         for new in run {
             self.check_row(new.key, new.value)?;
         }
-        if !self.places.borrow().strays.is_empty() {
+        if self.has_strays() {
             self.tidy().await?;
         }
         let mut locked: SmallVec<[GlobalAddr; LOCKED_MAX]> = SmallVec::new();
@@ -213,9 +213,15 @@ impl<M: LineLocks> Heap<M> {
         Ok(line)
     }
 
+    /// Whether tuples of this worker are left that nothing of its own leads to. An entry that another row has left may still
+    /// lead there, and whoever follows it takes them for rows that are about to come, so they must not stay.
+    pub(crate) fn has_strays(&self) -> bool {
+        !self.places.borrow().strays.is_empty()
+    }
+
     /// Takes tuples away that nothing leads to, but for those whose line another node's transaction has
-    /// locked.
-    async fn tidy(&self) -> Result<(), TxnError> {
+    /// locked: [`has_strays`](Heap::has_strays) tells.
+    pub(crate) async fn tidy(&self) -> Result<(), TxnError> {
         let strays = self.places.borrow().strays.len();
         for _ in 0..strays {
             let stray = self.places.borrow_mut().strays.pop();

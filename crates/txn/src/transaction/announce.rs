@@ -223,8 +223,8 @@ impl<M: LineLocks> Database<M> {
                         Err(read) => self.move_up(state, read).await?,
                     }
                 };
-                // Its place is taken away by the next insert of this worker.
                 state.writes[at].placed = None;
+                heap.tidy().await?;
                 state.writes[at].prepared = Some(prepared);
             }
             Base::Nothing(_) | Base::Unknown => {}

@@ -14,7 +14,7 @@ use super::Transaction;
 use super::commit::Decided;
 use super::state::{Change, State, Write};
 use crate::heap::{Install, Patience, Prepared};
-use crate::{Database, TupleId, TxnError};
+use crate::{Conflict, Database, TupleId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
     /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a transaction that
@@ -90,7 +90,9 @@ impl<M: LineLocks> Drop for Last<M> {
         match phase {
             Phase::Ended => self.database.give_back(state),
             // Nobody can have seen anything of it.
-            Phase::Deciding if state.is_unseen() => self.database.give_back(state),
+            Phase::Deciding if state.is_unseen() && !state.has_strays() => {
+                self.database.give_back(state)
+            }
             // The worker ends. What has to stay locked does.
             Phase::Logged(_) | Phase::Installing(_) if self.service => {
                 self.leave_locked(&mut state)
@@ -233,6 +235,11 @@ impl<M: LineLocks> Last<M> {
 }
 
 impl<M: LineLocks> State<M> {
+    /// Whether rows were placed, by this or another transaction of the worker, that have been given up since.
+    fn has_strays(&self) -> bool {
+        self.tables.iter().any(|table| table.heap().has_strays())
+    }
+
     /// Whether nothing was done yet that others could have met, but for locks.
     fn is_unseen(&self) -> bool {
         self.entries.is_empty() && self.writes.iter().all(|write| write.placed.is_none())
@@ -343,6 +350,15 @@ impl<M: LineLocks> Database<M> {
                 heap.erase(id, key, true, Patience::Wait).await?;
             }
             placed.keep();
+        }
+        for table in tables {
+            let heap = table.heap();
+            if heap.has_strays() {
+                heap.tidy().await?;
+            }
+            if heap.has_strays() {
+                return Err(Conflict::Locked.into());
+            }
         }
         Ok(())
     }
