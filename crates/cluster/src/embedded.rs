@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{Fabric, Port, Threaded};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
 use latchwork_selcc::{Counters, Node, Worker};
@@ -22,7 +22,7 @@ use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worke
 pub struct Embedded {
     config: ClusterConfig,
     clock: Clock,
-    fabric: shm::Fabric,
+    fabric: Threaded,
     nodes: Nodes,
     handlers: Vec<Handler>,
 }
@@ -39,10 +39,18 @@ impl Embedded {
     /// # Errors
     /// What is wrong with the configuration, or what the machine refused.
     pub fn start(config: ClusterConfig) -> Result<Embedded, ClusterError> {
+        Embedded::start_on(config, Threaded::Shm(shm::Fabric::new(shm::Config::default())))
+    }
+
+    /// Starts the cluster on a fabric that has no nodes yet: all of its nodes are of this process, whatever is
+    /// between them.
+    ///
+    /// # Errors
+    /// As [`start`](Embedded::start).
+    pub fn start_on(config: ClusterConfig, threaded: Threaded) -> Result<Embedded, ClusterError> {
         config.check()?;
         let clock = Clock::start();
-        let shm = shm::Fabric::new(shm::Config::default());
-        let fabric = Fabric::from(shm.clone());
+        let fabric = Fabric::from(threaded.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
         let mut executor =
             Executor::new(RealDriver::with_clock(clock), worker_config(&config, usize::MAX));
@@ -51,10 +59,10 @@ impl Embedded {
         handle.add_poller(port.poller());
         let nodes = executor.block_on(blueprint.build(&port, &config))?;
         if config.prefault {
-            shm.prefault();
+            threaded.prefault();
             nodes.nodes.iter().for_each(|node| node.cache().arena().prefault());
         }
-        let mut cluster = Embedded { config, clock, fabric: shm, nodes, handlers: Vec::new() };
+        let mut cluster = Embedded { config, clock, fabric: threaded, nodes, handlers: Vec::new() };
         for index in 0..cluster.nodes.nodes.len() {
             let handler = cluster.start_handler(index)?;
             cluster.handlers.push(handler);

@@ -220,7 +220,7 @@ fn world_with(config: ClusterConfig, witness: Witness, faults: Faults) -> Arc<Wi
     let cluster = Simulated::start(config, network).expect("a good configuration");
     let fabric = match cluster.fabric() {
         Fabric::Sim(fabric) => fabric.clone(),
-        Fabric::Shm(_) => unreachable!("a simulated cluster"),
+        _ => unreachable!("a simulated cluster"),
     };
     fabric.set_faults(faults);
     let witness = Arc::new(witness);

@@ -7,19 +7,69 @@ use latchwork_verbs::{
     Completion, ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError,
     Target, VerbError,
 };
+#[cfg(target_os = "linux")]
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm as shm;
 use latchwork_verbs_sim as sim;
+#[cfg(feature = "tcp")]
+use latchwork_verbs_tcp as tcp;
 
 /// The nodes that can reach each other. Clones are the same fabric.
 ///
-/// The enum is for one thread. To build workers on several threads, give each a clone of the
-/// [`shm::Fabric`] itself, which is `Send`, and let it make its own enum from that.
+/// The enum is for one thread. To build workers on several threads, give each a clone of a [`Threaded`], which is
+/// `Send`, and let it make its own enum from that.
 #[derive(Clone)]
 pub enum Fabric {
     /// Threads of one process, on shared memory.
     Shm(shm::Fabric),
     /// Actors of one simulated world.
     Sim(sim::Fabric),
+    /// This process's nodes, and its peers', over sockets. Nodes that are added here belong to this process.
+    #[cfg(feature = "tcp")]
+    Tcp(tcp::Fabric),
+    /// Nodes of this and other processes, on RDMA devices.
+    #[cfg(target_os = "linux")]
+    Ibv(ibv::Fabric),
+}
+
+/// A fabric whose workers are threads of this process: what each of them makes its [`Fabric`] from.
+#[derive(Clone)]
+pub enum Threaded {
+    /// On shared memory.
+    Shm(shm::Fabric),
+    /// Over sockets.
+    #[cfg(feature = "tcp")]
+    Tcp(tcp::Fabric),
+    /// On RDMA devices.
+    #[cfg(target_os = "linux")]
+    Ibv(ibv::Fabric),
+}
+
+impl From<Threaded> for Fabric {
+    fn from(fabric: Threaded) -> Self {
+        match fabric {
+            Threaded::Shm(fabric) => Fabric::Shm(fabric),
+            #[cfg(feature = "tcp")]
+            Threaded::Tcp(fabric) => Fabric::Tcp(fabric),
+            #[cfg(target_os = "linux")]
+            Threaded::Ibv(fabric) => Fabric::Ibv(fabric),
+        }
+    }
+}
+
+impl Threaded {
+    /// Has the operating system give the memory of this process's memory nodes now (see
+    /// [`Region::prefault`]).
+    pub fn prefault(&self) {
+        match self {
+            Threaded::Shm(fabric) => fabric.prefault(),
+            #[cfg(feature = "tcp")]
+            Threaded::Tcp(fabric) => fabric.prefault(),
+            // It is there since it was registered.
+            #[cfg(target_os = "linux")]
+            Threaded::Ibv(_) => {}
+        }
+    }
 }
 
 impl From<shm::Fabric> for Fabric {
@@ -34,6 +84,20 @@ impl From<sim::Fabric> for Fabric {
     }
 }
 
+#[cfg(feature = "tcp")]
+impl From<tcp::Fabric> for Fabric {
+    fn from(fabric: tcp::Fabric) -> Self {
+        Fabric::Tcp(fabric)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<ibv::Fabric> for Fabric {
+    fn from(fabric: ibv::Fabric) -> Self {
+        Fabric::Ibv(fabric)
+    }
+}
+
 impl Fabric {
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8. Ids count from 0. The
     /// memory costs nothing until it is touched.
@@ -44,6 +108,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.add_memory_node(bytes),
             Fabric::Sim(fabric) => fabric.add_memory_node(bytes),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.add_memory_node(bytes),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.add_memory_node(bytes),
         }
     }
 
@@ -55,6 +123,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.add_compute_node(id),
             Fabric::Sim(fabric) => fabric.add_compute_node(id),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.add_compute_node(id),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.add_compute_node(id),
         }
     }
 
@@ -70,6 +142,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.register(node, region),
             Fabric::Sim(fabric) => fabric.register(node, region),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.register(node, region),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.register(node, region),
         }
     }
 
@@ -82,6 +158,12 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.endpoint(node).map(Endpoint::Shm),
             Fabric::Sim(fabric) => fabric.endpoint(node, handle).map(Endpoint::Sim),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.endpoint(node).map(Endpoint::Tcp),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => {
+                fabric.endpoint(node, Some(handle.notifier())).map(Endpoint::Ibv)
+            }
         }
     }
 
@@ -93,6 +175,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.inbox(node).map(Inbox::Shm),
             Fabric::Sim(fabric) => fabric.inbox(node).map(Inbox::Sim),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.inbox(node).map(Inbox::Tcp),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.inbox(node).map(Inbox::Ibv),
         }
     }
 
@@ -104,6 +190,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.disconnect(node),
             Fabric::Sim(fabric) => fabric.disconnect(node),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.disconnect(node),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.disconnect(node),
         }
     }
 
@@ -112,6 +202,10 @@ impl Fabric {
         match self {
             Fabric::Shm(fabric) => fabric.memory(node),
             Fabric::Sim(fabric) => fabric.memory(node),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(fabric) => fabric.memory(node),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(fabric) => fabric.memory(node),
         }
     }
 }
@@ -124,6 +218,12 @@ pub enum Endpoint {
     Shm(shm::Endpoint),
     /// In a simulated world.
     Sim(sim::Endpoint),
+    /// Over sockets.
+    #[cfg(feature = "tcp")]
+    Tcp(tcp::Endpoint),
+    /// On an RDMA device.
+    #[cfg(target_os = "linux")]
+    Ibv(ibv::Endpoint),
 }
 
 impl latchwork_verbs::Endpoint for Endpoint {
@@ -131,6 +231,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.post(target, token, requests),
             Endpoint::Sim(endpoint) => endpoint.post(target, token, requests),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.post(target, token, requests),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.post(target, token, requests),
         }
     }
 
@@ -138,6 +242,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.expect_write(target, remote, len),
             Endpoint::Sim(endpoint) => endpoint.expect_write(target, remote, len),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.expect_write(target, remote, len),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.expect_write(target, remote, len),
         }
     }
 
@@ -145,6 +253,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.ring(),
             Endpoint::Sim(endpoint) => endpoint.ring(),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.ring(),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.ring(),
         }
     }
 
@@ -152,6 +264,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.poll(sink),
             Endpoint::Sim(endpoint) => endpoint.poll(sink),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.poll(sink),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.poll(sink),
         }
     }
 
@@ -159,6 +275,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.in_flight(),
             Endpoint::Sim(endpoint) => endpoint.in_flight(),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.in_flight(),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.in_flight(),
         }
     }
 
@@ -166,6 +286,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         match self {
             Endpoint::Shm(endpoint) => endpoint.may_park(),
             Endpoint::Sim(endpoint) => endpoint.may_park(),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.may_park(),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.may_park(),
         }
     }
 }
@@ -177,6 +301,12 @@ pub enum Inbox {
     Shm(shm::Inbox),
     /// In a simulated world.
     Sim(sim::Inbox),
+    /// Of a node of this process, over sockets.
+    #[cfg(feature = "tcp")]
+    Tcp(tcp::Inbox),
+    /// On an RDMA device.
+    #[cfg(target_os = "linux")]
+    Ibv(ibv::Inbox),
 }
 
 impl Inbox {
@@ -186,6 +316,10 @@ impl Inbox {
         match self {
             Inbox::Shm(inbox) => Subscription::Shm(inbox.subscribe(notifier)),
             Inbox::Sim(inbox) => Subscription::Sim(inbox.subscribe(notifier)),
+            #[cfg(feature = "tcp")]
+            Inbox::Tcp(inbox) => Subscription::Tcp(inbox.subscribe(notifier)),
+            #[cfg(target_os = "linux")]
+            Inbox::Ibv(inbox) => Subscription::Ibv(inbox.subscribe(notifier)),
         }
     }
 }
@@ -195,6 +329,10 @@ impl latchwork_verbs::Inbox for Inbox {
         match self {
             Inbox::Shm(inbox) => inbox.receive(sink),
             Inbox::Sim(inbox) => inbox.receive(sink),
+            #[cfg(feature = "tcp")]
+            Inbox::Tcp(inbox) => inbox.receive(sink),
+            #[cfg(target_os = "linux")]
+            Inbox::Ibv(inbox) => inbox.receive(sink),
         }
     }
 }
@@ -205,6 +343,12 @@ pub enum Subscription {
     Shm(shm::Subscription),
     /// In a simulated world.
     Sim(sim::Subscription),
+    /// Of a node of this process, over sockets.
+    #[cfg(feature = "tcp")]
+    Tcp(tcp::Subscription),
+    /// On an RDMA device.
+    #[cfg(target_os = "linux")]
+    Ibv(ibv::Subscription),
 }
 
 impl latchwork_verbs::Subscription for Subscription {
@@ -212,6 +356,10 @@ impl latchwork_verbs::Subscription for Subscription {
         match self {
             Subscription::Shm(subscription) => subscription.park(),
             Subscription::Sim(subscription) => subscription.park(),
+            #[cfg(feature = "tcp")]
+            Subscription::Tcp(subscription) => subscription.park(),
+            #[cfg(target_os = "linux")]
+            Subscription::Ibv(subscription) => subscription.park(),
         }
     }
 
@@ -219,6 +367,10 @@ impl latchwork_verbs::Subscription for Subscription {
         match self {
             Subscription::Shm(subscription) => subscription.unparked(),
             Subscription::Sim(subscription) => subscription.unparked(),
+            #[cfg(feature = "tcp")]
+            Subscription::Tcp(subscription) => subscription.unparked(),
+            #[cfg(target_os = "linux")]
+            Subscription::Ibv(subscription) => subscription.unparked(),
         }
     }
 }

@@ -11,7 +11,7 @@
 //!   Port ── operation slab: Engine{tag} | Awaited{waker, slot} | Done | Orphan{slot}
 //!     │        scratch: 16 registered slots of 4 KiB, owned by the slab while a batch uses them
 //!     ▼
-//!   Endpoint::{Shm, Sim} ── ring, poll
+//!   Endpoint::{Shm, Sim, Ibv, Tcp} ── ring, poll
 //! ```
 //!
 //! # Invariants
@@ -55,5 +55,5 @@ mod operations;
 mod port;
 mod scratch;
 
-pub use backend::{Endpoint, Fabric, Inbox, Subscription};
+pub use backend::{Endpoint, Fabric, Inbox, Subscription, Threaded};
 pub use port::Port;

@@ -1,4 +1,4 @@
-//! Ports on both backends: the control plane, engines, and futures that are dropped half way.
+//! Ports on all backends: the control plane, engines, and futures that are dropped half way.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,14 +43,22 @@ fn at(offset: u64) -> GlobalAddr {
     GlobalAddr::new(MemoryNodeId(0), offset)
 }
 
-/// Runs a test on shared memory, and in simulated worlds.
-fn on_both<F>(test: impl Fn(Setup) -> F)
+/// Runs a test on shared memory, over sockets where they are built, and in simulated worlds.
+fn on_all<F>(test: impl Fn(Setup) -> F)
 where
     F: Future<Output = ()> + 'static,
 {
     let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let setup = Setup::new(shm::Fabric::default().into(), worker.handle());
     worker.block_on(test(setup));
+    #[cfg(feature = "tcp")]
+    {
+        use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
+        let config = Config::new(Security::Secret(Secret::random().unwrap()));
+        let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
+        let setup = Setup::new(Fabric::new(config).unwrap().into(), worker.handle());
+        worker.block_on(test(setup));
+    }
     for seed in 0..20 {
         let kernel = Kernel::new(seed);
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig { seed, ..Default::default() });
@@ -62,7 +70,7 @@ where
 
 #[test]
 fn word_operations_do_what_they_say() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let port = setup.polled().port;
         assert_eq!(port.fetch_add(at(8), 5).await, Ok(0));
         assert_eq!(port.fetch_add(at(8), 2_u64.wrapping_neg()).await, Ok(5));
@@ -78,7 +86,7 @@ fn word_operations_do_what_they_say() {
 
 #[test]
 fn transfers_longer_than_a_scratch_slot_are_cut() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let Setup { port, fabric, .. } = setup.polled();
         let words: Vec<u64> = (0..1_300).map(|i| i * i).collect();
         port.write_words(at(8_000), &words).await.unwrap();
@@ -91,7 +99,7 @@ fn transfers_longer_than_a_scratch_slot_are_cut() {
 
 #[test]
 fn a_refused_batch_leaves_nothing_behind() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let port = setup.polled().port;
         let nowhere = Target::Memory(MemoryNodeId(5));
         let unknown = Err(VerbError::UnknownTarget { target: nowhere });
@@ -116,7 +124,7 @@ fn a_refused_batch_leaves_nothing_behind() {
 
 #[test]
 fn more_transfers_than_scratch_slots_wait_for_each_other() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let Setup { port, handle, .. } = setup.polled();
         port.write_words(at(0), &(0..64).collect::<Vec<_>>()).await.unwrap();
         let read = |i: u64| {
@@ -132,7 +140,7 @@ fn more_transfers_than_scratch_slots_wait_for_each_other() {
 
 #[test]
 fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let Setup { fabric, port, handle } = setup;
         let region = Region::zeroed(4096).unwrap();
         let key = fabric.register(port.node(), Arc::clone(&region)).unwrap();
@@ -171,7 +179,7 @@ fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
 fn dropped_futures_leave_slots_and_slab_consistent() {
     const TASKS: u64 = 6;
     const LEN: usize = 48;
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let Setup { fabric, port, handle } = setup.polled();
         let task = |id: u64| {
             let (port, handle) = (Rc::clone(&port), handle.clone());
@@ -213,7 +221,7 @@ fn dropped_futures_leave_slots_and_slab_consistent() {
 
 #[test]
 fn a_future_dropped_before_its_first_poll_posts_nothing() {
-    on_both(|setup| async move {
+    on_all(|setup| async move {
         let port = setup.polled().port;
         drop(port.fetch_add(at(0), 1));
         drop(port.write_words(at(0), &[1, 2, 3]));

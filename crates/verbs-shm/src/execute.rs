@@ -33,15 +33,18 @@ const ATOMICS_ARE_BARRIERS: bool =
 /// The end of a ring is treated like a READ: after the completion the WRITE or atomic must be visible
 /// to verbs that *other* threads execute later. What other nodes do with acquire order after they
 /// learned of the completion needs no fence of theirs but the acquire fence that every READ has.
+///
+/// Public for fabrics whose agents execute verbs in the same way, on behalf of others.
 #[derive(Default)]
-pub(crate) struct Barriers {
+pub struct Barriers {
     // A WRITE, or an atomic that is no barrier, may still be invisible to others.
     pending: bool,
 }
 
 impl Barriers {
+    /// To be called before the loads of a READ.
     #[inline]
-    fn before_read(&mut self) {
+    pub fn before_read(&mut self) {
         if self.pending {
             self.full();
         } else {
@@ -49,20 +52,28 @@ impl Barriers {
         }
     }
 
+    /// To be called before the stores of a WRITE.
     #[inline]
-    fn before_write(&mut self) {
+    pub fn before_write(&mut self) {
         fence(Ordering::Release);
         self.pending = true;
     }
 
+    /// Executes an atomic, which must acquire and release.
     #[inline]
-    fn around_atomic<T>(&mut self, atomic: impl FnOnce() -> T) -> T {
+    pub fn around_atomic<T>(&mut self, atomic: impl FnOnce() -> T) -> T {
         if self.pending && !ATOMICS_ARE_BARRIERS {
             self.full();
         }
         let old = atomic();
         self.pending = !ATOMICS_ARE_BARRIERS;
         old
+    }
+
+    /// To be called when a message was delivered, which ends in a full barrier.
+    #[inline]
+    pub fn after_delivery(&mut self) {
+        self.pending = false;
     }
 
     fn full(&mut self) {
@@ -72,7 +83,7 @@ impl Barriers {
 
     /// Must be called behind the last request, before completions are given out.
     #[inline]
-    pub(crate) fn finish(mut self) {
+    pub fn finish(mut self) {
         self.before_read();
     }
 }
@@ -136,8 +147,7 @@ impl Progress {
                     if !mailbox.send(message) {
                         return Err(Stop::InboxFull);
                     }
-                    // Delivering ends in a full barrier.
-                    barriers.pending = false;
+                    barriers.after_delivery();
                 }
             }
             self.next += 1;

@@ -103,6 +103,18 @@ impl Inbox {
         Inbox { mailbox }
     }
 
+    /// An inbox of no fabric of this crate, for messages that come into the process some other way.
+    /// It holds `capacity` messages, rounded up to a power of two.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Inbox::new(Arc::new(Mailbox::new(capacity)))
+    }
+
+    /// Puts a message in, and wakes a worker if none polls; false when there is no room. A full barrier
+    /// when it does. Whoever receives the message sees what this thread did before.
+    pub fn deliver(&self, message: &Message) -> bool {
+        self.mailbox.send(message)
+    }
+
     /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
     /// as active at once.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {

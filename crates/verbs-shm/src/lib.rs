@@ -67,5 +67,6 @@ mod queue;
 mod routes;
 
 pub use endpoint::Endpoint;
+pub use execute::Barriers;
 pub use fabric::{Config, Fabric};
 pub use inbox::{Inbox, Subscription};

@@ -110,4 +110,25 @@ pub enum SetupError {
     /// The memory could not be had.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// The node's agent found no address to listen at; only where nodes have agents.
+    #[error("the node's agent cannot listen: {0}")]
+    Listen(std::io::ErrorKind),
+    /// The operating system or the NIC refused.
+    #[error("{call}: {}{}", std::io::Error::from_raw_os_error(*errno), hint(*errno))]
+    System {
+        /// What was called.
+        call: &'static str,
+        /// The error's number.
+        errno: i32,
+    },
+}
+
+/// What to do about an error of the operating system that a fabric meets now and then.
+fn hint(errno: i32) -> &'static str {
+    #[cfg(target_os = "linux")]
+    if errno == libc::ENOMEM {
+        return " (registered memory is locked: see `ulimit -l`)";
+    }
+    let _ = errno;
+    ""
 }

@@ -71,7 +71,7 @@ mod words;
 pub use address::{
     ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target,
 };
-pub use copy::prefetch_write;
+pub use copy::{prefetch, prefetch_write};
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
 pub use huge::large_slice;

@@ -459,7 +459,7 @@ impl Stage {
 fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::Fabric {
     match cluster.fabric() {
         Fabric::Sim(fabric) => fabric.clone(),
-        Fabric::Shm(_) => unreachable!("a simulated cluster"),
+        _ => unreachable!("a simulated cluster"),
     }
 }
 

@@ -109,7 +109,7 @@ async fn add(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(), 
     let n = in_use(now, member.handle.random_below(KEYS));
     pass_time(member).await;
     let admit = |stamp: &latchwork_blink::Stamp| stamp.read < now && stamp.removed < now;
-    match tree.insert_seen(&even_key(n), &entry(now, 0), admit, |_| ()).await? {
+    match tree.insert_seen(&even_key(n), &entry(now, 0), admit, |_| (), |_| ()).await? {
         Insertion::New { .. } => board.lived(n, now, 0),
         Insertion::Exists { .. } => {}
         Insertion::Refused(_) => board.refuse(),
@@ -164,9 +164,9 @@ async fn read(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(),
             .await?;
         seen.reverse();
     } else {
-        let from = even_key(first);
-        tree.scan_up_seen(Bound::Included(&from), usize::MAX, visit, |leaf| leaves.push(leaf))
-            .await?;
+        let (from, to) = (even_key(first), even_key(last));
+        let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        tree.scan_up_seen(from, to, usize::MAX, visit, |leaf| leaves.push(leaf)).await?;
     }
     for leaf in leaves {
         let raised = tree.raise_read(&leaf, now).await?;

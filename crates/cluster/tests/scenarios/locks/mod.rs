@@ -1,8 +1,9 @@
 //! Locks of transactions, which keep a line at its node.
 //!
 //! Here is who gets them, and when they end; `others` is about those who ask for a line meanwhile, `no_wait` about
-//! accesses that do not wait for locks.
+//! accesses that do not wait for locks, `detained` about lines that others of the node may lock again.
 
+mod detained;
 mod no_wait;
 mod others;
 

@@ -1,0 +1,126 @@
+//! Lines that a transaction detains: others of its node go on with them, and other nodes do not.
+
+use latchwork_cache::Hint;
+
+use super::*;
+
+/// Locks a line to write, writes to it, and lets others of the node go on.
+#[track_caller]
+fn detained(stage: &Stage, worker: usize, line: GlobalAddr, value: u64) -> Lock {
+    let mut held = lock(stage, worker, line, Mode::Exclusive);
+    stage.write(worker, line, value);
+    stage.run(worker, async move |member| {
+        member.memory.detain(&mut held);
+        held
+    })
+}
+
+fn is_detained(stage: &Stage, worker: usize, line: GlobalAddr) -> bool {
+    stage.run(worker, async move |member| member.memory.is_detained(line, &Hint::default()))
+}
+
+#[test]
+fn a_line_that_is_detained_is_locked_for_other_nodes_only() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let first = detained(&stage, A, line, 1);
+        for mode in BOTH {
+            is_refused(&stage, B, line, mode);
+            assert!(stage.end(looks_in(&stage, B, line, mode)).is_none());
+        }
+        assert!(is_detained(&stage, A, line));
+        // One after the other, and each keeps it from leaving.
+        let second = detained(&stage, A, line, 2);
+        let reader = lock(&stage, A, line, Mode::Shared);
+        stage.drop_on(A, first);
+        stage.drop_on(A, reader);
+        is_refused(&stage, B, line, Mode::Shared);
+        assert!(is_detained(&stage, A, line));
+        assert_eq!(stage.node(A).locked_lines(), 1);
+        stage.drop_on(A, second);
+        assert!(!is_detained(&stage, A, line));
+        assert_eq!(stage.node(A).locked_lines(), 0);
+        let held = lock(&stage, B, line, Mode::Exclusive);
+        assert_eq!(stage.read(B, line), 2);
+        stage.drop_on(B, held);
+        stage.finish();
+    });
+}
+
+/// Those who wait are told, and get the line in the end.
+#[test]
+fn an_access_that_waits_gets_a_line_that_was_detained() {
+    in_every_way(2, |stage| {
+        for write in [false, true] {
+            let stage = stage();
+            let line = stage.line();
+            let held = detained(&stage, A, line, 4);
+            let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
+            stage.pass(Duration::from_millis(5));
+            assert!(!access.is_finished(), "seed {}", stage.seed);
+            stage.drop_on(A, held);
+            assert_eq!(stage.end(access), 4);
+            stage.finish();
+        }
+    });
+}
+
+/// Other lines come and go; what is detained stays, and counts as locked.
+#[test]
+fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
+    in_every_world(|seed| {
+        let stage = Stage::with(1, 8, seed);
+        let lines: Vec<_> = (0..40).map(|_| stage.line()).collect();
+        let most = stage.node(A).cache().capacity() / 2;
+        let held: Vec<_> = lines[..most].iter().map(|line| detained(&stage, A, *line, 3)).collect();
+        for line in &lines {
+            stage.write(A, *line, 3);
+        }
+        for line in &lines[..most] {
+            assert_eq!(stage.owns(A, *line), Ownership::Exclusive, "seed {seed}: evicted");
+        }
+        let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
+        let error = error.expect_err("one too many").to_string();
+        assert!(error.contains("lock-share"), "seed {seed}: {error}");
+        // A line that is detained already is not one more.
+        let again = lock(&stage, A, lines[0], Mode::Exclusive);
+        stage.drop_on(A, again);
+        held.into_iter().for_each(|held| stage.drop_on(A, held));
+        let held = lock(&stage, A, lines[most], Mode::Shared);
+        stage.drop_on(A, held);
+        assert_eq!(stage.node(A).locked_lines(), 0);
+        stage.finish();
+    });
+}
+
+/// Those of a node that follow one another without a gap do not keep a line for ever: when others have been refused for a
+/// while, nobody locks it before it is let go.
+#[test]
+fn a_line_that_others_want_is_let_go() {
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let line = stage.line();
+        let first = detained(&stage, A, line, 1);
+        let second = detained(&stage, A, line, 2);
+        let mut refused = 0;
+        while matches!(tries(&stage, A, line, Mode::Exclusive), Ok(LockOutcome::Got(_))) {
+            is_refused(&stage, B, line, Mode::Exclusive);
+            refused += 1;
+            assert!(refused < 20, "seed {}: for ever", stage.seed);
+        }
+        assert!(refused > 2, "seed {}: at once", stage.seed);
+        for mode in BOTH {
+            is_refused(&stage, A, line, mode);
+        }
+        stage.drop_on(A, first);
+        is_refused(&stage, A, line, Mode::Exclusive);
+        stage.drop_on(A, second);
+        // Whoever comes first.
+        let held = lock(&stage, B, line, Mode::Exclusive);
+        assert_eq!(stage.read(B, line), 2);
+        stage.drop_on(B, held);
+        stage.drop_on(A, lock(&stage, A, line, Mode::Exclusive));
+        stage.finish();
+    });
+}

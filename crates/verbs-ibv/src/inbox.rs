@@ -1,0 +1,211 @@
+//! The inbox of a compute node, and the rule by which a message wakes a parked worker.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use latchwork_runtime::Notifier;
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::Message;
+
+use crate::node::Node;
+use crate::sys::{Found, Receives};
+
+/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a flood does not keep a worker from
+/// its other work.
+const RECEIVE_MAX: usize = 32;
+
+/// The messages of one node, and who polls for them.
+///
+/// # No wake is lost
+///
+/// Messages arrive without a CPU, so nobody is there who could look whether a worker polls. Instead the last worker that parks has the
+/// completion queue tell the [watcher](crate::sys::Watcher) of the next message:
+///
+/// ```text
+///   worker that parks                          watcher
+///   under the lock:                            told of a message, under the lock:
+///     into the list; active -= 1                 armed = false
+///     if active = 0: arm the queue               if active = 0: take one from the list,
+///   look at the queue                              active += 1, notify it
+///   a message? out of the list, active += 1
+/// ```
+///
+/// A message that comes behind the arming is told of; one that came before it is found by the look. While somebody is active nothing
+/// needs to be told: that one polls, or parks, and then is the last. A worker that is notified was counted active by the watcher, so
+/// that a burst wakes one and not all.
+pub(crate) struct Mailbox {
+    receives: Arc<Receives>,
+    found: Mutex<Found>,
+    attention: Mutex<Attention>,
+}
+
+#[derive(Default)]
+struct Attention {
+    active: usize,
+    // The queue was armed, and has not told of anything since.
+    armed: bool,
+    parked: Vec<Parked>,
+    subscribers: u64,
+}
+
+struct Parked {
+    subscriber: u64,
+    notifier: Notifier,
+}
+
+impl Mailbox {
+    pub(crate) fn new(receives: Arc<Receives>) -> Self {
+        Mailbox { receives, found: Mutex::default(), attention: Mutex::default() }
+    }
+
+    /// Finds messages if none is left; whether there is one.
+    fn look(&self, found: &mut Found) -> bool {
+        if found.filled.is_empty() {
+            self.receives.poll(found);
+        }
+        !found.filled.is_empty()
+    }
+
+    fn has_message(&self) -> bool {
+        self.look(&mut self.found.lock())
+    }
+
+    fn next(&self) -> Option<Message> {
+        let mut found = self.found.lock();
+        while self.look(&mut found) {
+            let buffer = found.filled.pop_front()?;
+            if let Some(message) = self.receives.take(buffer) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
+    /// The queue has told of a message.
+    pub(crate) fn told(&self) {
+        let mut attention = self.attention.lock();
+        attention.armed = false;
+        attention.wake_if_unattended();
+    }
+
+    /// Has the queue tell of the next message, unless it will. False when it could not be asked.
+    fn arm(&self, attention: &mut Attention) -> bool {
+        if !attention.armed {
+            attention.armed = self.receives.completions.arm().is_ok();
+        }
+        attention.armed
+    }
+}
+
+impl Attention {
+    fn wake_if_unattended(&mut self) {
+        if self.active == 0
+            && let Some(woken) = self.parked.pop()
+        {
+            self.active += 1;
+            woken.notifier.notify();
+        }
+    }
+
+    /// Takes a subscriber out of the list. False when the watcher has done it, and counted it active.
+    fn leave(&mut self, subscriber: u64) -> bool {
+        let place = self.parked.iter().position(|parked| parked.subscriber == subscriber);
+        place.map(|place| self.parked.remove(place)).is_some()
+    }
+}
+
+/// The inbox of one compute node. Clones are the same inbox.
+#[derive(Clone)]
+pub struct Inbox {
+    // Of the node, with what wakes it.
+    node: Arc<Node>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Inbox {
+    pub(crate) fn new(node: Arc<Node>, mailbox: Arc<Mailbox>) -> Self {
+        Inbox { node, mailbox }
+    }
+
+    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts as active at once.
+    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+        let mut attention = self.mailbox.attention.lock();
+        let id = attention.subscribers;
+        attention.subscribers += 1;
+        attention.active += 1;
+        Subscription { inbox: self.clone(), id, notifier, parked: Cell::new(false) }
+    }
+}
+
+impl latchwork_verbs::Inbox for Inbox {
+    fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
+        let mut some = false;
+        for _ in 0..RECEIVE_MAX {
+            // The sink runs without a lock: it may receive.
+            let Some(message) = self.mailbox.next() else { break };
+            some = true;
+            sink(message);
+        }
+        some
+    }
+}
+
+/// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
+///
+/// When the last active subscriber is dropped while messages wait, a parked one is woken.
+pub struct Subscription {
+    inbox: Inbox,
+    id: u64,
+    notifier: Notifier,
+    parked: Cell<bool>,
+}
+
+impl latchwork_verbs::Subscription for Subscription {
+    fn park(&self) -> bool {
+        let mailbox = &self.inbox.mailbox;
+        {
+            let mut attention = mailbox.attention.lock();
+            if attention.active == 1 && !mailbox.arm(&mut attention) {
+                // Nobody would be told of a message: somebody has to go on polling.
+                return false;
+            }
+            attention.active -= 1;
+            attention.parked.push(Parked { subscriber: self.id, notifier: self.notifier.clone() });
+        }
+        self.parked.set(true);
+        if mailbox.has_message() {
+            self.unparked();
+            return false;
+        }
+        true
+    }
+
+    fn unparked(&self) {
+        if self.parked.replace(false) {
+            let mut attention = self.inbox.mailbox.attention.lock();
+            if attention.leave(self.id) {
+                attention.active += 1;
+            }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mailbox = &self.inbox.mailbox;
+        let mut attention = mailbox.attention.lock();
+        if self.parked.get() && attention.leave(self.id) {
+            return;
+        }
+        // Active, or made active by the watcher, whose wake nobody will answer now.
+        attention.active -= 1;
+        if attention.active == 0 && !attention.parked.is_empty() {
+            let told = mailbox.arm(&mut attention);
+            drop(attention);
+            if !told || mailbox.has_message() {
+                mailbox.attention.lock().wake_if_unattended();
+            }
+        }
+        let _ = &self.inbox.node;
+    }
+}

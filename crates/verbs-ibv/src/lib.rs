@@ -1,0 +1,66 @@
+//! The RDMA fabric: queue pairs over libibverbs, which is opened at run time.
+//!
+//! This crate owns what stands between a batch of verbs and a NIC: devices, registered memory, connections, completion queues. Nothing
+//! is needed to build it; [`Fabric::open`] says what a machine lacks.
+//!
+//! ```text
+//!   worker of compute node 1                                        node 2, on its own device
+//!   Endpoint                                                        Node
+//!    ├─ Lane to memory node 0 ─ queue pair ═══════════════════════► responder ─► registered memory
+//!    ├─ Lane to compute node 2 ─ queue pair ══════════════════════► responder ─► regions
+//!    │     list ─ one doorbell per ring                                   └────► shared receive queue ─► Inbox
+//!    ├─ completion queue of all lanes ─┐
+//!    └─ slots: what atomics found      │ armed only before the worker parks
+//!                                      └──► Watcher, one thread ──► notifies the worker
+//! ```
+//!
+//! # What holds
+//!
+//! - A batch is one run of linked work requests on one reliable connection, and all that was posted to a connection between two rings
+//!   goes with one doorbell. Only the last request of a batch is signalled: requests of a connection complete in order. The order inside
+//!   a batch is that of reliable connections (InfiniBand architecture, volume 1, work request operation ordering), which is what the
+//!   contract was taken from.
+//! - Words, messages and WRITEs of up to 128 bytes travel in their requests where the device can do that.
+//! - Nothing overflows: requests in a send queue and batches in all queues are counted, and the rest waits in software. A full inbox
+//!   has no receive buffer posted; senders are told to come again ("receiver not ready") for as long as it takes.
+//! - A connection that fails is destroyed at both ends before its batches are told to be [`Ambiguous`](latchwork_verbs::VerbError): none
+//!   of them takes effect after that, and no atomic is ever repeated by this crate. If the peer does not answer, they are
+//!   `Disconnected`.
+//! - **Atomics are atomic among those of one device, and not with those of a CPU.** Words that verbs change atomically are left to
+//!   verbs. (The device has the last word of it: memory of one node is registered on one device.)
+//! - A node that parks costs nothing: its queues are armed, and one thread per process sleeps on all of them.
+//!
+//! It survives peers that vanish, connections that fail, full queues and inboxes. It does not survive a device that is taken away.
+//!
+//! # Other processes
+//!
+//! Nodes of one process find each other. For the rest there is a [`Directory`]: it knows the peers, and carries an [`Offer`] there and an
+//! [`Answer`] back, as bytes, by whatever means.
+//!
+//! # What is not there
+//!
+//! No masked atomics and no memory on the device: rdma-core has no interface for the first that is not one vendor's own, and nothing
+//! above asks for either; words of latches are whole words in ordinary registered memory.
+
+#![cfg(target_os = "linux")]
+#![deny(unsafe_code)]
+
+mod connection;
+mod directory;
+mod endpoint;
+mod error;
+mod fabric;
+mod inbox;
+mod lane;
+mod locals;
+mod node;
+mod slots;
+#[allow(unsafe_code)] // all that touches the library
+mod sys;
+
+pub use connection::{Answer, ConnectionData, Offer};
+pub use directory::{Directory, Peer, RemoteMemory, Reply};
+pub use endpoint::Endpoint;
+pub use error::{ConnectError, OpenError};
+pub use fabric::{Config, Fabric};
+pub use inbox::{Inbox, Subscription};

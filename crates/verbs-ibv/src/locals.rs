@@ -1,0 +1,42 @@
+//! [`Locals`]: the regions of an endpoint's own node, remembered without locks.
+
+use std::sync::Arc;
+
+use latchwork_verbs::{LocalBuffer, RegionKey};
+
+use crate::node::Node;
+use crate::sys::Registered;
+use crate::sys::ffi::Sge;
+
+pub(crate) struct Locals {
+    node: Arc<Node>,
+    known: Vec<Option<Arc<Registered>>>,
+}
+
+impl Locals {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Locals { node, known: Vec::new() }
+    }
+
+    /// Looks a region up; its length in bytes.
+    pub(crate) fn learn(&mut self, key: RegionKey) -> Option<u64> {
+        let index = usize::from(key.0);
+        if let Some(Some(region)) = self.known.get(index) {
+            return Some(region.len);
+        }
+        let region = self.node.region(key)?;
+        if self.known.len() <= index {
+            self.known.resize(index + 1, None);
+        }
+        let len = region.len;
+        self.known[index] = Some(region);
+        Some(len)
+    }
+
+    /// A checked local buffer of a region that was learned, as the device names it.
+    pub(crate) fn sge(&self, buffer: LocalBuffer) -> Sge {
+        let region = self.known[usize::from(buffer.region.0)].as_ref();
+        let region = region.expect("learned when posted");
+        Sge { addr: region.address + buffer.offset, length: buffer.len, lkey: region.lkey }
+    }
+}

@@ -1,0 +1,137 @@
+//! [`Node`]: a memory node or a compute node of this process: its device, what it registered, and the ends of connections at which
+//! its device answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use latchwork_runtime::sync::{Mutex, RwLock};
+use latchwork_verbs::{Region, RegionKey, SetupError};
+
+use crate::connection::{Answer, Offer};
+use crate::directory::RemoteMemory;
+use crate::error::ConnectError;
+use crate::inbox::Mailbox;
+use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher};
+
+pub(crate) struct Node {
+    pub(crate) device: Arc<Device>,
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
+    // READs and atomics that one connection may have outstanding here.
+    reads: u8,
+    regions: RwLock<Vec<Arc<Registered>>>,
+    responders: Mutex<Vec<Pair>>,
+    receives: Option<Arc<Receives>>,
+    // For queue pairs that complete nothing.
+    unused: Arc<Completions>,
+    cut_off: AtomicBool,
+    _watch: Option<Watch>,
+}
+
+impl Node {
+    /// A memory node, which is one region.
+    pub(crate) fn memory(
+        device: &Arc<Device>,
+        reads: u8,
+        region: Arc<Region>,
+    ) -> Result<Node, SetupError> {
+        let node = Node::new(device, reads)?;
+        let registered = Registered::new(device, region)?;
+        node.regions.write().push(Arc::new(registered));
+        Ok(node)
+    }
+
+    /// A compute node, with an inbox for so many messages.
+    pub(crate) fn compute(
+        device: &Arc<Device>,
+        reads: u8,
+        inbox: u32,
+        watcher: &Arc<Watcher>,
+    ) -> Result<Node, SetupError> {
+        let receives = Arc::new(Receives::new(device, inbox)?);
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&receives)));
+        let told = Arc::downgrade(&mailbox);
+        let watch = watcher.watch(&receives.completions, move || {
+            if let Some(mailbox) = told.upgrade() {
+                mailbox.told();
+            }
+        })?;
+        let node = Node::new(device, reads)?;
+        Ok(Node { mailbox: Some(mailbox), receives: Some(receives), _watch: Some(watch), ..node })
+    }
+
+    fn new(device: &Arc<Device>, reads: u8) -> Result<Node, SetupError> {
+        Ok(Node {
+            device: Arc::clone(device),
+            mailbox: None,
+            reads: reads.min(device.limits.reads_served),
+            regions: RwLock::default(),
+            responders: Mutex::default(),
+            receives: None,
+            unused: Completions::new(device, 1)?,
+            cut_off: AtomicBool::new(false),
+            _watch: None,
+        })
+    }
+
+    /// Registers memory; `None` when all keys are taken.
+    pub(crate) fn register(&self, region: Arc<Region>) -> Result<Option<RegionKey>, SetupError> {
+        let registered = Arc::new(Registered::new(&self.device, region)?);
+        let mut regions = self.regions.write();
+        let Ok(key) = u16::try_from(regions.len()) else { return Ok(None) };
+        regions.push(registered);
+        Ok(Some(RegionKey(key)))
+    }
+
+    /// A registered region; a memory node has one.
+    pub(crate) fn region(&self, key: RegionKey) -> Option<Arc<Registered>> {
+        self.regions.read().get(usize::from(key.0)).cloned()
+    }
+
+    /// A registered region, as peers name it.
+    pub(crate) fn remote(&self, key: RegionKey) -> Option<RemoteMemory> {
+        let region = self.region(key)?;
+        Some(RemoteMemory { address: region.address, len: region.len, rkey: region.rkey })
+    }
+
+    /// Connects with whoever makes the offer. What it replaces is destroyed before.
+    pub(crate) fn answer(&self, offer: &Offer) -> Result<Answer, ConnectError> {
+        if let Some(replaced) = offer.replaces {
+            self.close(replaced);
+        }
+        let pair = Pair::responder(&self.device, &self.unused, self.receives.as_ref())?;
+        let reads = self.reads.min(offer.data.reads);
+        pair.accept(&offer.data, reads)?;
+        let answer = Answer { data: pair.data(reads) };
+        let mut responders = self.responders.lock();
+        // Looked at under the lock: whoever cuts the node off has either set it before, or finds the pair.
+        if self.is_cut_off() {
+            return Err(ConnectError::Gone);
+        }
+        responders.push(pair);
+        Ok(answer)
+    }
+
+    /// Destroys the end of a connection that nobody uses any more.
+    pub(crate) fn close(&self, number: u32) {
+        let closed = {
+            let mut responders = self.responders.lock();
+            let place = responders.iter().position(|pair| pair.number == number);
+            place.map(|place| responders.swap_remove(place))
+        };
+        drop(closed);
+    }
+
+    /// Answers nobody any more. When this returns nothing that peers have posted will take effect here.
+    pub(crate) fn cut_off(&self) {
+        let cut = {
+            let mut responders = self.responders.lock();
+            self.cut_off.store(true, Ordering::Release);
+            std::mem::take(&mut *responders)
+        };
+        drop(cut);
+    }
+
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,73 @@
+//! [`Slots`]: registered memory of an endpoint, where atomics leave what they found and small payloads stand.
+
+use std::sync::Arc;
+
+use latchwork_verbs::{BATCH_ATOMICS_MAX, BATCH_MAX, Message, Outcome, Region, SetupError};
+
+use crate::sys::ffi::Sge;
+use crate::sys::{Device, Registered};
+
+/// Words of one request's payload: a message with its sender.
+const PAYLOAD_WORDS: usize = 1 + Message::WORDS;
+
+/// Words of a slot: what the atomics found, then the payloads of the requests, and what is missing to whole CPU cache lines.
+const SLOT_WORDS: usize = 64;
+
+const _: () = assert!(BATCH_ATOMICS_MAX + BATCH_MAX * PAYLOAD_WORDS <= SLOT_WORDS);
+
+/// One slot for each batch that is in the connections.
+pub(crate) struct Slots {
+    memory: Registered,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn new(device: &Arc<Device>, count: u32) -> Result<Slots, SetupError> {
+        let count = count.clamp(1, 1 << 16);
+        let region = Region::zeroed(count as usize * SLOT_WORDS * 8)?;
+        Ok(Slots { memory: Registered::new(device, region)?, free: (0..count).rev().collect() })
+    }
+
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    pub(crate) fn any_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub(crate) fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    fn sge(&self, slot: u32, word: usize, words: usize) -> Sge {
+        let first = slot as usize * SLOT_WORDS + word;
+        Sge {
+            addr: self.memory.address + 8 * first as u64,
+            length: 8 * words as u32,
+            lkey: self.memory.lkey,
+        }
+    }
+
+    /// Where the batch's atomic with this number leaves what it found.
+    pub(crate) fn old(&self, slot: u32, atomic: usize) -> Sge {
+        self.sge(slot, atomic, 1)
+    }
+
+    /// What the first so many atomics of the batch found.
+    pub(crate) fn outcome(&self, slot: u32, atomics: usize) -> Outcome {
+        let words = self.memory.region.words().skip(slot as usize * SLOT_WORDS);
+        let old = std::array::from_fn(|i| if i < atomics { words.word(i) } else { 0 });
+        Outcome { old }
+    }
+
+    /// Puts down the payload of the batch's request with this number, and tells where it stands.
+    pub(crate) fn payload(&self, slot: u32, request: usize, payload: &[u64]) -> Sge {
+        let word = BATCH_ATOMICS_MAX + request * PAYLOAD_WORDS;
+        let words = self.memory.region.words();
+        for (i, &value) in payload.iter().enumerate() {
+            words.set_word(slot as usize * SLOT_WORDS + word + i, value);
+        }
+        self.sge(slot, word, payload.len())
+    }
+}

@@ -1,0 +1,29 @@
+//! libibverbs behind owned types: what of it is unsafe stands in these files, and in one call of `lane`.
+//!
+//! The library is safe to call from any thread. What it demands beyond that is an order of destruction, which the types keep by
+//! owning what they stand on:
+//!
+//! ```text
+//!   Pair ──► Completions (send)  ──► Device ──► Library
+//!    └─────► Receives ──► Completions (receive) ─┤
+//!   Registered (memory region) ──► Region, ──────┘
+//! ```
+
+mod completions;
+mod device;
+pub(crate) mod ffi;
+mod library;
+mod list;
+mod pair;
+mod receives;
+mod registered;
+mod watcher;
+
+pub(crate) use completions::Completions;
+pub(crate) use device::Device;
+pub(crate) use library::Library;
+pub(crate) use list::SendList;
+pub(crate) use pair::{Pair, Tuning};
+pub(crate) use receives::{Found, Receives};
+pub(crate) use registered::Registered;
+pub(crate) use watcher::{Watch, Watcher};

@@ -1,0 +1,241 @@
+//! [`Pair`]: one end of a reliable connection.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use latchwork_verbs::SetupError;
+
+use crate::connection::ConnectionData;
+use crate::error::{check, last};
+use crate::sys::completions::Completions;
+use crate::sys::device::{Device, PORT};
+use crate::sys::ffi::{
+    AddressHandle, Gid, GlobalRoute, QPT_RC, QueuePair, QueuePairAttr, QueuePairCap, QueuePairInit,
+    access, mask, state,
+};
+use crate::sys::list::SendList;
+use crate::sys::receives::Receives;
+
+/// How patient a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tuning {
+    /// 4.096 us times two to this power, until an acknowledgement is missed.
+    pub(crate) timeout: u8,
+    /// Times that a request is repeated then. 7 is for ever on Soft-RoCE.
+    pub(crate) retries: u8,
+    /// READs and atomics outstanding at most.
+    pub(crate) reads: u8,
+}
+
+/// Repetitions while the receiver has no buffer: for ever. Full inboxes push back, they do not fail.
+const RECEIVER_NOT_READY_FOR_EVER: u8 = 7;
+
+/// What a receiver without buffers asks senders to wait: 0.08 ms, as the InfiniBand architecture counts.
+const RECEIVER_NOT_READY_TIMER: u8 = 5;
+
+/// A queue pair. Destroying it ends what it does: when `drop` returns, the device uses no buffer of its requests any more and answers
+/// nothing that its peer has sent.
+pub(crate) struct Pair {
+    pair: NonNull<QueuePair>,
+    device: Arc<Device>,
+    completions: Arc<Completions>,
+    // Of the one that receives.
+    _receives: Option<Arc<Receives>>,
+    /// The number by which the peer addresses it.
+    pub(crate) number: u32,
+    /// The first packet's number.
+    psn: u32,
+    /// Bytes of a request that may travel in it.
+    pub(crate) inline: u32,
+}
+
+// SAFETY: the library and the providers lock a queue pair themselves.
+unsafe impl Send for Pair {}
+// SAFETY: as above.
+unsafe impl Sync for Pair {}
+
+impl Pair {
+    /// One that requests, whose completions go to `completions`. It has room for `depth` requests, and for `inline` bytes in each if
+    /// the device can do that.
+    pub(crate) fn requester(
+        device: &Arc<Device>,
+        completions: &Arc<Completions>,
+        depth: u32,
+        inline: u32,
+    ) -> Result<Pair, SetupError> {
+        // Asked for more than it can, a device refuses, and tells nowhere what it can.
+        let mut pair = Pair::new(device, completions, None, depth, inline);
+        for less in [128, 64, 0] {
+            if pair.is_err() && less < inline {
+                pair = Pair::new(device, completions, None, depth, less);
+            }
+        }
+        let pair = pair?;
+        pair.initialise(0)?;
+        Ok(pair)
+    }
+
+    /// One that answers; messages go to `receives`, if its node takes any.
+    pub(crate) fn responder(
+        device: &Arc<Device>,
+        completions: &Arc<Completions>,
+        receives: Option<&Arc<Receives>>,
+    ) -> Result<Pair, SetupError> {
+        let pair = Pair::new(device, completions, receives, 1, 0)?;
+        pair.initialise(access::REMOTE_READ | access::REMOTE_WRITE | access::REMOTE_ATOMIC)?;
+        Ok(pair)
+    }
+
+    fn new(
+        device: &Arc<Device>,
+        completions: &Arc<Completions>,
+        receives: Option<&Arc<Receives>>,
+        depth: u32,
+        inline: u32,
+    ) -> Result<Pair, SetupError> {
+        let queue = completions.queue();
+        let mut init = QueuePairInit {
+            qp_context: ptr::null_mut(),
+            send_cq: queue,
+            recv_cq: receives.map_or(queue, |receives| receives.completions.queue()),
+            srq: receives.map_or(ptr::null_mut(), |receives| receives.queue()),
+            cap: QueuePairCap {
+                max_send_wr: depth,
+                max_recv_wr: u32::from(receives.is_none()),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline,
+            },
+            qp_type: QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: a protection domain that stands, queues of the same device that the pair will own, and attributes, which the library
+        // changes to what the pair has.
+        let pair = unsafe { (device.library.create_qp)(device.domain.as_ptr(), &raw mut init) };
+        let pair = NonNull::new(pair).ok_or_else(|| last("ibv_create_qp"))?;
+        // SAFETY: the library gave it, and it begins as `QueuePair` says.
+        let number = unsafe { (*pair.as_ptr()).qp_num };
+        Ok(Pair {
+            pair,
+            device: Arc::clone(device),
+            completions: Arc::clone(completions),
+            _receives: receives.cloned(),
+            number,
+            psn: device.next_psn(),
+            inline: init.cap.max_inline_data.min(inline),
+        })
+    }
+
+    fn modify(&self, mut attr: QueuePairAttr, mask: i32) -> Result<(), SetupError> {
+        // SAFETY: a queue pair that stands, and attributes of which the library reads what the mask names.
+        let result = unsafe {
+            (self.device.library.modify_qp)(self.pair.as_ptr(), &raw mut attr, mask | mask::STATE)
+        };
+        check("ibv_modify_qp", result)
+    }
+
+    fn initialise(&self, rights: u32) -> Result<(), SetupError> {
+        let attr = QueuePairAttr {
+            qp_state: state::INIT,
+            port_num: PORT,
+            qp_access_flags: rights,
+            ..QueuePairAttr::default()
+        };
+        self.modify(attr, mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
+    }
+
+    /// What the peer needs to connect to this end, which wants, or serves, so many READs and atomics at a time.
+    pub(crate) fn data(&self, reads: u8) -> ConnectionData {
+        let address = self.device.address;
+        ConnectionData {
+            pair: self.number,
+            psn: self.psn,
+            lid: address.lid,
+            gid: address.gid.0,
+            mtu: address.mtu,
+            reads,
+        }
+    }
+
+    /// Lets the peer's requests in, `reads` READs and atomics of them at a time.
+    pub(crate) fn accept(&self, peer: &ConnectionData, reads: u8) -> Result<(), SetupError> {
+        let address = self.device.address;
+        let attr = QueuePairAttr {
+            qp_state: state::RTR,
+            path_mtu: address.mtu.min(peer.mtu).into(),
+            dest_qp_num: peer.pair,
+            rq_psn: peer.psn,
+            max_dest_rd_atomic: reads,
+            min_rnr_timer: RECEIVER_NOT_READY_TIMER,
+            ah_attr: AddressHandle {
+                grh: GlobalRoute {
+                    dgid: Gid(peer.gid),
+                    sgid_index: address.gid_index,
+                    hop_limit: 64,
+                    ..GlobalRoute::default()
+                },
+                dlid: peer.lid,
+                // On InfiniBand within a subnet the local id is enough, and a route by address need not be there.
+                is_global: u8::from(address.ethernet),
+                port_num: PORT,
+                ..AddressHandle::default()
+            },
+            ..QueuePairAttr::default()
+        };
+        let mask = mask::AV
+            | mask::PATH_MTU
+            | mask::DEST_QPN
+            | mask::RQ_PSN
+            | mask::MAX_DEST_RD_ATOMIC
+            | mask::MIN_RNR_TIMER;
+        self.modify(attr, mask)
+    }
+
+    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time: from then on requests can be posted.
+    pub(crate) fn connect(&self, peer: &ConnectionData, tuning: Tuning) -> Result<(), SetupError> {
+        // This end answers nothing, but has to be told how much of it.
+        self.accept(peer, 1)?;
+        let attr = QueuePairAttr {
+            qp_state: state::RTS,
+            sq_psn: self.psn,
+            timeout: tuning.timeout,
+            retry_cnt: tuning.retries,
+            rnr_retry: RECEIVER_NOT_READY_FOR_EVER,
+            max_rd_atomic: tuning.reads.min(peer.reads).max(1),
+            ..QueuePairAttr::default()
+        };
+        let mask = mask::TIMEOUT
+            | mask::RETRY_CNT
+            | mask::RNR_RETRY
+            | mask::SQ_PSN
+            | mask::MAX_QP_RD_ATOMIC;
+        self.modify(attr, mask)
+    }
+
+    /// Posts all requests of the list, which has some, with one doorbell.
+    ///
+    /// # Errors
+    /// When the provider took only a part of them, or none.
+    ///
+    /// # Safety
+    /// Until a completion tells that a request is done, or the pair is gone, its buffer stays registered, and nobody expects anything
+    /// of the memory there but racing words. Inline buffers only until this returns.
+    pub(crate) unsafe fn post(&self, list: &mut SendList) -> Result<(), SetupError> {
+        let mut bad = ptr::null_mut();
+        // SAFETY: a pair that stands, and a list whose entries and buffer descriptions stay where they are until the call returns, by
+        // which time the provider has copied them. The buffers are the caller's promise.
+        let result = unsafe {
+            let context = (*self.pair.as_ptr()).context;
+            ((*context).ops.post_send)(self.pair.as_ptr(), list.link(), &raw mut bad)
+        };
+        check("ibv_post_send", result)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: used by nobody any more; its queues live on in this value.
+        unsafe { (self.device.library.destroy_qp)(self.pair.as_ptr()) };
+        let _ = &self.completions;
+    }
+}

@@ -1,0 +1,127 @@
+//! [`Receives`]: a shared receive queue and its buffers.
+
+use std::collections::VecDeque;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use latchwork_verbs::{ComputeNodeId, Message, Region, SetupError};
+
+use crate::error::{check, last};
+use crate::sys::completions::Completions;
+use crate::sys::device::Device;
+use crate::sys::ffi::{
+    ReceiveRequest, Sge, SharedReceiveHead, SharedReceiveInit, SharedReceiveQueue, WC_SUCCESS,
+    WorkCompletion,
+};
+use crate::sys::registered::Registered;
+
+/// Bytes of a message on the wire: the sender's id as a word, and the payload.
+pub(crate) const MESSAGE_BYTES: usize = 8 + 8 * Message::WORDS;
+
+/// Bytes from one buffer to the next: two CPU cache lines.
+const STRIDE: usize = 128;
+
+/// Buffers with messages that were found and not read yet.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) filled: VecDeque<u32>,
+    // What a poll takes at once; kept, because it is large.
+    completions: Box<[WorkCompletion; 16]>,
+}
+
+/// Where the messages of one compute node arrive, from whatever queue pair. A message takes one buffer, which is posted again when it
+/// was read; while none is posted, senders wait ("receiver not ready").
+pub(crate) struct Receives {
+    queue: NonNull<SharedReceiveQueue>,
+    buffers: Registered,
+    pub(crate) completions: Arc<Completions>,
+    device: Arc<Device>,
+}
+
+// SAFETY: the library and the providers lock a shared receive queue themselves.
+unsafe impl Send for Receives {}
+// SAFETY: as above.
+unsafe impl Sync for Receives {}
+
+impl Receives {
+    /// A queue with `capacity` buffers, all posted.
+    pub(crate) fn new(device: &Arc<Device>, capacity: u32) -> Result<Receives, SetupError> {
+        let capacity = capacity.min(device.limits.receive_queue).max(1);
+        let completions = Completions::new(device, capacity)?;
+        let buffers = Registered::new(device, Region::zeroed(capacity as usize * STRIDE)?)?;
+        let mut init = SharedReceiveInit {
+            srq_context: ptr::null_mut(),
+            max_wr: capacity,
+            max_sge: 1,
+            srq_limit: 0,
+        };
+        // SAFETY: a protection domain that stands, and attributes, which the library may change.
+        let queue = unsafe { (device.library.create_srq)(device.domain.as_ptr(), &raw mut init) };
+        let queue = NonNull::new(queue).ok_or_else(|| last("ibv_create_srq"))?;
+        let receives = Receives { queue, buffers, completions, device: Arc::clone(device) };
+        for buffer in 0..capacity {
+            receives.post(buffer)?;
+        }
+        Ok(receives)
+    }
+
+    /// The library's queue, for queue pairs.
+    pub(crate) fn queue(&self) -> *mut SharedReceiveQueue {
+        self.queue.as_ptr()
+    }
+
+    /// Gives a buffer to the device, for the next message.
+    fn post(&self, buffer: u32) -> Result<(), SetupError> {
+        let mut sge = Sge {
+            addr: self.buffers.address + u64::from(buffer) * STRIDE as u64,
+            length: MESSAGE_BYTES as u32,
+            lkey: self.buffers.lkey,
+        };
+        let mut request = ReceiveRequest {
+            wr_id: buffer.into(),
+            next: ptr::null_mut(),
+            sg_list: &raw mut sge,
+            num_sge: 1,
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: a queue that stands, one request that is read before the call returns, and a buffer that stays as long as the queue.
+        let result = unsafe {
+            let context = (*self.queue.as_ptr().cast::<SharedReceiveHead>()).context;
+            ((*context).ops.post_srq_recv)(self.queue.as_ptr(), &raw mut request, &raw mut bad)
+        };
+        check("ibv_post_srq_recv", result)
+    }
+
+    /// Finds buffers with messages.
+    pub(crate) fn poll(&self, found: &mut Found) {
+        let Found { filled, completions } = found;
+        let taken = self.completions.poll(&mut completions[..]);
+        // A receive fails only when its queue pair is torn down in the middle of a message: nothing has arrived. The buffer is free.
+        for completion in &completions[..taken] {
+            let buffer = completion.wr_id as u32;
+            if completion.status == WC_SUCCESS && completion.byte_len as usize == MESSAGE_BYTES {
+                filled.push_back(buffer);
+            } else {
+                let _ = self.post(buffer);
+            }
+        }
+    }
+
+    /// Reads the message of a buffer that was found, and gives the buffer back. `None` when it was sent by nobody that can be.
+    pub(crate) fn take(&self, buffer: u32) -> Option<Message> {
+        let words = self.buffers.region.words().skip(buffer as usize * STRIDE / 8);
+        let from = u8::try_from(words.word(0)).ok().and_then(ComputeNodeId::new);
+        let body = std::array::from_fn(|i| words.word(1 + i));
+        // There are as many requests as the queue has room for, so this does not fail.
+        let posted = self.post(buffer);
+        debug_assert!(posted.is_ok(), "{posted:?}");
+        from.map(|from| Message { from, body })
+    }
+}
+
+impl Drop for Receives {
+    fn drop(&mut self) {
+        // SAFETY: the queue pairs that used it have owned it, and are gone.
+        unsafe { (self.device.library.destroy_srq)(self.queue.as_ptr()) };
+    }
+}

@@ -1,0 +1,79 @@
+//! What agents have refused, counted; and a line in the log now and then.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::wire::Refusal;
+
+/// How connections to the agents of a process have ended that did not end well. A snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Refused {
+    /// Connections that did not begin with a greeting, or ended in the middle of it.
+    pub strange: u64,
+    /// Connections that did not prove in time who they are.
+    pub late: u64,
+    /// Of another version.
+    pub version: u64,
+    /// With TLS where there should be a secret, or the other way round, or with a wrong secret or a certificate
+    /// of another authority.
+    pub unproved: u64,
+    /// Too many at once.
+    pub busy: u64,
+    /// For another node, another incarnation, or from a node that was fenced.
+    pub misled: u64,
+    /// Proved who they are, and then sent what no client of this version sends.
+    pub broken: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    strange: AtomicU64,
+    late: AtomicU64,
+    version: AtomicU64,
+    unproved: AtomicU64,
+    busy: AtomicU64,
+    misled: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// Why a connection was not served, or no longer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reject {
+    Strange(String),
+    Late,
+    Tls(String),
+    Refused(Refusal),
+    Broken(String),
+}
+
+impl Counters {
+    /// Counts, and says so if it is the first, second, fourth, eighth of its kind: a flood does not fill a log.
+    pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
+        let counter = match reject {
+            Reject::Strange(_) => &self.strange,
+            Reject::Late => &self.late,
+            Reject::Tls(_) | Reject::Refused(Refusal::Secret | Refusal::Mode) => &self.unproved,
+            Reject::Refused(Refusal::Version) => &self.version,
+            Reject::Refused(Refusal::Busy) => &self.busy,
+            Reject::Refused(Refusal::Node | Refusal::Incarnation | Refusal::Epoch) => &self.misled,
+            Reject::Broken(_) => &self.broken,
+        };
+        let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%from, count, "connection refused: {reject:?}");
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Refused {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Refused {
+            strange: read(&self.strange),
+            late: read(&self.late),
+            version: read(&self.version),
+            unproved: read(&self.unproved),
+            busy: read(&self.busy),
+            misled: read(&self.misled),
+            broken: read(&self.broken),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The verbs themselves, on memory of this process.
+
+use std::sync::Arc;
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::{Region, WORD, Words};
+use latchwork_verbs_shm::Barriers;
+
+use super::hosted::Hosted;
+use crate::wire::{Batch, WireRequest, begin_reply, end_reply, peek};
+
+/// What one connection executes on: its node, and the regions that it has met, so that a verb takes no lock.
+/// Regions are only ever added.
+pub(crate) struct Ground {
+    hosted: Arc<Hosted>,
+    regions: Vec<Option<Arc<Region>>>,
+}
+
+/// Bytes at the start of a request that are fetched ahead; behind them the processor does it by itself.
+const AHEAD_MAX: u32 = 1 << 10;
+
+/// A batch that no client of this version sends to this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Violation(pub(crate) &'static str);
+
+impl Ground {
+    pub(crate) fn new(hosted: Arc<Hosted>) -> Self {
+        Ground { hosted, regions: Vec::new() }
+    }
+
+    /// The memory of a region, if there is one.
+    fn learn(&mut self, key: u16) -> Option<&Arc<Region>> {
+        let at = usize::from(key);
+        if self.regions.get(at).is_none_or(Option::is_none) {
+            let found = self.hosted.region(key)?;
+            if self.regions.len() <= at {
+                self.regions.resize_with(at + 1, || None);
+            }
+            self.regions[at] = Some(found);
+        }
+        self.regions[at].as_ref()
+    }
+
+    /// Asks for the CPU cache lines that a frame will touch which comes soon; its length, if it can be told. A
+    /// worker's batches are all over the memory, and to wait for each of them would be most of the work.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, frame: &[u8]) -> Option<usize> {
+        peek(frame, |region, remote, len| {
+            if let Some(Some(region)) = self.regions.get(usize::from(region)) {
+                let start = usize::try_from(remote).unwrap_or(usize::MAX);
+                let end = start.saturating_add(len.min(AHEAD_MAX) as usize);
+                region.words().prefetch(start..end);
+            }
+        })
+    }
+
+    /// Executes a batch and appends its reply. Nothing takes effect of a batch that is a violation.
+    ///
+    /// The requests are executed in their order with the barriers of the shared-memory fabric, which this is
+    /// on behalf of others. The caller ends the barriers before it sends the reply.
+    ///
+    /// They order this thread's accesses in the eyes of the others here. What a client did before it sent the
+    /// batch, in this process or as an earlier batch that another thread executed and whose reply it had, comes
+    /// before: the kernel hands bytes from one thread to another under the socket's lock, which releases and
+    /// acquires as any lock does, whoever's memory it is.
+    pub(crate) fn execute(
+        &mut self,
+        batch: &Batch<'_>,
+        barriers: &mut Barriers,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        self.check(batch)?;
+        let inbox = self.hosted.inbox.as_ref();
+        let region = self.regions.get(usize::from(batch.region)).and_then(Option::as_deref);
+        let memory = region.map_or(&[][..], Region::atomics);
+        let start = begin_reply(out, batch.seq, false);
+        let (mut undone, mut found) = (0_u8, 0_u64);
+        for (i, request) in batch.requests().iter().enumerate() {
+            match *request {
+                WireRequest::Read { condition: Some((mask, value)), .. }
+                    if found & mask != value =>
+                {
+                    undone |= 1 << i;
+                }
+                WireRequest::Read { remote, len, .. } => {
+                    barriers.before_read();
+                    Words::new(memory).append_to(remote as usize, len as usize, out);
+                }
+                WireRequest::Write { remote, data } => {
+                    barriers.before_write();
+                    Words::new(memory).write_bytes(remote as usize, data);
+                }
+                WireRequest::CompareSwap { remote, expected, desired } => {
+                    let word = word(memory, remote);
+                    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                    let swap = || word.compare_exchange(expected, desired, success, failure);
+                    found = barriers.around_atomic(swap).unwrap_or_else(|old| old);
+                    out.extend_from_slice(&found.to_le_bytes());
+                }
+                WireRequest::FetchAdd { remote, add } => {
+                    let word = word(memory, remote);
+                    found = barriers.around_atomic(|| word.fetch_add(add, Ordering::AcqRel));
+                    out.extend_from_slice(&found.to_le_bytes());
+                }
+                WireRequest::Send(message) => {
+                    if inbox.is_some_and(|inbox| inbox.deliver(&message)) {
+                        barriers.after_delivery();
+                    } else {
+                        undone |= 1 << i;
+                    }
+                }
+            }
+        }
+        end_reply(out, start, undone);
+        Ok(())
+    }
+
+    fn check(&mut self, batch: &Batch<'_>) -> Result<(), Violation> {
+        for request in batch.requests() {
+            let Some((offset, len)) = request.remote() else {
+                if self.hosted.inbox.is_none() {
+                    return Err(Violation("a message for a memory node"));
+                }
+                continue;
+            };
+            let region = self.learn(batch.region).ok_or(Violation("a region that is not there"))?;
+            if offset.checked_add(len).is_none_or(|end| end > region.len() as u64) {
+                return Err(Violation("a request beyond the end of its region"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The word of a checked request.
+fn word(memory: &[AtomicU64], remote: u64) -> &AtomicU64 {
+    &memory[remote as usize / WORD]
+}

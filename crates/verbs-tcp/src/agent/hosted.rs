@@ -1,0 +1,66 @@
+//! [`Hosted`]: a node of this process, as its agent sees it.
+
+use std::sync::Arc;
+
+use latchwork_runtime::Clock;
+use latchwork_runtime::sync::RwLock;
+use latchwork_verbs::{Region, RegionKey};
+use latchwork_verbs_shm as shm;
+
+use super::counters::Counters;
+use super::seats::Seats;
+use crate::config::Limits;
+use crate::security::Security;
+use crate::wire::Node;
+
+/// A node of this process: memory, or regions and an inbox.
+pub(crate) struct Hosted {
+    pub(crate) node: Node,
+    /// Which start of the node this is: never 0.
+    pub(crate) incarnation: u64,
+    /// Of compute nodes.
+    pub(crate) inbox: Option<shm::Inbox>,
+    pub(crate) clock: Clock,
+    pub(crate) security: Security,
+    pub(crate) limits: Limits,
+    pub(crate) seats: Seats,
+    pub(crate) counters: Arc<Counters>,
+    regions: RwLock<Vec<Arc<Region>>>,
+}
+
+impl Hosted {
+    #[allow(clippy::too_many_arguments, reason = "it is only taken together")]
+    pub(crate) fn new(
+        node: Node,
+        incarnation: u64,
+        (inbox, regions): (Option<shm::Inbox>, Vec<Arc<Region>>),
+        (security, limits): (Security, Limits),
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let (seats, regions) = (Seats::new(limits.connections), RwLock::new(regions));
+        Hosted { node, incarnation, inbox, clock, security, limits, seats, counters, regions }
+    }
+
+    /// Adds a region; its key, if there is one left.
+    pub(crate) fn register(&self, region: Arc<Region>) -> Option<RegionKey> {
+        let mut regions = self.regions.write();
+        let key = u16::try_from(regions.len()).ok()?;
+        regions.push(region);
+        Some(RegionKey(key))
+    }
+
+    pub(crate) fn region(&self, key: u16) -> Option<Arc<Region>> {
+        self.regions.read().get(usize::from(key)).cloned()
+    }
+
+    /// The lengths of all regions, in bytes.
+    pub(crate) fn lengths(&self) -> Vec<u64> {
+        self.regions.read().iter().map(|region| region.len() as u64).collect()
+    }
+
+    /// The clock that leases are in.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().as_nanos()
+    }
+}

@@ -1,0 +1,154 @@
+//! [`listen`]: accepts connections for one node.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::AsyncWrite;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use super::admit::{admit, busy};
+use super::counters::Reject;
+use super::execute::Ground;
+use super::hosted::Hosted;
+use super::serve::serve;
+use super::threads::Turns;
+use crate::error::TcpError;
+use crate::security::Security;
+use crate::wire::Refusal;
+
+/// Connections that the operating system holds for the agent to accept.
+const BACKLOG: i32 = 1024;
+
+/// A host that vanished without a word is found out by the operating system: after so long without anything to
+/// send, by so many questions, so far apart.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// When no connection can be accepted, mostly because there are too many open files: how long to wait.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Starts the agent of `hosted` at `addr`; where it listens.
+pub(crate) fn listen(
+    hosted: Arc<Hosted>,
+    addr: SocketAddr,
+    turns: Turns,
+) -> Result<SocketAddr, TcpError> {
+    let failed =
+        |error: io::Error| TcpError::Listen { addr, kind: error.kind(), why: error.to_string() };
+    let listener = bind(addr).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let handle = turns.next().clone();
+    let listener = {
+        let _inside = handle.enter();
+        TcpListener::from_std(listener).map_err(failed)?
+    };
+    handle.spawn(accept(hosted, listener, turns));
+    Ok(bound)
+}
+
+fn bind(addr: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // So that a node can be started again at once. Two at the same time still cannot listen.
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+async fn accept(hosted: Arc<Hosted>, listener: TcpListener, turns: Turns) {
+    let strangers = Arc::new(Semaphore::new(hosted.limits.strangers));
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => match Arc::clone(&strangers).try_acquire_owned() {
+                Ok(permit) => start(&hosted, stream, from, permit, &turns),
+                Err(_) => {
+                    hosted.counters.count(from, &Reject::Refused(Refusal::Busy));
+                    // A fresh socket has room for it; one that has not does without.
+                    let _ = stream.try_write(&busy());
+                }
+            },
+            Err(error) => {
+                tracing::warn!(%error, "no connection can be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Hands the connection to a thread, where it stays.
+fn start(
+    hosted: &Arc<Hosted>,
+    stream: TcpStream,
+    from: SocketAddr,
+    permit: OwnedSemaphorePermit,
+    turns: &Turns,
+) {
+    // What cannot be registered any more has ended already.
+    let Ok(stream) = stream.into_std() else { return };
+    let hosted = Arc::clone(hosted);
+    turns.next().spawn(async move {
+        let connection = async {
+            let stream = TcpStream::from_std(stream)?;
+            prepare(&stream)?;
+            Ok::<_, io::Error>(stream)
+        };
+        let end = match connection.await {
+            Ok(stream) => secured(&hosted, stream, permit).await,
+            Err(error) => Err(Reject::Strange(error.to_string())),
+        };
+        if let Err(reject) = end {
+            hosted.counters.count(from, &reject);
+        }
+    });
+}
+
+/// What both ends of a connection set.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+async fn secured(
+    hosted: &Arc<Hosted>,
+    mut stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+) -> Result<(), Reject> {
+    match &hosted.security {
+        Security::Secret(_) => greeted(hosted, &mut stream, permit).await,
+        Security::Tls(tls) => {
+            let handshake = timeout(hosted.limits.greeting_time, tls.acceptor.accept(stream));
+            match handshake.await {
+                Ok(Ok(mut stream)) => greeted(hosted, &mut stream, permit).await,
+                Ok(Err(error)) => Err(Reject::Tls(error.to_string())),
+                Err(_) => Err(Reject::Late),
+            }
+        }
+    }
+}
+
+async fn greeted<S>(
+    hosted: &Arc<Hosted>,
+    stream: &mut S,
+    permit: OwnedSemaphorePermit,
+) -> Result<(), Reject>
+where
+    S: AsyncWrite + tokio::io::AsyncRead + Unpin,
+{
+    let greetings = timeout(hosted.limits.greeting_time, admit(hosted, stream));
+    let seat = greetings.await.map_err(|_| Reject::Late)??;
+    drop(permit);
+    let ground = Ground::new(Arc::clone(hosted));
+    // Stopped, it goes without a word: its client has another connection, or is fenced.
+    seat.until_stopped(serve(hosted, ground, stream)).await.unwrap_or(Ok(()))
+}

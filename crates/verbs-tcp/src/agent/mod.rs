@@ -1,0 +1,22 @@
+//! Agents: the side that executes verbs.
+//!
+//! ```text
+//!   listener ── accept ──► admit: greetings, in time, by few at once ──► seat: one connection per session
+//!                                                                          │
+//!        socket ── read a chunk ──► frames ──► execute ──► replies ── one write ──► socket      (serve)
+//! ```
+
+mod admit;
+mod counters;
+mod execute;
+mod hosted;
+mod listener;
+mod seats;
+mod serve;
+mod threads;
+
+pub(crate) use counters::Counters;
+pub use counters::Refused;
+pub(crate) use hosted::Hosted;
+pub(crate) use listener::{listen, prepare};
+pub(crate) use threads::{Threads, Turns};

@@ -1,0 +1,223 @@
+//! [`Seats`]: one connection per session, and none of a node that was fenced.
+//!
+//! When a connection fails, its client comes back with the same session. It may only be told that it is
+//! welcome once nothing more of the old connection can be executed: then what became of its batches may be
+//! unknown, but it does not change any more. So the old connection is stopped, and the new one waits until its
+//! task has let go.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use latchwork_runtime::sync::Mutex;
+use tokio::sync::{Mutex as Gate, Notify, OwnedMutexGuard};
+
+use crate::wire::{Introduction, Node, Refusal};
+
+type Session = [u8; 16];
+
+/// The connections of a node's agent whose clients are known.
+pub(crate) struct Seats {
+    table: Arc<Mutex<Table>>,
+    max: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    taken: BTreeMap<Session, Entry>,
+    fenced: BTreeMap<Node, u64>,
+}
+
+struct Entry {
+    stop: Arc<Notify>,
+    gate: Arc<Gate<()>>,
+    from: Node,
+    epoch: u64,
+    /// Whose seat this was has given up waiting for the one before, which still has the gate.
+    abandoned: bool,
+}
+
+/// The right to execute for a session, until it is dropped or stopped.
+pub(crate) struct Seat {
+    table: Arc<Mutex<Table>>,
+    session: Session,
+    stop: Arc<Notify>,
+    gate: Arc<Gate<()>>,
+    /// Dropped behind the entry: whoever gets the gate then finds nobody executing.
+    inside: Option<OwnedMutexGuard<()>>,
+}
+
+impl Seats {
+    pub(crate) fn new(max: usize) -> Self {
+        Seats { table: Arc::default(), max }
+    }
+
+    /// Takes the session's seat, once whoever has it has stopped.
+    ///
+    /// The seat can be taken from the new connection, too, while it still waits here; so
+    /// [`Seat::until_stopped`] goes around whatever comes next.
+    pub(crate) async fn take(&self, introduction: &Introduction) -> Result<Seat, Refusal> {
+        let Introduction { from, epoch, session, .. } = *introduction;
+        let stop = Arc::new(Notify::new());
+        let gate = {
+            let mut table = self.table.lock();
+            if table.fenced.get(&from).is_some_and(|&fence| epoch < fence) {
+                return Err(Refusal::Epoch);
+            }
+            let gate = match table.taken.get(&session) {
+                Some(entry) => {
+                    entry.stop.notify_one();
+                    Arc::clone(&entry.gate)
+                }
+                None if table.taken.len() >= self.max => return Err(Refusal::Busy),
+                None => Arc::default(),
+            };
+            let (stop, gate) = (Arc::clone(&stop), Arc::clone(&gate));
+            let entry = Entry { stop, gate: Arc::clone(&gate), from, epoch, abandoned: false };
+            table.taken.insert(session, entry);
+            gate
+        };
+        let table = Arc::clone(&self.table);
+        let mut seat = Seat { table, session, stop, gate, inside: None };
+        match until(&seat.stop, Arc::clone(&seat.gate).lock_owned()).await {
+            Some(guard) => {
+                seat.inside = Some(guard);
+                Ok(seat)
+            }
+            // A third connection of the session, or a fence, has come meanwhile.
+            None => Err(Refusal::Busy),
+        }
+    }
+
+    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections; true when all have
+    /// stopped within `patience`.
+    pub(crate) async fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
+        let stopped: Vec<_> = {
+            let mut table = self.table.lock();
+            let fence = table.fenced.entry(node).or_default();
+            *fence = epoch.max(*fence);
+            let fence = *fence;
+            let old = |entry: &&Entry| entry.from == node && entry.epoch < fence;
+            let stop = |entry: &Entry| {
+                entry.stop.notify_one();
+                Arc::clone(&entry.gate)
+            };
+            table.taken.values().filter(old).map(stop).collect()
+        };
+        let all = async {
+            for gate in stopped {
+                drop(gate.lock().await);
+            }
+        };
+        tokio::time::timeout(patience, all).await.is_ok()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.lock().taken.len()
+    }
+}
+
+impl Seat {
+    /// Runs `work`, as long as nobody takes the seat. It is dropped when somebody does.
+    pub(crate) async fn until_stopped<F: Future>(&self, work: F) -> Option<F::Output> {
+        until(&self.stop, work).await
+    }
+}
+
+/// Runs `work` until it ends or `stop` is notified, which wins.
+async fn until<F: Future>(stop: &Notify, work: F) -> Option<F::Output> {
+    let (mut stopped, mut work) = (pin!(stop.notified()), pin!(work));
+    poll_fn(|context| {
+        if stopped.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut table = self.table.lock();
+        let Some(entry) = table.taken.get_mut(&self.session) else { return };
+        let remove = if Arc::ptr_eq(&entry.stop, &self.stop) {
+            // The gate stays known as long as somebody has it, or the next connection would not wait.
+            entry.abandoned = self.inside.is_none() && self.gate.try_lock().is_err();
+            !entry.abandoned
+        } else {
+            entry.abandoned && self.inside.is_some() && Arc::ptr_eq(&entry.gate, &self.gate)
+        };
+        if remove {
+            table.taken.remove(&self.session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+    use super::*;
+
+    fn introduction(session: u8, epoch: u64) -> Introduction {
+        let from = Node::Compute(ComputeNodeId::new(3).unwrap());
+        let to = Node::Memory(MemoryNodeId(0));
+        Introduction { from, to, epoch, incarnation: 0, session: [session; 16] }
+    }
+
+    fn run<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_second_connection_of_a_session_waits_until_the_first_has_stopped() {
+        run(async {
+            let seats = Arc::new(Seats::new(1));
+            let first = seats.take(&introduction(1, 0)).await.unwrap();
+            assert_eq!(seats.take(&introduction(2, 0)).await.err(), Some(Refusal::Busy));
+            let ended = Arc::new(AtomicBool::new(false));
+            let task = tokio::spawn({
+                let ended = Arc::clone(&ended);
+                async move {
+                    let never = first.until_stopped(std::future::pending::<()>()).await;
+                    assert_eq!(never, None);
+                    // Still executing: nobody else may.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    ended.store(true, Ordering::Relaxed);
+                    drop(first);
+                }
+            });
+            let second = seats.take(&introduction(1, 0)).await.unwrap();
+            assert!(ended.load(Ordering::Relaxed));
+            assert_eq!(seats.len(), 1);
+            drop(second);
+            assert_eq!(seats.len(), 0);
+            task.await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_fence_stops_old_epochs_and_waits_for_their_end() {
+        run(async {
+            let seats = Arc::new(Seats::new(9));
+            let old = seats.take(&introduction(1, 4)).await.unwrap();
+            let new = seats.take(&introduction(2, 5)).await.unwrap();
+            let node = introduction(1, 4).from;
+            assert!(
+                !seats.fence(node, 5, Duration::from_millis(10)).await,
+                "it has not stopped yet"
+            );
+            assert_eq!(old.until_stopped(std::future::pending::<()>()).await, None);
+            drop(old);
+            assert!(seats.fence(node, 5, Duration::from_secs(5)).await);
+            assert_eq!(seats.take(&introduction(3, 4)).await.err(), Some(Refusal::Epoch));
+            assert_eq!(new.until_stopped(async { 7 }).await, Some(7));
+            assert!(seats.take(&introduction(4, 5)).await.is_ok());
+        });
+    }
+}

@@ -1,0 +1,64 @@
+//! The threads on which agents run, and connections are made.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use tokio::runtime::{Builder as RuntimeBuilder, Handle};
+use tokio::sync::Notify;
+
+use crate::error::TcpError;
+
+/// One single-threaded runtime per thread: a connection stays where it is, and nobody steals. Without
+/// connections the threads sleep.
+pub(crate) struct Threads {
+    handles: Vec<Handle>,
+    threads: Vec<(Arc<Notify>, JoinHandle<()>)>,
+}
+
+/// Gives out the threads by turns; can be had by what runs on them.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    handles: Arc<[Handle]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Turns {
+    pub(crate) fn next(&self) -> &Handle {
+        &self.handles[self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
+    }
+}
+
+impl Threads {
+    pub(crate) fn start(count: usize) -> Result<Self, TcpError> {
+        let mut started = Threads { handles: Vec::new(), threads: Vec::new() };
+        for number in 0..count.max(1) {
+            let failed = |error: std::io::Error| TcpError::Thread { why: error.to_string() };
+            let runtime = RuntimeBuilder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(failed)?;
+            started.handles.push(runtime.handle().clone());
+            let stop = Arc::new(Notify::new());
+            let stopped = Arc::clone(&stop);
+            // When it stops, the runtime is dropped, and with it every connection.
+            let body = move || runtime.block_on(stopped.notified());
+            let thread = Builder::new().name(format!("tcp-agent-{number}")).spawn(body);
+            started.threads.push((stop, thread.map_err(failed)?));
+        }
+        Ok(started)
+    }
+
+    pub(crate) fn turns(&self) -> Turns {
+        Turns { handles: self.handles.as_slice().into(), next: Arc::default() }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // A permit stays for a thread that is only about to wait.
+        self.threads.iter().for_each(|(stop, _)| stop.notify_one());
+        for (_, thread) in self.threads.drain(..) {
+            // A task that panicked has been reported; the thread itself has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! [`Buffer`]: bytes that have arrived and are not used yet.
+
+/// What a buffer has room for at first, and what one has that is full again and again.
+const FIRST: usize = 8 << 10;
+const USUAL: usize = 64 << 10;
+
+/// Bytes from a socket. Grows to what frames and a busy connection need, and no further.
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    pub(crate) fn new() -> Self {
+        Buffer { bytes: Vec::new(), start: 0, end: 0 }
+    }
+
+    /// The bytes that are not used yet.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Room behind them, at least one byte as long as fewer than `max` are there.
+    pub(crate) fn room(&mut self, max: usize) -> &mut [u8] {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.bytes.len() {
+            let more = (2 * self.bytes.len()).clamp(FIRST, max.max(FIRST));
+            self.bytes.resize(more, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// So many bytes have arrived in the room.
+    pub(crate) fn filled(&mut self, count: usize) {
+        self.end += count;
+        // There was more than fits: next time in one piece.
+        if self.end == self.bytes.len() && self.bytes.len() < USUAL {
+            self.bytes.resize((2 * self.bytes.len()).min(USUAL), 0);
+        }
+    }
+
+    /// So many bytes from the front are used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end);
+    }
+
+    /// Gives back what a long frame took, when it is through.
+    pub(crate) fn settle(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if self.bytes.len() > USUAL {
+                self.bytes.truncate(USUAL);
+                self.bytes.shrink_to_fit();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_stay_in_order_while_the_buffer_grows_moves_and_shrinks() {
+        let (mut buffer, mut next, mut seen) = (Buffer::new(), 0_u8, 0_u8);
+        for step in 1..2000 {
+            let room = buffer.room(256 << 10);
+            let count = (step * 37 % 9000).min(room.len());
+            for byte in &mut room[..count] {
+                *byte = next;
+                next = next.wrapping_add(1);
+            }
+            buffer.filled(count);
+            let used = if step % 50 == 0 { buffer.bytes().len() } else { buffer.bytes().len() / 2 };
+            for &byte in &buffer.bytes()[..used] {
+                assert_eq!(byte, seen);
+                seen = seen.wrapping_add(1);
+            }
+            buffer.consume(used);
+            buffer.settle();
+            assert!(buffer.bytes.len() <= 256 << 10);
+        }
+        let rest = buffer.bytes().len();
+        buffer.consume(rest);
+        buffer.settle();
+        assert!(buffer.bytes.len() <= USUAL);
+    }
+}

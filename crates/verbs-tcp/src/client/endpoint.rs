@@ -1,0 +1,163 @@
+//! [`Endpoint`]: collects batches, and sends them when the doorbell rings.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use latchwork_runtime::Time;
+use latchwork_verbs::{
+    Completion, LocalBuffer, Region, RegionKey, Request, Target, VerbError, WORD, Words,
+    check_batch,
+};
+
+use super::connect::{Wanted, connect};
+use super::lane::{Attempt, Lane, Times};
+use crate::agent::Hosted;
+use crate::fabric::Inner;
+use crate::peers::Peer;
+use crate::security::random;
+use crate::wire::Node;
+
+/// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
+///
+/// It has a connection of its own to each node that it uses, which is made when it is used first. Batches leave
+/// when the doorbell rings, those for one node in one write; replies are taken at each poll. A worker with
+/// batches in flight must poll; one without may park.
+///
+/// The first post to a region that another process has registered since it was asked last asks that process,
+/// and waits for its answer: at most the time that connecting may take.
+pub struct Endpoint {
+    inner: Arc<Inner>,
+    locals: Locals,
+    lanes: Vec<Lane>,
+    completed: VecDeque<Completion>,
+    in_flight: usize,
+}
+
+/// The regions of the worker's own node, remembered so that a verb takes no lock.
+pub(crate) struct Locals {
+    own: Arc<Hosted>,
+    regions: Vec<Option<Arc<Region>>>,
+}
+
+impl Locals {
+    fn learn(&mut self, key: RegionKey) -> Option<u64> {
+        let at = usize::from(key.0);
+        if self.regions.get(at).is_none_or(Option::is_none) {
+            let found = self.own.region(key.0)?;
+            if self.regions.len() <= at {
+                self.regions.resize_with(at + 1, || None);
+            }
+            self.regions[at] = Some(found);
+        }
+        self.regions[at].as_ref().map(|region| region.len() as u64)
+    }
+
+    /// The words of a checked local buffer.
+    pub(crate) fn words(&self, local: LocalBuffer) -> Words<'_> {
+        let region = self.regions[usize::from(local.region.0)].as_deref();
+        let words = region.expect("learned when posted").atomics();
+        Words::new(&words[local.offset as usize / WORD..][..local.len as usize / WORD])
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(inner: Arc<Inner>, own: Arc<Hosted>) -> Self {
+        let locals = Locals { own, regions: Vec::new() };
+        Endpoint { inner, locals, lanes: Vec::new(), completed: VecDeque::new(), in_flight: 0 }
+    }
+
+    /// The lane to a target's node. There are few, and mostly the same ones are used.
+    fn lane(&mut self, target: Target) -> Option<&mut Lane> {
+        let node = match target {
+            Target::Memory(id) => Node::Memory(id),
+            Target::Compute(id, _) => Node::Compute(id),
+        };
+        let at = match self.lanes.iter().position(|lane| lane.peer.node == node) {
+            Some(at) => at,
+            None => {
+                let peer = self.inner.peers.get(node)?;
+                // Without random bytes there are no connections either: nobody is mistaken for another.
+                let session = random().unwrap_or_default();
+                let (patience, clock) = (self.inner.config.patience, self.inner.clock);
+                self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
+                self.lanes.len() - 1
+            }
+        };
+        Some(&mut self.lanes[at])
+    }
+
+    fn step(&mut self, now: Time) {
+        let Endpoint { inner, locals, lanes, completed, .. } = self;
+        for lane in lanes.iter_mut().filter(|lane| lane.is_busy()) {
+            lane.step(
+                now,
+                locals,
+                &mut |peer, session| start(inner, &locals.own, peer, session),
+                completed,
+            );
+        }
+    }
+}
+
+/// Starts an attempt to connect, on a thread of the agents.
+fn start(inner: &Inner, own: &Hosted, peer: &Peer, session: [u8; 16]) -> Attempt {
+    let epoch = (inner.config.epoch, peer.incarnation());
+    let wanted = Wanted::new(peer.addr, (own.node, peer.node), epoch, session);
+    let (security, limit) = (inner.config.security.clone(), inner.config.connect_time);
+    let (sender, receiver) = channel();
+    inner.turns.next().spawn(async move {
+        // An endpoint that has gone meanwhile does not want it.
+        let _ = sender.send(connect(&security, &wanted, limit).await);
+    });
+    receiver
+}
+
+impl latchwork_verbs::Endpoint for Endpoint {
+    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+        let region = match target {
+            Target::Memory(_) => 0,
+            Target::Compute(_, region) => region,
+        };
+        let lane = self.lane(target).ok_or(VerbError::UnknownTarget { target })?;
+        let mut remote_len = lane.length(region);
+        if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
+            let peer = Arc::clone(&lane.peer);
+            // Who cannot be reached cannot be asked, and has no such region as far as anybody knows.
+            if self.inner.ask(&peer, self.locals.own.node).is_ok() {
+                remote_len = peer.length(region);
+            }
+        }
+        check_batch(target, requests, remote_len, |key| self.locals.learn(key))?;
+        if let Some(lane) = self.lane(target) {
+            lane.push(region, token, requests);
+            self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    fn ring(&mut self) {
+        if self.lanes.iter().any(Lane::has_queue) {
+            self.step(self.inner.clock.now());
+        }
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
+        if self.in_flight > 0 {
+            self.step(self.inner.clock.now());
+        }
+        let count = self.completed.len();
+        self.in_flight -= count;
+        self.completed.drain(..).for_each(sink);
+        count > 0
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn may_park(&self) -> bool {
+        // Replies wake nobody: they have to be polled for.
+        self.in_flight == 0
+    }
+}

@@ -1,0 +1,133 @@
+//! [`Link`]: a connection as its worker has it: two buffers, and a socket that never blocks.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use rustls::ClientConnection;
+
+use super::connect::Connected;
+use crate::buffer::Buffer;
+use crate::wire::FRAME_MAX;
+
+/// Replies that one look takes from the socket at most: the worker has other work.
+const READS_MAX: usize = 4;
+
+/// A connection that stands.
+pub(crate) struct Link {
+    socket: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    /// Frames, of which `written` bytes have left.
+    pub(crate) out: Vec<u8>,
+    written: usize,
+    pub(crate) input: Buffer,
+}
+
+impl Link {
+    pub(crate) fn new(connected: Connected) -> Self {
+        let Connected { socket, tls, .. } = connected;
+        Link { socket, tls, out: Vec::new(), written: 0, input: Buffer::new() }
+    }
+
+    /// Bytes of frames that have not left.
+    pub(crate) fn waiting(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Gives the socket what it takes of `out`.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while self.written < self.out.len() {
+            let rest = &self.out[self.written..];
+            let taken = match &mut self.tls {
+                None => self.socket.write(rest),
+                Some(tls) => tls.writer().write(rest),
+            };
+            match taken {
+                Ok(0) if self.tls.is_some() => {
+                    // As much as it encrypts ahead.
+                    if !self.flush_tls()? {
+                        return Ok(());
+                    }
+                }
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        } else if self.written > self.out.len() / 2 {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+        self.flush_tls().map(drop)
+    }
+
+    /// Writes what is encrypted; false when the socket takes no more.
+    fn flush_tls(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes what has arrived; whether anything has.
+    pub(crate) fn fill(&mut self) -> io::Result<bool> {
+        let mut some = false;
+        for _ in 0..READS_MAX {
+            let room = self.input.room(FRAME_MAX);
+            let len = room.len();
+            let read = match &mut self.tls {
+                None => self.socket.read(room),
+                Some(tls) => read_tls(tls, &mut self.socket, room),
+            };
+            match read {
+                Ok(0) if len > 0 => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    self.input.filled(count);
+                    some = true;
+                    // That was all, as far as can be told without asking once more.
+                    if count < len && self.tls.is_none() || len == 0 {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What came before it counts; it will be met again.
+                Err(error) if some => {
+                    tracing::debug!(%error, "a connection ends");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(some)
+    }
+}
+
+/// Reads what is decrypted, and if that is nothing, decrypts what has arrived.
+fn read_tls(
+    tls: &mut ClientConnection,
+    socket: &mut TcpStream,
+    room: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(room) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            end => return end,
+        }
+        if tls.read_tls(socket)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    }
+}

@@ -1,0 +1,16 @@
+//! Clients: the side that a worker has.
+//!
+//! ```text
+//!   Endpoint ── post ──► Lane: queue ── ring: encode ──► Link: out ── one write ──► socket
+//!      ▲                   │ sent, flights                  in  ◄── poll: read ────
+//!      └── Completion ◄────┴─────────────── replies ────────┘
+//! ```
+
+mod connect;
+mod endpoint;
+mod flights;
+mod lane;
+mod link;
+
+pub(crate) use connect::{Wanted, connect};
+pub use endpoint::Endpoint;

@@ -1,0 +1,112 @@
+//! [`Peer`]: what this process knows of a node; [`Peers`]: of all of them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use latchwork_runtime::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
+use latchwork_verbs::Target;
+
+use crate::agent::Hosted;
+use crate::wire::{Node, Welcome};
+
+/// A node that verbs can be for, here or elsewhere. Never replaced: a node that was started anew is another.
+pub(crate) struct Peer {
+    pub(crate) node: Node,
+    pub(crate) addr: SocketAddr,
+    /// When it is in this process.
+    hosted: Option<Arc<Hosted>>,
+    /// 0 until it is known.
+    incarnation: AtomicU64,
+    /// The lengths of the regions that are known.
+    lengths: RwLock<Vec<u64>>,
+    disconnected: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn hosted(hosted: Arc<Hosted>, addr: SocketAddr) -> Self {
+        let incarnation = AtomicU64::new(hosted.incarnation);
+        Peer { hosted: Some(Arc::clone(&hosted)), incarnation, ..Peer::remote(hosted.node, addr) }
+    }
+
+    pub(crate) fn remote(node: Node, addr: SocketAddr) -> Self {
+        Peer {
+            node,
+            addr,
+            hosted: None,
+            incarnation: AtomicU64::new(0),
+            lengths: RwLock::default(),
+            disconnected: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is a node of this process, all of which is known.
+    pub(crate) fn is_here(&self) -> bool {
+        self.hosted.is_some()
+    }
+
+    /// The length of one of its regions, in bytes, as far as is known.
+    pub(crate) fn length(&self, region: u16) -> Option<u64> {
+        match &self.hosted {
+            Some(hosted) => hosted.region(region).map(|region| region.len() as u64),
+            None => self.lengths.read().get(usize::from(region)).copied(),
+        }
+    }
+
+    /// Takes what its agent has said. Regions are only ever added.
+    pub(crate) fn learn(&self, welcome: &Welcome, lengths: &[u64]) {
+        self.incarnation.store(welcome.incarnation, Ordering::Relaxed);
+        let mut known = self.lengths.write();
+        if lengths.len() > known.len() {
+            *known = lengths.to_vec();
+        }
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn disconnect(&self) {
+        self.disconnected.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.disconnected.load(Ordering::Relaxed)
+    }
+
+    /// The target that is a region of it.
+    pub(crate) fn target(&self, region: u16) -> Target {
+        match self.node {
+            Node::Memory(id) => Target::Memory(id),
+            Node::Compute(id) => Target::Compute(id, region),
+        }
+    }
+}
+
+/// All nodes that this process knows.
+#[derive(Default)]
+pub(crate) struct Peers(RwLock<BTreeMap<Node, Arc<Peer>>>);
+
+impl Peers {
+    pub(crate) fn get(&self, node: Node) -> Option<Arc<Peer>> {
+        self.0.read().get(&node).cloned()
+    }
+
+    /// Adds one; false when there is one of that name.
+    pub(crate) fn add(&self, peer: Peer) -> bool {
+        let mut peers = self.0.write();
+        if peers.contains_key(&peer.node) {
+            return false;
+        }
+        peers.insert(peer.node, Arc::new(peer));
+        true
+    }
+
+    /// The lowest id that no memory node has.
+    pub(crate) fn free_memory_id(&self) -> Option<u16> {
+        let peers = self.0.read();
+        let taken =
+            |id: &u16| peers.contains_key(&Node::Memory(latchwork_verbs::MemoryNodeId(*id)));
+        (0..=u16::MAX).find(|id| !taken(id))
+    }
+}

@@ -1,0 +1,197 @@
+//! [`Security`]: how peers prove who they are.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::error::TcpError;
+
+/// How peers prove who they are. There is no mode without.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Both prove that they know a secret. What they then say is neither hidden nor protected: for a network
+    /// that nobody else can listen or write to.
+    Secret(Secret),
+    /// Mutual TLS: both show a certificate that the cluster's authority has signed.
+    Tls(Tls),
+}
+
+/// A secret that all processes of a cluster share.
+#[derive(Clone)]
+pub struct Secret(hmac::Key);
+
+impl Secret {
+    /// The fewest bytes of a secret.
+    pub const MIN_LEN: usize = 16;
+
+    /// The secret with these bytes, which should be random: 32 bytes from `/dev/urandom`, say.
+    ///
+    /// # Errors
+    /// [`TcpError::ShortSecret`] with fewer than [`Secret::MIN_LEN`] bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, TcpError> {
+        if bytes.len() < Self::MIN_LEN {
+            return Err(TcpError::ShortSecret { len: bytes.len() });
+        }
+        Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
+    }
+
+    /// A secret that nobody else has: for a cluster inside one process.
+    ///
+    /// # Errors
+    /// [`TcpError::NoRandom`].
+    pub fn random() -> Result<Self, TcpError> {
+        Secret::new(&random::<32>()?)
+    }
+
+    pub(crate) fn sign(&self, role: Role, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(role.label());
+        parts.iter().for_each(|part| context.update(part));
+        let mut mac = [0; 32];
+        mac.copy_from_slice(context.sign().as_ref());
+        mac
+    }
+
+    /// Whether `mac` is that of `parts`; takes as long whatever it is.
+    pub(crate) fn verify(&self, role: Role, parts: &[&[u8]], mac: &[u8; 32]) -> bool {
+        // The parts have known lengths or come last, so that no two sequences of them are the same bytes.
+        let mut bytes = role.label().to_vec();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        hmac::verify(&self.0, &bytes, mac).is_ok()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Whose proof it is: neither can be sent back as the other's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Client,
+    Agent,
+}
+
+impl Role {
+    fn label(self) -> &'static [u8] {
+        match self {
+            Role::Client => b"latchwork tcp 1: client",
+            Role::Agent => b"latchwork tcp 1: agent.",
+        }
+    }
+}
+
+/// Certificates of one process, for both directions.
+#[derive(Clone)]
+pub struct Tls {
+    pub(crate) connector: TlsConnector,
+    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) name: ServerName<'static>,
+}
+
+impl Tls {
+    /// From texts in PEM form: the certificate of the `authority` that signs those of all processes, this
+    /// process's own `certificate` (and what is between the two), and its private `key`. `name` is the DNS
+    /// name that every certificate of the cluster has.
+    ///
+    /// # Errors
+    /// [`TcpError::Certificate`], which says what is wrong with which.
+    pub fn from_pem(
+        authority: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+        name: &str,
+    ) -> Result<Self, TcpError> {
+        let wrong = |what: &'static str, why: &dyn fmt::Display| TcpError::Certificate {
+            what,
+            why: why.to_string(),
+        };
+        let mut roots = RootCertStore::empty();
+        for root in certificates(authority, "the authority's certificate")? {
+            roots.add(root).map_err(|error| wrong("the authority's certificate", &error))?;
+        }
+        let roots = Arc::new(roots);
+        let chain = certificates(certificate, "the process's certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| wrong("the private key", &e))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let own = "the process's certificate and its key";
+
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| wrong("the authority's certificate", &error))?;
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(own, &error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(|error| wrong(own, &error))?;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(own, &error))?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| wrong(own, &error))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|e| wrong("the name", &e))?;
+        Ok(Tls {
+            connector: TlsConnector::from(Arc::new(client)),
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            name,
+        })
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TcpError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match read {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err(TcpError::Certificate { what, why: "no certificate in PEM form".into() }),
+        Err(error) => Err(TcpError::Certificate { what, why: error.to_string() }),
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], TcpError> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| TcpError::NoRandom)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_good_for_its_secret_its_role_and_its_words_only() {
+        let secret = Secret::new(b"sixteen bytes...").unwrap();
+        let other = Secret::new(b"sixteen bytes..,").unwrap();
+        let mac = secret.sign(Role::Client, &[b"one", b"two"]);
+        assert!(secret.verify(Role::Client, &[b"one", b"two"], &mac));
+        assert!(!other.verify(Role::Client, &[b"one", b"two"], &mac));
+        assert!(!secret.verify(Role::Agent, &[b"one", b"two"], &mac));
+        assert!(!secret.verify(Role::Client, &[b"one", b"twp"], &mac));
+        assert!(matches!(Secret::new(b"short"), Err(TcpError::ShortSecret { len: 5 })));
+        assert!(!format!("{secret:?}").contains("sixteen"));
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_said() {
+        let error = Tls::from_pem(b"", b"", b"", "latchwork").unwrap_err();
+        assert!(error.to_string().contains("the authority's certificate"), "{error}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Frames: what follows the greetings, in both directions.
+//!
+//! ```text
+//!   0      4      5     6        8      12
+//!   │ len  │ kind │  a  │    b   │ seq  │ body ...
+//! ```
+//! `len` counts the whole frame.
+
+use super::batch::Batch;
+use super::reply::Reply;
+use super::{Cursor, DATA_MAX, WireError};
+
+/// Bytes of a frame's header.
+pub const HEADER: usize = 12;
+
+/// Bytes of a frame at most: the data of a batch, and what four requests have besides.
+pub const FRAME_MAX: usize = DATA_MAX + 1024;
+
+pub(super) const BATCH: u8 = 1;
+const LEASE: u8 = 2;
+const PING: u8 = 3;
+pub(super) const REPLY: u8 = 129;
+const PONG: u8 = 130;
+const TIME: u8 = 131;
+
+/// A frame from a client to an agent.
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FromClient<'a> {
+    /// Requests for the node that the connection is with.
+    Batch(Batch<'a>),
+    /// Batches that follow are not to be begun after this time of the agent's clock, in nanoseconds.
+    Lease(u64),
+    /// Wants a pong with the same number.
+    Ping(u32),
+}
+
+/// A frame from an agent to a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromAgent<'a> {
+    /// What became of a batch frame.
+    Reply(Reply<'a>),
+    /// The number of the ping, and the agent's clock in nanoseconds.
+    Pong(u32, u64),
+    /// The agent's clock in nanoseconds.
+    Time(u64),
+}
+
+/// A header and what belongs to it.
+struct Raw<'a> {
+    kind: u8,
+    a: u8,
+    b: u16,
+    seq: u32,
+    body: &'a [u8],
+    len: usize,
+}
+
+/// The frame at the start of `bytes`, if all of it is there.
+fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
+    // The length is checked as soon as it is there: nobody waits for a frame that cannot be.
+    let Some(len) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return Ok(None) };
+    if !(HEADER..=FRAME_MAX).contains(&(len as usize)) {
+        return Err(WireError::FrameLength { len });
+    }
+    let Some(frame) = bytes.get(..len as usize) else { return Ok(None) };
+    let mut cursor = Cursor(frame);
+    cursor.u32()?;
+    let (kind, a, b, seq) = (cursor.u8()?, cursor.u8()?, cursor.u16()?, cursor.u32()?);
+    Ok(Some(Raw { kind, a, b, seq, body: cursor.0, len: len as usize }))
+}
+
+impl Raw<'_> {
+    /// The only word of a frame that has no flags.
+    fn word(&self) -> Result<u64, WireError> {
+        self.no_flags()?;
+        let mut cursor = Cursor(self.body);
+        let word = cursor.u64()?;
+        cursor.end().map(|()| word)
+    }
+
+    fn no_flags(&self) -> Result<(), WireError> {
+        if (self.a, self.b) == (0, 0) { Ok(()) } else { Err(WireError::Field { field: "flags" }) }
+    }
+
+    fn no_seq(&self) -> Result<(), WireError> {
+        if self.seq == 0 { Ok(()) } else { Err(WireError::Field { field: "seq" }) }
+    }
+}
+
+impl<'a> FromClient<'a> {
+    /// The frame at the start of `bytes` and its length; none when there is not all of it yet.
+    ///
+    /// # Errors
+    /// What cannot be the start of a frame, however it goes on.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, WireError> {
+        let Some(raw) = raw(bytes)? else { return Ok(None) };
+        let frame = match raw.kind {
+            BATCH => FromClient::Batch(Batch::parse(raw.a, raw.b, raw.seq, raw.body)?),
+            LEASE => {
+                raw.no_seq()?;
+                FromClient::Lease(raw.word()?)
+            }
+            PING => {
+                raw.no_flags()?;
+                Cursor(raw.body).end()?;
+                FromClient::Ping(raw.seq)
+            }
+            kind => return Err(WireError::Kind { kind }),
+        };
+        Ok(Some((frame, raw.len)))
+    }
+}
+
+impl<'a> FromAgent<'a> {
+    /// The frame at the start of `bytes` and its length; none when there is not all of it yet.
+    ///
+    /// # Errors
+    /// What cannot be the start of a frame, however it goes on.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, WireError> {
+        let Some(raw) = raw(bytes)? else { return Ok(None) };
+        let frame = match raw.kind {
+            REPLY => FromAgent::Reply(Reply::parse(raw.a, raw.b, raw.seq, raw.body)?),
+            PONG => FromAgent::Pong(raw.seq, raw.word()?),
+            TIME => {
+                raw.no_seq()?;
+                FromAgent::Time(raw.word()?)
+            }
+            kind => return Err(WireError::Kind { kind }),
+        };
+        Ok(Some((frame, raw.len)))
+    }
+}
+
+/// Appends a header, with a length that [`end_frame`] fills in; where the frame starts.
+pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) -> usize {
+    let start = out.len();
+    let mut header = [0; HEADER];
+    header[4] = kind;
+    header[5] = a;
+    header[6..8].copy_from_slice(&b.to_le_bytes());
+    header[8..].copy_from_slice(&seq.to_le_bytes());
+    out.extend_from_slice(&header);
+    start
+}
+
+/// Fills in the length of the frame that starts at `start` and ends with `out`.
+///
+/// # Panics
+/// When the frame is longer than [`FRAME_MAX`], which is a bug of whoever made it.
+#[inline]
+pub fn end_frame(out: &mut [u8], start: usize) {
+    let len = out.len() - start;
+    assert!((HEADER..=FRAME_MAX).contains(&len), "a frame of {len} bytes");
+    out[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
+}
+
+fn put_word(out: &mut Vec<u8>, kind: u8, seq: u32, word: u64) {
+    let start = begin_frame(out, kind, 0, 0, seq);
+    out.extend_from_slice(&word.to_le_bytes());
+    end_frame(out, start);
+}
+
+/// Appends [`FromClient::Lease`].
+pub fn put_lease(out: &mut Vec<u8>, until: u64) {
+    put_word(out, LEASE, 0, until);
+}
+
+/// Appends [`FromClient::Ping`].
+pub fn put_ping(out: &mut Vec<u8>, number: u32) {
+    let start = begin_frame(out, PING, 0, 0, number);
+    end_frame(out, start);
+}
+
+/// Appends [`FromAgent::Pong`].
+pub fn put_pong(out: &mut Vec<u8>, number: u32, clock: u64) {
+    put_word(out, PONG, number, clock);
+}
+
+/// Appends [`FromAgent::Time`].
+pub fn put_time(out: &mut Vec<u8>, clock: u64) {
+    put_word(out, TIME, 0, clock);
+}

@@ -1,0 +1,280 @@
+//! Greetings: four messages of known lengths, before the first frame.
+//!
+//! ```text
+//!   client                                    agent
+//!   Hello         version, mode, nonce   ──►
+//!                                        ◄──  Answer    version, refusal or nonce
+//!   Introduction  who, whom, session, MAC ─►
+//!                                        ◄──  Welcome   refusal, or incarnation, clock, regions, MAC
+//! ```
+
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+use super::{Cursor, WireError};
+
+/// The version of the protocol; both ends must have the same.
+pub const VERSION: u16 = 1;
+
+const MAGIC: [u8; 8] = *b"LATCHNET";
+
+/// Bytes of a nonce.
+pub const NONCE_LEN: usize = 32;
+
+/// Bytes of a message authentication code (HMAC-SHA-256).
+pub const MAC_LEN: usize = 32;
+
+/// Bytes of a [`Hello`].
+pub const HELLO_LEN: usize = 48;
+
+/// Bytes of an [`Answer`].
+pub const ANSWER_LEN: usize = 48;
+
+/// Bytes of an [`Introduction`].
+pub const INTRODUCTION_LEN: usize = 48 + MAC_LEN;
+
+/// Bytes of a [`Welcome`] without the lengths of the regions.
+pub const WELCOME_LEN: usize = 24 + MAC_LEN;
+
+/// Regions of one node at most: as many as there are keys.
+pub const REGIONS_MAX: u32 = 1 << 16;
+
+/// A node that verbs can be for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Node {
+    /// A memory node.
+    Memory(MemoryNodeId),
+    /// A compute node.
+    Compute(ComputeNodeId),
+}
+
+impl Node {
+    fn bytes(self) -> [u8; 4] {
+        let (kind, [low, high]) = match self {
+            Node::Memory(id) => (1, id.0.to_le_bytes()),
+            Node::Compute(id) => (2, u16::from(id.get()).to_le_bytes()),
+        };
+        [kind, 0, low, high]
+    }
+
+    fn parse(bytes: [u8; 4]) -> Result<Self, WireError> {
+        let id = u16::from_le_bytes([bytes[2], bytes[3]]);
+        let compute = || u8::try_from(id).ok().and_then(ComputeNodeId::new);
+        match (bytes[0], bytes[1]) {
+            (1, 0) => Ok(Node::Memory(MemoryNodeId(id))),
+            (2, 0) => compute().map(Node::Compute).ok_or(WireError::Field { field: "node" }),
+            _ => Err(WireError::Field { field: "node" }),
+        }
+    }
+}
+
+/// Why an agent does not go on with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It speaks another version of the protocol.
+    Version,
+    /// One of the two uses TLS or a shared secret where the other does not.
+    Mode,
+    /// It has as many connections as it is willing to have.
+    Busy,
+    /// The client does not know the secret.
+    Secret,
+    /// It is not the agent of the node that the client wants.
+    Node,
+    /// The node was started anew since the client learned of it.
+    Incarnation,
+    /// The client's epoch is over: the cluster goes on without it.
+    Epoch,
+}
+
+impl Refusal {
+    const ALL: [Refusal; 7] = [
+        Refusal::Version,
+        Refusal::Mode,
+        Refusal::Busy,
+        Refusal::Secret,
+        Refusal::Node,
+        Refusal::Incarnation,
+        Refusal::Epoch,
+    ];
+
+    fn byte(refusal: Option<Refusal>) -> u8 {
+        refusal.map_or(0, |refusal| refusal as u8 + 1)
+    }
+
+    fn parse(byte: u8) -> Result<Option<Refusal>, WireError> {
+        match usize::from(byte) {
+            0 => Ok(None),
+            n => match Refusal::ALL.get(n - 1) {
+                Some(refusal) => Ok(Some(*refusal)),
+                None => Err(WireError::Field { field: "refusal" }),
+            },
+        }
+    }
+}
+
+fn put_magic(bytes: &mut [u8; 48], version: u16, flag: u8, nonce: &[u8; NONCE_LEN]) {
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&version.to_le_bytes());
+    bytes[10] = flag;
+    bytes[16..].copy_from_slice(nonce);
+}
+
+fn parse_magic(bytes: &[u8; 48]) -> Result<(u16, u8, [u8; NONCE_LEN]), WireError> {
+    let mut cursor = Cursor(bytes);
+    if cursor.take()? != MAGIC {
+        return Err(WireError::Magic);
+    }
+    let version = cursor.u16()?;
+    // What another version has behind its number is its own business.
+    if version != VERSION {
+        return Ok((version, 0, [0; NONCE_LEN]));
+    }
+    let flag = cursor.u8()?;
+    cursor.zeros::<5>()?;
+    Ok((version, flag, cursor.take()?))
+}
+
+/// The first bytes of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The client's version.
+    pub version: u16,
+    /// Whether it proves that it knows a secret; otherwise the connection is inside TLS.
+    pub secret: bool,
+    /// Random bytes.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+impl Hello {
+    /// As bytes.
+    pub fn bytes(&self) -> [u8; HELLO_LEN] {
+        let mut bytes = [0; HELLO_LEN];
+        put_magic(&mut bytes, self.version, self.secret.into(), &self.nonce);
+        bytes
+    }
+
+    /// From bytes. Of another version only the number is understood.
+    ///
+    /// # Errors
+    /// What is no greeting.
+    pub fn parse(bytes: &[u8; HELLO_LEN]) -> Result<Self, WireError> {
+        let (version, flag, nonce) = parse_magic(bytes)?;
+        match flag {
+            0 | 1 => Ok(Hello { version, secret: flag == 1, nonce }),
+            _ => Err(WireError::Field { field: "mode" }),
+        }
+    }
+}
+
+/// The first bytes of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The agent's version.
+    pub version: u16,
+    /// Why it does not go on.
+    pub refusal: Option<Refusal>,
+    /// Random bytes; zero with a refusal.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+impl Answer {
+    /// As bytes.
+    pub fn bytes(&self) -> [u8; ANSWER_LEN] {
+        let mut bytes = [0; ANSWER_LEN];
+        put_magic(&mut bytes, self.version, Refusal::byte(self.refusal), &self.nonce);
+        bytes
+    }
+
+    /// From bytes. Another version is a refusal.
+    ///
+    /// # Errors
+    /// What is no greeting.
+    pub fn parse(bytes: &[u8; ANSWER_LEN]) -> Result<Self, WireError> {
+        let (version, flag, nonce) = parse_magic(bytes)?;
+        let refusal =
+            if version == VERSION { Refusal::parse(flag)? } else { Some(Refusal::Version) };
+        Ok(Answer { version, refusal, nonce })
+    }
+}
+
+/// Who the client is and whom it wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Introduction {
+    /// The client's node.
+    pub from: Node,
+    /// The node that it wants.
+    pub to: Node,
+    /// The client's epoch.
+    pub epoch: u64,
+    /// The incarnation of the node that it wants; 0 for any.
+    pub incarnation: u64,
+    /// What stays the same when a connection takes the place of one that failed.
+    pub session: [u8; 16],
+}
+
+impl Introduction {
+    /// As bytes, without the MAC.
+    pub fn bytes(&self) -> [u8; INTRODUCTION_LEN - MAC_LEN] {
+        let mut bytes = [0; INTRODUCTION_LEN - MAC_LEN];
+        bytes[..4].copy_from_slice(&self.from.bytes());
+        bytes[4..8].copy_from_slice(&self.to.bytes());
+        bytes[8..16].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.incarnation.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.session);
+        bytes
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// What is no introduction.
+    pub fn parse(bytes: &[u8; INTRODUCTION_LEN - MAC_LEN]) -> Result<Self, WireError> {
+        let mut cursor = Cursor(bytes);
+        let (from, to) = (Node::parse(cursor.take()?)?, Node::parse(cursor.take()?)?);
+        let (epoch, incarnation) = (cursor.u64()?, cursor.u64()?);
+        let session = cursor.take()?;
+        cursor.zeros::<8>()?;
+        Ok(Introduction { from, to, epoch, incarnation, session })
+    }
+}
+
+/// The last word of the agent before the first frame. Without a refusal, the lengths of `regions` regions
+/// follow, eight bytes each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Why the agent does not go on.
+    pub refusal: Option<Refusal>,
+    /// How many regions the node has.
+    pub regions: u32,
+    /// Which start of the node this is.
+    pub incarnation: u64,
+    /// The agent's clock, in nanoseconds.
+    pub clock: u64,
+}
+
+impl Welcome {
+    /// As bytes, without the MAC.
+    pub fn bytes(&self) -> [u8; WELCOME_LEN - MAC_LEN] {
+        let mut bytes = [0; WELCOME_LEN - MAC_LEN];
+        bytes[0] = Refusal::byte(self.refusal);
+        bytes[4..8].copy_from_slice(&self.regions.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.clock.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// What is no welcome.
+    pub fn parse(bytes: &[u8; WELCOME_LEN - MAC_LEN]) -> Result<Self, WireError> {
+        let mut cursor = Cursor(bytes);
+        let refusal = Refusal::parse(cursor.u8()?)?;
+        cursor.zeros::<3>()?;
+        let (regions, incarnation, clock) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
+        if regions > REGIONS_MAX {
+            return Err(WireError::Field { field: "regions" });
+        }
+        Ok(Welcome { refusal, regions, incarnation, clock })
+    }
+}

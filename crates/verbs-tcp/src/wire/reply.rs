@@ -1,0 +1,56 @@
+//! Replies: what became of a batch frame.
+//!
+//! The body has, in the order of the requests, eight bytes for each atomic and the data of each READ that was
+//! done. Only a client that knows the requests can read it.
+
+use super::WireError;
+use super::frame::{REPLY, begin_frame, end_frame};
+
+const DONE: u8 = 0;
+const EXPIRED: u8 = 1;
+
+/// What became of a batch frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply<'a> {
+    /// The number of the batch frame.
+    pub seq: u32,
+    /// The batch came after the end of its lease, and nothing of it took effect.
+    pub expired: bool,
+    /// One bit per request, from the lowest: a READ that was of no use, a message for which the inbox had no
+    /// room. All others took effect.
+    pub undone: u8,
+    /// Old values and data.
+    pub body: &'a [u8],
+}
+
+impl<'a> Reply<'a> {
+    pub(super) fn parse(
+        status: u8,
+        undone: u16,
+        seq: u32,
+        body: &'a [u8],
+    ) -> Result<Self, WireError> {
+        let expired = match status {
+            DONE => false,
+            EXPIRED if body.is_empty() && undone == 0 => true,
+            _ => return Err(WireError::Field { field: "status" }),
+        };
+        if undone > 0b1111 {
+            return Err(WireError::Field { field: "undone" });
+        }
+        Ok(Reply { seq, expired, undone: undone as u8, body })
+    }
+}
+
+/// Begins a reply, whose body the caller appends; where it starts.
+#[inline]
+pub fn begin_reply(out: &mut Vec<u8>, seq: u32, expired: bool) -> usize {
+    begin_frame(out, REPLY, if expired { EXPIRED } else { DONE }, 0, seq)
+}
+
+/// Ends the reply that starts at `start`.
+#[inline]
+pub fn end_reply(out: &mut [u8], start: usize, undone: u8) {
+    out[start + 6] = undone;
+    end_frame(out, start);
+}

@@ -1,0 +1,275 @@
+//! Connections by the thousand that are not a peer's, or are one's and do what no peer does: each ends soon and
+//! clearly, nothing grows, and those who do as they should are served meanwhile.
+//!
+//! One test, alone in its process: it looks at the process's memory and open files.
+#![cfg(target_os = "linux")]
+
+mod common;
+#[path = "common/raw.rs"]
+mod raw;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{MEMORY, MEMORY_NODE, Pair, call, node, secret};
+use latchwork_runtime::{Clock, Time};
+use latchwork_verbs::{LocalBuffer, RegionKey, Request};
+use latchwork_verbs_tcp::wire::{
+    ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, begin_batch, end_batch, put_lease,
+    put_request,
+};
+use latchwork_verbs_tcp::{Config, Limits, Node, Refusal};
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+/// Connections in all, of several kinds.
+const HOSTILE: u64 = 10_000;
+
+fn own(fd_or_status: &str, field: &str) -> u64 {
+    let status = std::fs::read_to_string(fd_or_status).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// KiB that the process has in memory.
+fn resident() -> u64 {
+    own("/proc/self/status", "VmRSS:")
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
+fn wait(time: Duration) {
+    thread::sleep(time);
+}
+
+fn introduction(session: u64) -> Introduction {
+    let mut id = [0xaa; 16];
+    id[..8].copy_from_slice(&session.to_le_bytes());
+    let from = Node::Compute(node(9));
+    Introduction { from, to: MEMORY_NODE, epoch: 0, incarnation: 0, session: id }
+}
+
+/// A client that proves who it is, and is welcome.
+fn welcome(addr: SocketAddr, session: u64) -> TcpStream {
+    loop {
+        let mut stream = raw::connect(addr);
+        let (said, answer) = raw::hello(&mut stream, VERSION, true);
+        if answer.refusal == Some(Refusal::Busy) {
+            wait(Duration::from_millis(1));
+            continue;
+        }
+        let proof = raw::proof(&said, raw::SECRET, &introduction(session));
+        assert_eq!(raw::introduce(&mut stream, &proof).refusal, None);
+        return stream;
+    }
+}
+
+/// Reads until the agent ends the connection; how much it said.
+fn drain(stream: &mut TcpStream) -> usize {
+    let (mut bytes, mut all) = ([0; 4096], 0);
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return all,
+            Ok(count) => all += count,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return all,
+            Err(error) => panic!("the agent keeps a hostile connection: {error}"),
+        }
+    }
+}
+
+/// One connection of some kind; it has ended when this returns.
+fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
+    let mut random = vec![0; rng.next_u32() as usize % 300];
+    rng.fill_bytes(&mut random);
+    // What the agent does not read any more, it resets.
+    let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
+    match number % 8 {
+        // Anything at all, and then silence or an end.
+        0 | 1 => {
+            let mut stream = raw::connect(addr);
+            send(&mut stream, &random);
+            if number % 16 < 8 {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+            }
+            assert!(drain(&mut stream) <= ANSWER_LEN);
+        }
+        // Comes and goes.
+        2 => drop(raw::connect(addr)),
+        // Half a greeting.
+        3 => {
+            let hello = Hello { version: VERSION, secret: true, nonce: [1; NONCE_LEN] }.bytes();
+            let mut stream = raw::connect(addr);
+            send(&mut stream, &hello[..random.len() % hello.len()]);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            drain(&mut stream);
+        }
+        // A greeting, and then no proof.
+        4 => {
+            let mut stream = raw::connect(addr);
+            let hello = Hello { version: VERSION, secret: true, nonce: [1; NONCE_LEN] }.bytes();
+            send(&mut stream, &hello);
+            random.resize(80, 7);
+            send(&mut stream, &random);
+            // The answer, and a refusal.
+            assert!(drain(&mut stream) <= ANSWER_LEN + 56);
+        }
+        // Other versions.
+        5 => {
+            let mut stream = raw::connect(addr);
+            let version = 2 + number as u16;
+            let hello = Hello { version, secret: true, nonce: [1; NONCE_LEN] }.bytes();
+            send(&mut stream, &hello);
+            let mut answer = [0; ANSWER_LEN];
+            if stream.read_exact(&mut answer).is_ok() {
+                let refusal = Answer::parse(&answer).unwrap().refusal;
+                assert!(matches!(refusal, Some(Refusal::Version | Refusal::Busy)), "{refusal:?}");
+            }
+            drain(&mut stream);
+        }
+        // One of the cluster's that has gone mad: frames of random bytes.
+        6 => {
+            let mut stream = welcome(addr, number);
+            send(&mut stream, &random);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            drain(&mut stream);
+        }
+        // And one that asks for memory that is not there, at the end of good requests.
+        _ => {
+            let mut stream = welcome(addr, number);
+            let mut bytes = Vec::new();
+            put_lease(&mut bytes, u64::MAX);
+            let read = |remote, len| Request::Read {
+                remote,
+                local: LocalBuffer { region: RegionKey(0), offset: 0, len },
+            };
+            let bad = [
+                read(u64::MAX - 7, 8),
+                read((1 << 21) - 8, 16),
+                read(1 << 21, 8),
+                Request::FetchAdd { remote: 1 << 21, add: 1 },
+                Request::WriteWord { remote: u64::MAX - 7, value: 1 },
+            ][number as usize / 8 % 5];
+            for (seq, requests) in [[read(0, 8)], [bad]].iter().enumerate() {
+                let start = begin_batch(&mut bytes, 1, 0, seq as u32);
+                put_request(&mut bytes, &requests[0], |_| unreachable!("nothing is written"));
+                end_batch(&mut bytes, start);
+            }
+            send(&mut stream, &bytes);
+            drain(&mut stream);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_hostile_connections_change_nothing() {
+    let limits = Limits {
+        strangers: 16,
+        greeting_time: Duration::from_millis(100),
+        write_time: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let there = Config { limits, ..Config::new(secret()) };
+    let pair = Pair::new(there, Config::new(secret()), |addr| addr);
+    let mut endpoint = pair.endpoint();
+    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    assert!(call(&mut endpoint, MEMORY, &add).is_ok());
+
+    // A few, so that everything has been used that grows once.
+    let seed = [7; 32];
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    (0..200).for_each(|number| attack(pair.addr, number, &mut rng));
+    let (before, files) = (resident(), open_files());
+
+    let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (served, most) = (AtomicU64::new(1), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let attackers: Vec<_> = (0..6_u8)
+            .map(|thread| {
+                let next = &next;
+                scope.spawn(move || {
+                    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[thread; 32]);
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= HOSTILE {
+                            return;
+                        }
+                        attack(pair.addr, number, &mut rng);
+                    }
+                })
+            })
+            .collect();
+        let (ended, served, most, pair) = (&ended, &served, &most, &pair);
+        scope.spawn(move || {
+            let mut endpoint = pair.endpoint();
+            while !ended.load(Ordering::Relaxed) {
+                assert!(call(&mut endpoint, MEMORY, &add).is_ok(), "a peer is not served");
+                served.fetch_add(1, Ordering::Relaxed);
+                most.fetch_max(open_files() as u64, Ordering::Relaxed);
+            }
+        });
+        let all: Vec<_> = attackers.into_iter().map(|attacker| attacker.join()).collect();
+        ended.store(true, Ordering::Relaxed);
+        assert!(all.iter().all(Result::is_ok));
+    });
+
+    let served = served.load(Ordering::Relaxed);
+    assert!(served > 100, "{served} batches of a peer meanwhile");
+    assert_eq!(pair.memory.words().u64(0), served);
+    // Both ends are in this process: two files for each of the six and of the strangers, and some.
+    let most = most.load(Ordering::Relaxed);
+    assert!(most < files as u64 + 100, "{most} open files, {files} before");
+    let clock = Clock::start();
+    while open_files() > files + 2 || pair.there.connections() > 2 {
+        assert!(clock.now() - Time::ZERO < Duration::from_secs(20), "{} files", open_files());
+        wait(Duration::from_millis(10));
+    }
+    let after = resident();
+    assert!(after < before + (32 << 10), "{before} KiB before, {after} after");
+    let refused = pair.there.refused();
+    assert!(refused.strange > 1000 && refused.late > 100, "{refused:?}");
+    assert!(refused.version > 500 && refused.unproved > 500, "{refused:?}");
+    assert!(refused.broken > 1000, "{refused:?}");
+
+    silence_does_not_shut_others_out(&pair);
+    who_does_not_read_is_dropped(&pair);
+    assert!(call(&mut endpoint, MEMORY, &add).is_ok());
+}
+
+/// More connections than there is room for strangers, all silent.
+fn silence_does_not_shut_others_out(pair: &Pair) {
+    let silent: Vec<_> = (0..64).map(|_| raw::connect(pair.addr)).collect();
+    let clock = Clock::start();
+    let mut late = welcome(pair.addr, 1 << 40);
+    assert!(clock.now() - Time::ZERO < Duration::from_secs(5), "shut out");
+    drop(silent);
+    late.shutdown(std::net::Shutdown::Write).unwrap();
+    drain(&mut late);
+}
+
+/// Asks for far more than it reads: the agent stops reading, and then has enough.
+fn who_does_not_read_is_dropped(pair: &Pair) {
+    let before = resident();
+    let mut stream = welcome(pair.addr, 1 << 41);
+    let mut bytes = Vec::new();
+    put_lease(&mut bytes, u64::MAX);
+    for seq in 0..1000 {
+        let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 128 << 10 };
+        let start = begin_batch(&mut bytes, 1, 0, seq);
+        put_request(&mut bytes, &Request::Read { remote: 0, local }, |_| unreachable!("a READ"));
+        end_batch(&mut bytes, start);
+    }
+    let (clock, mut sent) = (Clock::start(), 0);
+    // 128 MiB of replies for each of these.
+    while stream.write_all(&bytes).is_ok() {
+        sent += 1;
+        assert!(clock.now() - Time::ZERO < Duration::from_secs(30), "never dropped");
+    }
+    let after = resident();
+    assert!(after < before + (32 << 10), "{before} KiB before, {after} after {sent} times 1000");
+}

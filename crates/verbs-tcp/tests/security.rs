@@ -1,0 +1,318 @@
+//! Who does not prove who it is gets nothing, and each side says clearly what is wrong.
+
+mod common;
+#[path = "common/raw.rs"]
+mod raw;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Authority, MEMORY, MEMORY_NODE, NAME, Pair, call, loopback, node, secret};
+use latchwork_verbs::{Endpoint as _, MemoryNodeId, Region, Request, VerbError};
+use latchwork_verbs_tcp::wire::{
+    Answer, HELLO_LEN, INTRODUCTION_LEN, Introduction, NONCE_LEN, VERSION, WELCOME_LEN,
+};
+use latchwork_verbs_tcp::{
+    Config, Fabric, Limits, Node, Refusal, Refused, Secret, Security, TcpError, Tls,
+};
+
+const OWN: fn() -> Node = || Node::Compute(node(1));
+
+fn config(security: Security) -> Config {
+    let limits = Limits { greeting_time: Duration::from_millis(500), ..Limits::default() };
+    let (connect_time, patience) = (Duration::from_secs(2), Duration::from_secs(1));
+    Config { limits, connect_time, patience, ..Config::new(security) }
+}
+
+/// A memory node, and what one who comes with `security` is told.
+fn try_to_join(there: Security, security: Security) -> (String, Refused) {
+    let fabric = Fabric::new(config(there)).unwrap();
+    let memory = Region::zeroed(4096).unwrap();
+    let addr = fabric.serve_memory(MemoryNodeId(0), Arc::clone(&memory), loopback()).unwrap();
+    let here = Fabric::new(config(security)).unwrap();
+    let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
+    assert_eq!(here.addr(MEMORY_NODE), None, "a peer that is not trusted is not known");
+    // Counted when the agent's side of the connection ends, which is after ours.
+    for _ in 0..2_000 {
+        if fabric.refused() != Refused::default() {
+            break;
+        }
+        wait(Duration::from_millis(1));
+    }
+    assert_eq!(fabric.connections(), 0);
+    (error.to_string(), fabric.refused())
+}
+
+#[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
+fn wait(time: Duration) {
+    thread::sleep(time);
+}
+
+#[test]
+fn a_wrong_secret_is_refused() {
+    let wrong = Security::Secret(Secret::new(b"the cluster's own secreu").unwrap());
+    let (error, refused) = try_to_join(secret(), wrong);
+    assert!(error.contains("the shared secret is not the same"), "{error}");
+    assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_refused_by_both_sides() {
+    let (one, other) = (Authority::new(), Authority::new());
+    let (error, refused) = try_to_join(one.security(), other.security());
+    assert!(error.contains("no TLS with") && error.contains("certificate"), "{error}");
+    assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
+
+    // It trusts the agent's authority, but its own certificate is another's: the agent must find out.
+    let (certificate, key) = other.sign(NAME);
+    let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
+    let (error, refused) = try_to_join(one.security(), Security::Tls(half.unwrap()));
+    assert!(error.contains("no TLS with"), "{error}");
+    assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
+
+    // The other way round: an agent that took the address, with a certificate of nobody we know.
+    let (certificate, key) = other.sign(NAME);
+    let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
+    let (error, _) = try_to_join(Security::Tls(half.unwrap()), one.security());
+    assert!(error.contains("no TLS with") && error.contains("invalid peer certificate"), "{error}");
+}
+
+#[test]
+fn strangers_at_an_agent_with_tls_get_nothing_and_disturb_nobody() {
+    let tls = Authority::new().security();
+    let pair = Pair::new(config(tls.clone()), config(tls), |addr| addr);
+    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let mut endpoint = pair.endpoint();
+    let mut noise = 1_u64;
+    for round in 0..400 {
+        let mut stream = raw::connect(pair.addr);
+        let bytes: Vec<u8> = (0..round)
+            .map(|_| {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (noise >> 56) as u8
+            })
+            .collect();
+        // Half of them begin as a record of a handshake does.
+        let head: &[u8] =
+            if round % 2 == 0 { &[] } else { &[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3] };
+        let _ = stream.write_all(&[head, &bytes].concat());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        // At most an alert: 7 bytes.
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.len() <= 7, "{said:?}");
+        if round % 40 == 0 {
+            assert!(call(&mut endpoint, MEMORY, &add).is_ok());
+        }
+    }
+    assert_eq!(pair.memory.words().u64(0), 10);
+    let refused = pair.there.refused();
+    assert!(refused.unproved > 300, "{refused:?}");
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.sign("elsewhere");
+    let (ca, cert) = (authority.pem(), certificate);
+    let named = Tls::from_pem(ca.as_bytes(), cert.as_bytes(), key.as_bytes(), "elsewhere").unwrap();
+    let (error, _) = try_to_join(Security::Tls(named), authority.security());
+    assert!(error.contains("not valid for name"), "{error}");
+}
+
+#[test]
+fn tls_and_a_secret_do_not_meet() {
+    let tls = Authority::new().security();
+    let (error, refused) = try_to_join(tls.clone(), secret());
+    assert!(error.contains("greetings"), "{error}");
+    assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
+    let (error, refused) = try_to_join(secret(), tls);
+    assert!(error.contains("no TLS with"), "{error}");
+    assert_eq!(refused, Refused { strange: 1, ..Refused::default() });
+}
+
+#[test]
+fn another_version_is_told_so_by_both_sides() {
+    let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
+    let mut stream = raw::connect(pair.addr);
+    let (_, answer) = raw::hello(&mut stream, VERSION + 1, true);
+    assert_eq!((answer.version, answer.refusal), (VERSION, Some(Refusal::Version)));
+    assert_eq!(answer.nonce, [0; NONCE_LEN]);
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "and no more");
+    for _ in 0..2_000 {
+        if pair.there.refused().version == 1 {
+            break;
+        }
+        wait(Duration::from_millis(1));
+    }
+    assert_eq!(pair.there.refused(), Refused { version: 1, ..Refused::default() });
+
+    let answer = Answer { version: 7, refusal: None, nonce: [1; NONCE_LEN] }.bytes();
+    let error = meet(move |mut stream| {
+        stream.read_exact(&mut [0; HELLO_LEN]).unwrap();
+        stream.write_all(&answer).unwrap();
+        stream
+    });
+    assert!(
+        error.contains("version 7") && error.contains(&format!("version {VERSION}")),
+        "{error}"
+    );
+}
+
+/// What a client says of an agent that does `what` with its connection.
+fn meet(what: impl FnOnce(std::net::TcpStream) -> std::net::TcpStream + Send + 'static) -> String {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let agent = thread::spawn(move || what(listener.accept().unwrap().0));
+    let connect_time = Duration::from_millis(500);
+    let here = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
+    let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err().to_string();
+    drop(agent.join().unwrap());
+    assert!(error.contains(&addr.to_string()), "{error}");
+    error
+}
+
+#[test]
+fn what_listens_there_and_is_no_agent_is_found_out() {
+    let error = meet(|mut stream| {
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nServer: x\r\n\r\n")
+            .unwrap();
+        stream
+    });
+    assert!(error.contains("is no agent"), "{error}");
+    // Never a word.
+    let error = meet(|stream| stream);
+    assert!(error.contains("did not complete the greetings within 500ms"), "{error}");
+    // Not even that.
+    let error = meet(|stream| {
+        drop(stream.try_clone());
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+        stream
+    });
+    assert!(error.contains("ended the connection during the greetings"), "{error}");
+}
+
+#[test]
+fn an_agent_that_does_not_know_the_secret_is_not_trusted() {
+    let error = meet(|mut stream| {
+        stream.read_exact(&mut [0; HELLO_LEN]).unwrap();
+        let answer = Answer { version: VERSION, refusal: None, nonce: [1; NONCE_LEN] };
+        stream.write_all(&answer.bytes()).unwrap();
+        let mut said = [0; INTRODUCTION_LEN];
+        stream.read_exact(&mut said).unwrap();
+        // All it has to offer is the client's own proof.
+        let mut welcome = [0; WELCOME_LEN];
+        welcome[8] = 1;
+        welcome[24..].copy_from_slice(&said[48..]);
+        stream.write_all(&welcome).unwrap();
+        stream
+    });
+    assert!(error.contains("does not know the secret"), "{error}");
+}
+
+#[test]
+fn a_proof_cannot_be_used_again() {
+    let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
+    let introduction =
+        Introduction { from: OWN(), to: MEMORY_NODE, epoch: 0, incarnation: 0, session: [1; 16] };
+    let mut first = raw::connect(pair.addr);
+    let (said, _) = raw::hello(&mut first, VERSION, true);
+    let proof = raw::proof(&said, raw::SECRET, &introduction);
+    assert_eq!(raw::introduce(&mut first, &proof).refusal, None);
+    // The same hello and the same introduction: but the agent has said something else.
+    let mut second = raw::connect(pair.addr);
+    let (said_again, _) = raw::hello(&mut second, VERSION, true);
+    assert_eq!(said[..HELLO_LEN], said_again[..HELLO_LEN]);
+    assert_eq!(raw::introduce(&mut second, &proof).refusal, Some(Refusal::Secret));
+}
+
+#[test]
+fn a_refusal_before_the_proof_tells_nothing_else() {
+    let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
+    // It also wants another node and another incarnation: that is only told to those who may know.
+    let introduction = Introduction {
+        from: OWN(),
+        to: Node::Memory(MemoryNodeId(9)),
+        epoch: 0,
+        incarnation: 77,
+        session: [1; 16],
+    };
+    let told = |secret| raw::greet(&mut raw::connect(pair.addr), secret, &introduction);
+    let stranger = told(b"no idea");
+    assert_eq!((stranger.refusal, stranger.incarnation), (Some(Refusal::Secret), 0));
+    assert_eq!((stranger.clock, stranger.regions), (0, 0));
+    assert_eq!(told(raw::SECRET).refusal, Some(Refusal::Node));
+}
+
+#[test]
+fn a_closed_port_is_one_clear_message() {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    let here = Fabric::new(config(secret())).unwrap();
+    let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
+    let expected = format!("no agent can be reached at {addr}");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert!(error.to_string().contains("is Memory(MemoryNodeId(0)) started"), "{error}");
+}
+
+#[test]
+fn an_agent_that_is_busy_with_strangers_is_asked_again() {
+    let limits =
+        Limits { strangers: 1, greeting_time: Duration::from_secs(1), ..Limits::default() };
+    let fabric = Fabric::new(Config { limits, ..config(secret()) }).unwrap();
+    let memory = Region::zeroed(4096).unwrap();
+    let addr = fabric.serve_memory(MemoryNodeId(0), memory, loopback()).unwrap();
+    let connect_time = Duration::from_millis(100);
+    let hasty = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
+    let connect_time = Duration::from_secs(20);
+    let patient = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
+    let silent = raw::connect(addr);
+    // As long as nobody else has come, it is the agent's to accept it.
+    while fabric.refused().busy == 0 {
+        drop(raw::connect(addr));
+    }
+    let error = hasty.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err().to_string();
+    assert!(error.contains("as many connections as it permits"), "{error}");
+    patient.add_peer(OWN(), MEMORY_NODE, addr).unwrap();
+    drop(silent);
+}
+
+#[test]
+fn an_address_in_use_is_one_clear_message() {
+    let fabric = Fabric::new(config(secret())).unwrap();
+    let addr = fabric.serve_compute(node(1), loopback()).unwrap();
+    let error = fabric.serve_compute(node(2), addr).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("cannot listen at {addr}: ")), "{error}");
+    // The id is not taken by the attempt.
+    fabric.serve_compute(node(2), loopback()).unwrap();
+    assert!(matches!(fabric.serve_compute(node(2), loopback()), Err(TcpError::Setup(_))));
+}
+
+#[test]
+fn a_fenced_node_is_refused_and_none_of_its_verbs_takes_effect() {
+    let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
+    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let mut endpoint = pair.endpoint();
+    assert!(call(&mut endpoint, MEMORY, &add).is_ok());
+    for token in 0..5_000 {
+        endpoint.post(MEMORY, token, &add).unwrap();
+    }
+    endpoint.ring();
+    assert!(pair.there.fence(OWN(), 1, Duration::from_secs(20)));
+    let value = pair.memory.words().u64(0);
+    let done = common::finish(&mut endpoint, Duration::from_secs(20));
+    let disconnected = Err(VerbError::Disconnected { target: MEMORY });
+    assert!(done.iter().all(|c| c.result.is_ok() || c.result == disconnected));
+    assert_eq!(call(&mut endpoint, MEMORY, &add), disconnected);
+    assert_eq!(pair.memory.words().u64(0), value, "executed behind the fence");
+    // Whoever joins anew has a newer epoch.
+    let anew = Fabric::new(Config { epoch: 1, ..config(secret()) }).unwrap();
+    anew.serve_compute(node(1), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    anew.add_peer(OWN(), MEMORY_NODE, pair.addr).unwrap();
+    assert!(call(&mut anew.endpoint(node(1)).unwrap(), MEMORY, &add).is_ok());
+}
