@@ -73,6 +73,6 @@ mod value;
 
 pub use error::TreeError;
 pub use limits::{KEY_MAX, Limits, TreeConfig};
-pub use stamp::{Insertion, Leaf, Replacement, Stamp};
+pub use stamp::{Insertion, Leaf, Replacement, Split, Stamp};
 pub use tree::{Tree, TreeStatistics};
 pub use value::{Value, ValueMut};

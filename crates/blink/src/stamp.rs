@@ -92,6 +92,15 @@ impl Leaf {
     }
 }
 
+/// A leaf that was split: who depends on it as it was depends on both halves as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// The leaf, just before.
+    pub before: Leaf,
+    /// What took over its keys, just after.
+    pub halves: [Leaf; 2],
+}
+
 /// What became of an [`insert_seen`](crate::Tree::insert_seen).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insertion<R> {

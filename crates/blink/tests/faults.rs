@@ -110,10 +110,14 @@ fn a_tree_without_stamps_says_so_and_one_with_them_knows_its_leaves() {
         let no_stamps = |error: TreeError| matches!(error, TreeError::NotStamped);
         let all = (Bound::Unbounded, usize::MAX);
         assert!(no_stamps(plain.get_seen(b"key", |_| ()).await.unwrap_err()));
-        assert!(no_stamps(plain.insert_seen(b"key", b"", |_| true, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(
+            plain.insert_seen(b"key", b"", |_| true, |_| (), |_| ()).await.unwrap_err()
+        ));
         assert!(no_stamps(plain.replace_seen(b"key", b"", b"", |_| true).await.unwrap_err()));
         assert!(no_stamps(plain.remove_seen(b"key", b"", 0, 0).await.unwrap_err()));
-        assert!(no_stamps(plain.scan_up_seen(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(
+            plain.scan_up_seen(all.0, all.0, all.1, go_on, |_| ()).await.unwrap_err()
+        ));
         assert!(no_stamps(plain.scan_down_seen(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
         assert!(no_stamps(plain.raise_read(&leaf, 1).await.unwrap_err()));
         assert!(no_stamps(plain.still(&leaf).await.unwrap_err()));
@@ -334,7 +338,7 @@ proptest! {
                 let _ = tree.modify(&key, |value| value.write(0, &vec![4; value.len()])).await;
                 let _ = tree.insert(&[&key[..], b"more"].concat(), &[5; 30]).await;
                 let _ = tree.remove(&key).await;
-                let _ = tree.insert_seen(&key, &[6; 16], |_| true, |_| ()).await;
+                let _ = tree.insert_seen(&key, &[6; 16], |_| true, |_| (), |_| ()).await;
                 let _ = tree.replace_seen(&key, &[6; 16], &[7; 20], |_| true).await;
                 let _ = tree.remove_seen(&key, &[7; 20], k, k).await;
             }

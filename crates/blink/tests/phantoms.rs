@@ -63,8 +63,9 @@ async fn count(tree: &Tree<LocalMemory>, range: u64, down: bool) -> (u64, Vec<Le
         let from = key(range, KEYS);
         tree.scan_down_seen(Bound::Excluded(&from), usize::MAX, visit, leaf).await.unwrap();
     } else {
-        let from = key(range, 0);
-        tree.scan_up_seen(Bound::Included(&from), usize::MAX, visit, leaf).await.unwrap();
+        let (from, to) = (key(range, 0), key(range, KEYS));
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        tree.scan_up_seen(from, to, usize::MAX, visit, leaf).await.unwrap();
     }
     (keys, leaves)
 }
@@ -86,7 +87,7 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
         return;
     }
     others_turn(handle).await;
-    let inserted = tree.insert_seen(&key, &value, |_| true, |_| ()).await.unwrap();
+    let inserted = tree.insert_seen(&key, &value, |_| true, |_| (), |_| ()).await.unwrap();
     let Insertion::New { before, after } = inserted else { return };
     for leaf in &mut leaves {
         if (leaf.addr, leaf.stamp.structure) == (before.addr, before.stamp.structure) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use common::{LocalMemory, Node, Settings, executor};
-use latchwork_blink::{Insertion, Leaf, Replacement, Stamp, Tree, TreeConfig, Value};
+use latchwork_blink::{Insertion, Leaf, Replacement, Split, Stamp, Tree, TreeConfig, Value};
 use latchwork_verbs::GlobalAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,14 +16,15 @@ use proptest::prelude::*;
 const KEYS: u64 = 60;
 
 fn key(number: u64) -> Vec<u8> {
-    let mut key = (number as u32).to_be_bytes().to_vec();
+    // Groups with a beginning of their own, so that many pages have one in common which others have not.
+    let mut key = vec![(number >> 3) as u8, 9, 9, number as u8 & 7];
     // Neighbours of different lengths, so that pages have all shapes.
     key.resize(4 + (number % 3) as usize * 12, 7);
     key
 }
 
 fn number(key: &[u8]) -> u64 {
-    u64::from(u32::from_be_bytes(*key.first_chunk().expect("one of the keys")))
+    u64::from(key[0]) << 3 | u64::from(key[3])
 }
 
 fn value(kind: u64) -> Vec<u8> {
@@ -49,6 +50,8 @@ enum Op {
     LookAt(u64),
     Scan {
         from: Bound<u64>,
+        /// Of a scan upwards.
+        to: Bound<u64>,
         limit: usize,
         down: bool,
     },
@@ -56,11 +59,13 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let number = || 0..KEYS;
-    let bound = prop_oneof![
-        1 => Just(Bound::Unbounded),
-        2 => number().prop_map(Bound::Included),
-        2 => number().prop_map(Bound::Excluded),
-    ];
+    let bound = || {
+        prop_oneof![
+            1 => Just(Bound::Unbounded),
+            2 => number().prop_map(Bound::Included),
+            2 => number().prop_map(Bound::Excluded),
+        ]
+    };
     prop_oneof![
         6 => (number(), any::<u64>()).prop_map(|(number, kind)| Op::Insert(number, kind)),
         3 => (number(), 1..10u64, any::<u64>())
@@ -71,8 +76,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (number(), 0..1000u64).prop_map(|(number, to)| Op::RaiseRead(number, to)),
         1 => (any::<prop::sample::Index>(), 0..1000u64).prop_map(|(at, to)| Op::RaiseOld(at, to)),
         2 => number().prop_map(Op::LookAt),
-        3 => (bound, 0..20usize, any::<bool>())
-            .prop_map(|(from, limit, down)| Op::Scan { from, limit, down }),
+        3 => (bound(), bound(), 0..20usize, any::<bool>())
+            .prop_map(|(from, to, limit, down)| Op::Scan { from, to, limit, down }),
     ]
 }
 
@@ -117,7 +122,8 @@ impl World {
         let mut leaves = BTreeMap::new();
         let leaf = |leaf: Leaf| assert!(leaves.insert(leaf.addr, leaf.stamp).is_none());
         let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
-        self.tree.scan_up_seen(Bound::Unbounded, usize::MAX, go_on, leaf).await.unwrap();
+        let all = Bound::Unbounded;
+        self.tree.scan_up_seen(all, all, usize::MAX, go_on, leaf).await.unwrap();
         leaves
     }
 
@@ -146,7 +152,7 @@ impl World {
                 let changes = vec![(number, self.changes[number as usize])];
                 self.seen.push(Seen { leaves: vec![leaf], changes });
             }
-            Op::Scan { from, limit, down } => self.scan(from, limit, down).await,
+            Op::Scan { from, to, limit, down } => self.scan(from, to, limit, down).await,
             Op::RaiseRead(number, to) => {
                 let leaf = self.leaf(number).await;
                 let raised = self.tree.raise_read(&leaf, to).await.unwrap();
@@ -187,18 +193,36 @@ impl World {
         }
     }
 
+    /// A leaf that was `before` was split on the way of a change, until it came into what was `leaf` then: each split is
+    /// told, and its other half is as it was told.
+    async fn check_splits(&self, splits: &[Split], before: Leaf, leaf: Leaf) {
+        let mut at = before;
+        for (number, split) in splits.iter().enumerate() {
+            assert_eq!(split.before, at);
+            at = splits.get(number + 1).map_or(leaf, |next| next.before);
+            let [left, right] = split.halves;
+            let other = if left == at { right } else { left };
+            assert!([left, right].contains(&at) && self.tree.still(&other).await.unwrap());
+        }
+        assert_eq!(at, leaf);
+    }
+
     /// Changes one key, whose leaf is `before`.
     async fn change(&mut self, op: Op, before: Leaf) {
         let (tree, no) = (self.tree.clone(), |_: &Stamp| false);
         match op {
             Op::Insert(number, kind) => {
-                let refused = tree.insert_seen(&key(number), &value(kind), no, bytes).await;
+                let refused = tree
+                    .insert_seen(&key(number), &value(kind), no, bytes, |_| panic!("refused"))
+                    .await;
                 let mut asked = Vec::new();
                 let admit = |stamp: &Stamp| {
                     asked.push(*stamp);
                     true
                 };
-                let done = tree.insert_seen(&key(number), &value(kind), admit, bytes).await;
+                let mut splits = Vec::new();
+                let split = |split| splits.push(split);
+                let done = tree.insert_seen(&key(number), &value(kind), admit, bytes, split).await;
                 if let Some(found) = self.content.get(&number).cloned() {
                     let exists = Insertion::Exists { found, leaf: before };
                     assert_eq!((refused.unwrap(), done.unwrap()), (exists.clone(), exists));
@@ -209,9 +233,8 @@ impl World {
                     panic!("a key that was not there")
                 };
                 assert_eq!((asked.first(), asked.last()), (Some(&before.stamp), Some(&leaf.stamp)));
-                if asked.len() == 1 {
-                    assert_eq!(leaf, before);
-                }
+                assert!(asked.len() > splits.len(), "it is asked anew after each split");
+                self.check_splits(&splits, before, leaf).await;
                 assert_ne!(leaf.stamp.structure, after.structure);
                 self.set(number, Some(value(kind)));
                 assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
@@ -221,8 +244,11 @@ impl World {
                 let entries: Vec<_> =
                     numbers.iter().map(|&n| (key(n), value(kind.wrapping_add(n / 4)))).collect();
                 let entries: Vec<_> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-                let refused = tree.insert_run_seen(&entries, no, bytes).await.unwrap();
-                let done = tree.insert_run_seen(&entries, |_| true, bytes).await.unwrap();
+                let refused =
+                    tree.insert_run_seen(&entries, no, bytes, |_| panic!("refused")).await.unwrap();
+                let mut splits = Vec::new();
+                let split = |split| splits.push(split);
+                let done = tree.insert_run_seen(&entries, |_| true, bytes, split).await.unwrap();
                 if let Some(found) = self.content.get(&number).cloned() {
                     let exists = (0, Insertion::Exists { found, leaf: before });
                     assert_eq!((refused, done), (exists.clone(), exists));
@@ -232,6 +258,7 @@ impl World {
                 let (new @ 1.., Insertion::New { before: leaf, after }) = done else {
                     panic!("a key that was not there")
                 };
+                self.check_splits(&splits, before, leaf).await;
                 assert_ne!(leaf.stamp.structure, after.structure);
                 for (&number, (_, value)) in numbers.iter().zip(&entries).take(new) {
                     assert!(!self.content.contains_key(&number));
@@ -324,8 +351,8 @@ impl World {
         assert_eq!(self.tree.try_still(&before).unwrap_or(!changed), !changed);
     }
 
-    async fn scan(&mut self, from: Bound<u64>, limit: usize, down: bool) {
-        let bytes = from.map(key);
+    async fn scan(&mut self, from: Bound<u64>, to: Bound<u64>, limit: usize, down: bool) {
+        let (bytes, end) = (from.map(key), to.map(key));
         let bytes = bytes.as_ref().map(Vec::as_slice);
         let (leaves, shown) = (&std::cell::RefCell::new(Vec::new()), &mut Vec::new());
         let leaf = |leaf| leaves.borrow_mut().push(leaf);
@@ -341,12 +368,19 @@ impl World {
             Bound::Included(from) => *number == from || (*number < from) == down,
             Bound::Excluded(from) => *number != from && (*number < from) == down,
         };
-        let mut all: Vec<_> = all.filter(|(number, _)| in_range(number)).collect();
+        let is_behind = |number: &u64| match to {
+            Bound::Included(to) if !down => *number > to,
+            Bound::Excluded(to) if !down => *number >= to,
+            _ => false,
+        };
+        let is_asked_for = |number: &u64| in_range(number) && !is_behind(number);
+        let mut all: Vec<_> = all.filter(|(number, _)| is_asked_for(number)).collect();
         if down {
             all.reverse();
             self.tree.scan_down_seen(bytes, limit, visit, leaf).await.unwrap();
         } else {
-            self.tree.scan_up_seen(bytes, limit, visit, leaf).await.unwrap();
+            let end = end.as_ref().map(Vec::as_slice);
+            self.tree.scan_up_seen(bytes, end, limit, visit, leaf).await.unwrap();
         }
         let wanted = all.iter().filter_map(|(number, value)| Some((*number, value.clone()?)));
         assert_eq!(*shown, wanted.take(limit).collect::<Vec<_>>());

@@ -276,6 +276,16 @@ impl Cache {
         }
     }
 
+    /// Whether a transaction of this node [detains](Frame::detain) a line, which is probably where `hint` says.
+    ///
+    /// Of a line that was read: once this is false, all that was seen in it is there for all nodes. While it is detained a
+    /// line stays where it is, so one that is not here is not.
+    #[inline]
+    pub fn is_detained(&self, addr: GlobalAddr, hint: &Hint) -> bool {
+        let Some(id) = self.find_at(addr, hint) else { return false };
+        self.frame(id).is_detained()
+    }
+
     #[inline(always)]
     fn touch(&self, id: FrameId, frame: &Frame) {
         if !self.replacement.is_noted(frame) {

@@ -299,9 +299,43 @@ impl Frame {
         self.write.lock.locked()
     }
 
-    /// Whether a transaction has locked the line.
-    pub fn is_locked(&self) -> bool {
-        self.locked() != Ownership::Invalid
+    /// How the line has to stay at this node: as transactions have [locked](Frame::locked) it, and exclusive while it is
+    /// [detained](Frame::detain).
+    #[inline]
+    pub fn kept(&self) -> Ownership {
+        self.write.lock.kept()
+    }
+
+    /// Whether a transaction keeps the line here: it has locked it, or detains it.
+    pub fn is_kept(&self) -> bool {
+        self.kept() != Ownership::Invalid
+    }
+
+    /// Whether a transaction detains the line.
+    #[inline]
+    pub fn is_detained(&self) -> bool {
+        self.write.lock.is_detained()
+    }
+
+    /// Turns a lock to write, which ends, into a detention: other transactions may lock the line, and it stays at
+    /// this node until all who detain it have [let it go](Frame::let_go).
+    pub fn detain(&self) {
+        self.write.lock.detain();
+    }
+
+    /// Ends one detention.
+    pub fn let_go(&self) -> Unlocked {
+        self.write.lock.let_go()
+    }
+
+    /// Notes that another node was refused the line. After a few times since it is detained nobody locks it until it is not.
+    pub fn note_refusal(&self) {
+        self.write.lock.refused();
+    }
+
+    /// Whether nobody may lock the line before it is let go.
+    pub fn is_draining(&self) -> bool {
+        self.write.lock.is_draining()
     }
 
     /// Whether exactly one transaction has locked the line to read.
@@ -309,7 +343,8 @@ impl Frame {
         self.write.lock.is_locked_once()
     }
 
-    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether it is the line's first.
+    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether nobody has kept the
+    /// line before.
     ///
     /// To be called under a lock of the protocol, which knows that the line is owned at least so. Unlocking needs
     /// none, nor does [`Cache::try_lock`](crate::Cache::try_lock).
@@ -337,7 +372,7 @@ impl Frame {
     }
 
     /// From now on nobody locks the line without asking the protocol, under whose lock this is called. How it is
-    /// locked.
+    /// kept.
     pub fn ask_first(&self) -> Ownership {
         self.write.lock.ask_first()
     }

@@ -85,6 +85,12 @@ impl<'a> OptimisticRead<'a> {
         Some(WriteGuard::new((self.id, self.frame), self.line, self.addr, held))
     }
 
+    /// How the node owned the line when the read began.
+    #[inline]
+    pub fn ownership(&self) -> Ownership {
+        self.state.ownership()
+    }
+
     /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has. Of use only if the read
     /// validates afterwards; then the frame held the line at that moment.
     ///

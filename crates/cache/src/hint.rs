@@ -22,6 +22,7 @@ pub struct Hint(AtomicU32);
 
 impl Hint {
     /// The guess that it is `frame`.
+    #[inline]
     pub fn at(frame: FrameId) -> Hint {
         Hint(AtomicU32::new(frame.0 + 1))
     }
@@ -33,6 +34,7 @@ impl Hint {
     }
 
     /// Takes over another's guess.
+    #[inline]
     pub fn copy_from(&self, other: &Hint) {
         self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }

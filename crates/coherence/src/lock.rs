@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use latchwork_cache::Hint;
+use latchwork_verbs::GlobalAddr;
 
 use crate::{CoherentMemory, MemoryError, Need};
 
@@ -57,6 +58,19 @@ pub trait LineLocks: CoherentMemory {
         self.try_lock(need)
     }
 
+    /// Turns a lock to write into a detention: it locks out no transaction of this node any more, while the line goes on
+    /// to stay here, and to be locked for all other nodes, until the lock is dropped. For what a transaction
+    /// has written that others of this node may build on, and that no other node may see yet. A lock to read, and one that
+    /// detains already, stays what it is.
+    ///
+    /// A line that others want is not locked anew before all who detain it have let it go. A transaction must not upgrade a
+    /// lock that it has so given up.
+    fn detain(&self, lock: &mut Self::Lock);
+
+    /// Whether any transaction of this node detains the line, which is probably where `hint` says. Of a line that
+    /// was read: once this is false, what was seen in it is no secret of this node.
+    fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool;
+
     /// As [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of another transaction:
     /// `Locked` as soon as another node turns out to have locked the line in a mode that is in the way. What this
     /// node has locked is not looked at: it keeps no line from this node's accesses.
@@ -69,6 +83,12 @@ pub trait LineLocks: CoherentMemory {
         &self,
         need: Need,
     ) -> impl Future<Output = Result<LockOutcome<Self::Ticket>, MemoryError>>;
+
+    /// As [`upgrade_lock`](LineLocks::upgrade_lock), of a line that is here in the right mode. Waits for nothing and asks
+    /// nobody; false when there is more to it: the lock is what it was then.
+    fn try_upgrade_lock(&self, _lock: &mut Self::Lock) -> bool {
+        false
+    }
 
     /// Turns a lock to read into one to write, if nobody else has locked the line. The line has not changed in
     /// between. Otherwise, and after an error, the lock is what it was.

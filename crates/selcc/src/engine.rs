@@ -157,6 +157,10 @@ impl Inner {
                     }
                     Message::Answer { answer: Answer::Busy, .. } => {
                         self.counters.invalidations_locked_out.add(1);
+                        // Or others could wait for ever: those of this node follow one another without a gap.
+                        if let Some(frame) = record.frame {
+                            node.cache.frame(frame).note_refusal();
+                        }
                     }
                     Message::Pledged { .. } => self.counters.pledges.add(1),
                     Message::GaveUp { .. } => self.counters.pledges_given_up.add(1),

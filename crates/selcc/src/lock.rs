@@ -35,6 +35,8 @@ pub struct Lock {
     /// Dropping it ends the access that the line was obtained for, and what then becomes of the line has
     /// to be decided.
     ends_access: bool,
+    /// It locks nobody of this node out any more.
+    detains: bool,
 }
 
 impl Lock {
@@ -55,7 +57,11 @@ impl Drop for Lock {
         let inner = &self.worker.inner;
         let node = &*inner.node;
         inner.charge_lock();
-        let end = node.cache.frame(self.frame).unlock(ownership(self.need.mode));
+        let frame = node.cache.frame(self.frame);
+        let end = match self.detains {
+            true => frame.let_go(),
+            false => frame.unlock(ownership(self.need.mode)),
+        };
         if end.last {
             inner.permits.put_back(&node.lock_share);
         }
@@ -133,6 +139,7 @@ impl Inner {
         let frame = node.cache.frame(id);
         // Before the line is asked for: another node need not give it up for nothing.
         let in_the_way = match (frame.locked(), mode) {
+            _ if frame.is_draining() && !upgrades => true,
             (Ownership::Invalid, _) | (Ownership::Shared, Mode::Shared) => false,
             (Ownership::Shared, Mode::Exclusive) => !upgrades || !frame.is_locked_once(),
             (Ownership::Exclusive, _) => true,
@@ -224,7 +231,7 @@ impl Inner {
         let mode = ownership(mode);
         let provided = self.permits.provide(share, || self.node.workers());
         let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
-        if !provided && !frame.is_locked() {
+        if !provided && !frame.is_kept() {
             return too_many();
         }
         let first = frame.try_lock(mode);
@@ -276,7 +283,7 @@ impl Worker {
     /// The lock that was taken. `obtained`: it ends the access for which the line came.
     fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock {
         let ends_access = obtained || !self.inner.node.settings.policy.lazy_release;
-        Lock { worker: self.clone(), need, frame, ends_access }
+        Lock { worker: self.clone(), need, frame, ends_access, detains: false }
     }
 
     #[inline(always)]
@@ -337,23 +344,43 @@ impl LineLocks for Worker {
         self.try_lock_hinted(need, Some(hint))
     }
 
+    fn detain(&self, lock: &mut Lock) {
+        if lock.need.mode == Mode::Exclusive && !lock.detains {
+            self.inner.charge_lock();
+            self.inner.node.cache.frame(lock.frame).detain();
+            lock.detains = true;
+        }
+    }
+
+    #[inline]
+    fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool {
+        self.inner.node.cache.is_detained(line, hint)
+    }
+
     async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket>, MemoryError> {
         let ticket = self.obtain(no_wait(need)).await?;
         Ok(ticket.map_or(LockOutcome::Locked, LockOutcome::Got))
     }
 
-    async fn upgrade_lock(&self, lock: &mut Lock) -> Result<LockOutcome<()>, MemoryError> {
+    fn try_upgrade_lock(&self, lock: &mut Lock) -> bool {
         if lock.need.mode == Mode::Exclusive {
+            return true;
+        }
+        self.inner.charge_lock();
+        let frame = self.inner.node.cache.frame(lock.frame);
+        let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
+        if upgraded {
+            self.inner.counters.locks.add(1);
+            lock.need.mode = Mode::Exclusive;
+        }
+        upgraded
+    }
+
+    async fn upgrade_lock(&self, lock: &mut Lock) -> Result<LockOutcome<()>, MemoryError> {
+        if self.try_upgrade_lock(lock) {
             return Ok(LockOutcome::Got(()));
         }
         let need = Need { mode: Mode::Exclusive, ..lock.need };
-        let frame = self.inner.node.cache.frame(lock.frame);
-        self.inner.charge_lock();
-        if frame.try_upgrade_lock_unasked() == TryLock::Locked(()) {
-            self.inner.counters.locks.add(1);
-            lock.need = need;
-            return Ok(LockOutcome::Got(()));
-        }
         Ok(match self.lock_in_time(need, true).await? {
             LockOutcome::Locked => LockOutcome::Locked,
             LockOutcome::Got((_, ticket)) => {

@@ -339,7 +339,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn locked(&self) -> Option<Want> {
-        match self.frame?.locked() {
+        match self.frame?.kept() {
             Ownership::Invalid => None,
             Ownership::Shared => Some(Want::Shared),
             Ownership::Exclusive => Some(Want::Exclusive),

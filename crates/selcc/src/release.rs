@@ -40,7 +40,7 @@ impl Inner {
         }
         let Some(id) = record.frame else { return };
         let frame = self.node.cache.frame(id);
-        if frame.is_reserved() || frame.is_locked() {
+        if frame.is_reserved() || frame.is_kept() {
             return;
         }
         match self.held(id) {

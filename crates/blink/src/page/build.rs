@@ -17,7 +17,8 @@ pub(crate) struct Image(Box<[AtomicU64]>);
 impl Image {
     /// An image of `bytes` (a multiple of 8) zero bytes.
     pub(crate) fn new(bytes: usize) -> Image {
-        Image((0..bytes / WORD).map(|_| AtomicU64::new(0)).collect())
+        // Zeroed as a whole, and turned into what it is in place.
+        Image(vec![0; bytes / WORD].into_iter().map(AtomicU64::new).collect())
     }
 
     pub(crate) fn words(&self) -> Words<'_> {

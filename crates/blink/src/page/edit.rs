@@ -94,8 +94,8 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot, key, value })
     }
 
-    /// As [`insert`](Page::insert), of the first of `entries`, which are in ascending order, and of as many that follow
-    /// as come into the same place, have room as the page is, and are not more than `most` with it. Returns how many.
+    /// As [`insert`](Page::insert), of the first of `entries`, and of as many that follow in ascending order, come into the
+    /// same place, have room as the page is, and are not more than `most` with it. Returns how many.
     pub(crate) fn insert_run(
         &self,
         slot: usize,
@@ -103,16 +103,15 @@ impl Page<'_> {
         most: usize,
     ) -> Result<(usize, Dirty), Edit> {
         let slot = slot.min(self.header.count());
-        let belongs = |(key, _): &(&[u8], &[u8])| {
-            self.search(key) == Err(slot) && self.place(Seek::At(key)) == Ok(Place::Here)
-        };
         let most = most.min(usize::from(self.header.cap.saturating_sub(self.header.count)));
         let entries = &entries[..entries.len().min(most.max(1))];
         let (first, more) = entries.split_first().ok_or(Broken("nothing to insert"))?;
+        let ascending = entries.windows(2).take_while(|pair| pair[0].0 < pair[1].0).count();
+        let more = &more[..ascending];
         // As a rule all or none of them.
         let together = match more.last() {
-            Some(last) if belongs(last) => more.len(),
-            _ => more.iter().take_while(|entry| belongs(entry)).count(),
+            Some((last, _)) if self.comes_before(slot, last) => more.len(),
+            _ => more.iter().take_while(|(key, _)| self.comes_before(slot, key)).count(),
         };
         if together > 0 {
             let run = &entries[..=together];
@@ -126,6 +125,14 @@ impl Page<'_> {
         }
         let (key, value) = *first;
         self.insert(slot, key, value).map(|dirty| (1, dirty))
+    }
+
+    /// Whether `key`, which is above another that is to come into `slot`, belongs there as well.
+    fn comes_before(&self, slot: usize, key: &[u8]) -> bool {
+        self.place(Seek::At(key)) == Ok(Place::Here)
+            && (slot == self.header.count()
+                || head_behind(key, self.header.prefix()) < self.head(slot)
+                || self.search(key) == Err(slot))
     }
 
     /// Inserts as many as the page's shape holds, side by side into a fixed page that has slots for all of them.

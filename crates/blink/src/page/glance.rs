@@ -70,7 +70,7 @@ impl<'a> Glance<'a> {
     }
 
     #[inline]
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         usize::from((self.counts >> 16) as u16)
     }
 

@@ -1,10 +1,11 @@
 //! Looking things up in a page; safe on any bytes.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 use latchwork_verbs::{GlobalAddr, Words};
 
-use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_of};
+use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_behind, head_of};
 use crate::Value;
 
 /// A leaf of so many bytes is fetched whole before anything in it is looked at: most likely it is far
@@ -95,6 +96,20 @@ impl<'a> Page<'a> {
         Ok(Place::Right(self.header.right))
     }
 
+    /// How many entries are not behind `to`, which may lie outside the fences.
+    pub(crate) fn end_of(&self, to: Bound<&[u8]>) -> usize {
+        let (Bound::Included(key) | Bound::Excluded(key)) = to else { return self.header.count() };
+        match self.place(Seek::At(key)) {
+            Ok(Place::Here) => match self.search(key) {
+                Ok(slot) => slot + usize::from(matches!(to, Bound::Included(_))),
+                Err(slot) => slot,
+            },
+            Ok(Place::Right(_)) => self.header.count(),
+            // Below the low fence.
+            Err(_) => 0,
+        }
+    }
+
     /// The child that leads to what is sought; the page is inner and [`Place::Here`].
     #[inline]
     pub(crate) fn child_for(&self, seek: Seek<'_>) -> Result<GlobalAddr, Broken> {
@@ -124,6 +139,23 @@ impl<'a> Page<'a> {
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         Glance::of(self.words).map_or(Err(0), |page| page.search(key))
+    }
+
+    /// Whether `key`, which lies within the fences, is certain to belong between the entry in front of `slot` and the
+    /// one in it: as their heads tell. Of a slot without an entry in front of it they never do.
+    #[inline]
+    pub(crate) fn is_place(&self, slot: usize, key: &[u8]) -> bool {
+        let Some(before) = slot.checked_sub(1) else { return false };
+        let (head, count) = (head_behind(key, self.header.prefix()), self.header.count());
+        slot <= count && self.head(before) < head && (slot == count || head < self.head(slot))
+    }
+
+    /// If entries were added where a search had found no key, and nothing else has happened since: the slot behind them.
+    #[inline]
+    pub(crate) fn slot_behind(&self, found: Result<usize, usize>) -> Option<usize> {
+        let slot = found.err()?;
+        let count = Glance::of(self.words).map_or(0, |page| page.count());
+        count.checked_sub(self.header.count()).filter(|&new| new > 0).map(|new| slot + new)
     }
 
     /// The head in `slot`.

@@ -12,6 +12,7 @@ use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
 use super::descend::Descent;
+use super::recent::Recent;
 use super::write::Found;
 use crate::Value;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
@@ -43,6 +44,7 @@ const CACHE_LINE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     root: Hint,
+    pub(super) recent: Recent,
     /// For children of pages that have no hints for them: mostly wrong, and corrected in vain.
     spare: Hint,
 }
@@ -171,31 +173,44 @@ impl<M: CoherentMemory> Tree<M> {
         change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, Descent> {
         let leaf = self.hot_leaf(key, head_of(key)).map_err(Child::descent)?;
-        self.hot_change(leaf, key, change).ok_or_else(|| leaf.descent())
+        self.fetch_to_change(leaf);
+        let changed = self.hot_change(leaf, key, None, change);
+        changed.map(|(result, _)| result).ok_or_else(|| leaf.descent())
     }
 
+    /// Asks the processor for what is looked at of a leaf that is to be changed.
     #[inline(always)]
-    fn hot_change<R>(
-        &self,
-        leaf: Child<'_>,
-        key: &[u8],
-        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
-    ) -> Option<R> {
+    pub(super) fn fetch_to_change(&self, leaf: Child<'_>) {
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
         // A reader that was misled finds nothing or something else, a writer would do damage: so the low
         // fence is looked at, too, which stands at the end.
         self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
+    }
+
+    /// Applies `change` to the leaf `leaf`, if `key` belongs there, probably into the slot `next`. If entries were added
+    /// then, the second result is the slot behind them.
+    #[inline(always)]
+    pub(super) fn hot_change<R>(
+        &self,
+        leaf: Child<'_>,
+        key: &[u8],
+        next: Option<usize>,
+        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
+    ) -> Option<(R, Option<usize>)> {
         let seen = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
         let page = Page::open(self.page_words(seen.line()), self.tag).ok()?;
         if !page.header.is_leaf() || page.place(Seek::At(key)) != Ok(Place::Here) {
             return None;
         }
-        let found = page.search(key);
+        let found = match next {
+            Some(slot) if page.is_place(slot, key) => Err(slot),
+            _ => page.search(key),
+        };
         let mut guard = self.memory.try_latch(seen).ok()?;
         let (result, dirty) = change(&page, found, Line::new(leaf.addr, seen.line())).ok()?;
         self.mark_changed(&mut guard, dirty, 0);
-        Some(result)
+        Some((result, page.slot_behind(found)))
     }
 
     /// Makes room among the hints of the inner page at `addr`, which got a new child in `slot`: the

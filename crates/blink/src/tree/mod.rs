@@ -5,6 +5,7 @@ mod descend;
 mod hot;
 mod many;
 mod operations;
+mod recent;
 mod scan;
 mod seen;
 mod spare;

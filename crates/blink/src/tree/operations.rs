@@ -104,10 +104,14 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
-            .write(key, |page, found, _| match found {
-                Ok(_) => Ok((false, Dirty::default())),
-                Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
-            })
+            .add(
+                key,
+                |page, found, _| match found {
+                    Ok(_) => Ok((false, Dirty::default())),
+                    Err(slot) => Ok((true, self.insert_entry(page, slot, key, value)?)),
+                },
+                |_| (),
+            )
             .await?;
         if new { Ok(()) } else { Err(TreeError::Exists) }
     }

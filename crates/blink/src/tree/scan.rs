@@ -38,11 +38,11 @@ impl<M: CoherentMemory> Tree<M> {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TreeError> {
-        self.scan_pages_up(from, limit, visit, |_| (), |()| ()).await
+        self.scan_pages_up(from, Bound::Unbounded, limit, visit, |_| (), |()| ()).await
     }
 
-    /// As [`scan_up`](Tree::scan_up), and tells of each leaf that it looked at, once, before it shows what it
-    /// took from there, also if that is nothing. The ranges of keys of these leaves cover all from `from` up to
+    /// As [`scan_up`](Tree::scan_up), no further than `to`, and tells of each leaf that it looked at, once, before it shows
+    /// what it took from there, also if that is nothing. The ranges of keys of these leaves cover all from `from` up to
     /// where the scan ended.
     ///
     /// # Errors
@@ -50,12 +50,13 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn scan_up_seen(
         &self,
         from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
         leaf: impl FnMut(Leaf),
     ) -> Result<usize, TreeError> {
         self.check_stamped()?;
-        self.scan_pages_up(from, limit, visit, Leaf::of, leaf).await
+        self.scan_pages_up(from, to, limit, visit, Leaf::of, leaf).await
     }
 
     /// Scans upwards. What `look` makes of the line of each page, as of the instant when the page was seen,
@@ -63,6 +64,7 @@ impl<M: CoherentMemory> Tree<M> {
     async fn scan_pages_up<S>(
         &self,
         from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
         limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
         look: impl Fn(Line<'_>) -> S,
@@ -90,8 +92,10 @@ impl<M: CoherentMemory> Tree<M> {
                     Ok(slot) => slot + usize::from(excluded),
                     Err(slot) => slot,
                 };
-                let end = page.header.count().min(first.saturating_add(wanted));
-                let is_last = end.saturating_sub(first) == wanted;
+                let count = page.header.count();
+                let behind = page.end_of(to);
+                let end = behind.min(count).min(first.saturating_add(wanted)).max(first);
+                let is_last = end - first == wanted || behind < count;
                 if let Some(sibling) = sibling.filter(|_| !is_last) {
                     self.memory.prefetch(sibling, 0..self.memory.payload_len().min(FETCHED));
                 }

@@ -4,8 +4,9 @@ use latchwork_coherence::CoherentMemory;
 
 use super::Tree;
 use super::descend::Descent;
+use super::write::Found;
 use crate::page::{Dirty, Edit, Page, Seek, head_of};
-use crate::stamp::{Insertion, Leaf, Line, Replacement, Stamp};
+use crate::stamp::{Insertion, Leaf, Line, Replacement, Split, Stamp};
 use crate::{TreeError, Value};
 
 impl<M: CoherentMemory> Tree<M> {
@@ -66,7 +67,8 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// `admit` is asked under the leaf's write guard, and again when the leaf had to be split first, so it must
     /// have no effect but its answer; what it agreed to last is what the key went into. A key that is there is
-    /// shown to `visit`, also under the guard, and `admit` is not asked.
+    /// shown to `visit`, also under the guard, and `admit` is not asked. `split` is told of each leaf that this splits, also if
+    /// it comes to nothing then: whoever has seen the leaf as it was before can depend on its halves from then on.
     ///
     /// # Errors
     /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when this tree has
@@ -77,30 +79,70 @@ impl<M: CoherentMemory> Tree<M> {
         value: &[u8],
         mut admit: impl FnMut(&Stamp) -> bool,
         mut visit: impl FnMut(Value<'_>) -> R,
+        split: impl FnMut(Split),
     ) -> Result<Insertion<R>, TreeError> {
         self.check_stamped()?;
         self.limits.check_value(value)?;
-        self.write(key, |page, found, line| {
-            let leaf = Leaf::of(line);
-            let slot = match found {
-                Ok(slot) => {
-                    let found = visit(page.value(slot));
-                    return Ok((Insertion::Exists { found, leaf }, Dirty::default()));
-                }
-                Err(slot) => slot,
-            };
-            if !admit(&leaf.stamp) {
-                return Ok((Insertion::Refused(leaf), Dirty::default()));
-            }
-            let dirty = self.insert_entry(page, slot, key, value)?;
-            Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
-        })
-        .await
+        let change = |page: &Page<'_>, found: Found, line: Line<'_>| {
+            self.enter(page, found, line, (key, value), &mut admit, &mut visit)
+        };
+        self.add(key, change, split).await
     }
 
-    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values in strictly ascending order of
-    /// keys, and of as many that follow as go into the same place of the same leaf, all at one instant. Returns how
-    /// many were added; of the others nothing is known yet. `admit`, `visit` and what is told are about the first.
+    /// As [`insert_seen`](Tree::insert_seen), if all pages on the way are here and in order, and the leaf has room: a plain
+    /// function. `None`: nothing has happened, and [`insert_seen`](Tree::insert_seen) does it, or tells what is wrong.
+    #[inline]
+    pub fn try_insert_seen<R>(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mut admit: impl FnMut(&Stamp) -> bool,
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Option<Insertion<R>> {
+        if !self.may_insert(key, value) {
+            return None;
+        }
+        self.hot_add(key, &mut |page, found, line| {
+            self.enter(page, found, line, (key, value), &mut admit, &mut visit)
+        })
+        .ok()
+    }
+
+    /// Whether a tree such as this one takes the entry.
+    #[inline]
+    fn may_insert(&self, key: &[u8], value: &[u8]) -> bool {
+        let limits = &self.limits;
+        self.config.stamped && limits.check_key(key).is_ok() && limits.check_value(value).is_ok()
+    }
+
+    #[inline]
+    fn enter<R>(
+        &self,
+        page: &Page<'_>,
+        found: Found,
+        line: Line<'_>,
+        (key, value): (&[u8], &[u8]),
+        admit: &mut impl FnMut(&Stamp) -> bool,
+        visit: &mut impl FnMut(Value<'_>) -> R,
+    ) -> Result<(Insertion<R>, Dirty), Edit> {
+        let leaf = Leaf::of(line);
+        let slot = match found {
+            Ok(slot) => {
+                let found = visit(page.value(slot));
+                return Ok((Insertion::Exists { found, leaf }, Dirty::default()));
+            }
+            Err(slot) => slot,
+        };
+        if !admit(&leaf.stamp) {
+            return Ok((Insertion::Refused(leaf), Dirty::default()));
+        }
+        let dirty = self.insert_entry(page, slot, key, value)?;
+        Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
+    }
+
+    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values, and of as many that follow in
+    /// strictly ascending order of keys and go into the same place of the same leaf, all at one instant. Returns how
+    /// many were added; of the others nothing is known yet. `admit`, `visit`, `split` and what is told are about the first.
     ///
     /// # Errors
     /// As [`insert_seen`](Tree::insert_seen), about any of the keys and values.
@@ -109,36 +151,68 @@ impl<M: CoherentMemory> Tree<M> {
         entries: &[(&[u8], &[u8])],
         mut admit: impl FnMut(&Stamp) -> bool,
         mut visit: impl FnMut(Value<'_>) -> R,
+        split: impl FnMut(Split),
     ) -> Result<(usize, Insertion<R>), TreeError> {
         self.check_stamped()?;
         for (key, value) in entries {
             self.limits.check_key(key)?;
             self.limits.check_value(value)?;
         }
-        let sorted = entries.is_sorted_by(|a, b| a.0 < b.0);
-        let entries = if sorted { entries } else { &entries[..1] };
         // Nothing is no key.
         let first = entries.first().map_or(&[][..], |(key, _)| key);
-        self.write(first, |page, found, line| {
-            let leaf = Leaf::of(line);
-            let slot = match found {
-                Ok(slot) => {
-                    let found = visit(page.value(slot));
-                    return Ok(((0, Insertion::Exists { found, leaf }), Dirty::default()));
-                }
-                Err(slot) => slot,
-            };
-            if !admit(&leaf.stamp) {
-                return Ok(((0, Insertion::Refused(leaf)), Dirty::default()));
-            }
-            let most = self.config.max_entries(0).saturating_sub(page.header.count());
-            if most == 0 {
-                return Err(Edit::Full);
-            }
-            let (new, dirty) = page.insert_run(slot, entries, most)?;
-            Ok(((new, Insertion::New { before: leaf, after: leaf.stamp.changed() }), dirty))
+        let change = |page: &Page<'_>, found: Found, line: Line<'_>| {
+            self.enter_run(page, found, line, entries, &mut admit, &mut visit)
+        };
+        self.add(first, change, split).await
+    }
+
+    /// As [`insert_run_seen`](Tree::insert_run_seen), if all pages on the way are here and in order, and the leaf has room
+    /// for the first: a plain function. `None`: nothing has happened, and
+    /// [`insert_run_seen`](Tree::insert_run_seen) does it, or tells what is wrong.
+    #[inline]
+    pub fn try_insert_run_seen<R>(
+        &self,
+        entries: &[(&[u8], &[u8])],
+        mut admit: impl FnMut(&Stamp) -> bool,
+        mut visit: impl FnMut(Value<'_>) -> R,
+    ) -> Option<(usize, Insertion<R>)> {
+        let (first, _) = entries.first()?;
+        if !entries.iter().all(|(key, value)| self.may_insert(key, value)) {
+            return None;
+        }
+        self.hot_add(first, &mut |page, found, line| {
+            self.enter_run(page, found, line, entries, &mut admit, &mut visit)
         })
-        .await
+        .ok()
+    }
+
+    #[inline]
+    fn enter_run<R>(
+        &self,
+        page: &Page<'_>,
+        found: Found,
+        line: Line<'_>,
+        entries: &[(&[u8], &[u8])],
+        admit: &mut impl FnMut(&Stamp) -> bool,
+        visit: &mut impl FnMut(Value<'_>) -> R,
+    ) -> Result<((usize, Insertion<R>), Dirty), Edit> {
+        let leaf = Leaf::of(line);
+        let slot = match found {
+            Ok(slot) => {
+                let found = visit(page.value(slot));
+                return Ok(((0, Insertion::Exists { found, leaf }), Dirty::default()));
+            }
+            Err(slot) => slot,
+        };
+        if !admit(&leaf.stamp) {
+            return Ok(((0, Insertion::Refused(leaf)), Dirty::default()));
+        }
+        let most = self.config.max_entries(0).saturating_sub(page.header.count());
+        if most == 0 {
+            return Err(Edit::Full);
+        }
+        let (new, dirty) = page.insert_run(slot, entries, most)?;
+        Ok(((new, Insertion::New { before: leaf, after: leaf.stamp.changed() }), dirty))
     }
 
     /// Replaces a value, if it is `old` and `admit` agrees to the leaf's stamp (see

@@ -25,7 +25,7 @@ use super::Tree;
 use super::descend::{Post, Stop};
 use super::write::{Cursor, Progress};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
-use crate::stamp::Stamp;
+use crate::stamp::{Leaf, Split, Stamp};
 
 /// New pages that are still private, and what they should hold.
 #[derive(Debug)]
@@ -78,7 +78,8 @@ impl<M: CoherentMemory> Tree<M> {
         if level >= LEVEL_MAX {
             return Err(broken(Broken("more levels than any tree has")));
         }
-        let split = plan_split(&page, cursor.key).map_err(broken)?;
+        let is_next = |slot| level == 0 && self.hints.recent.is_next(cursor.key, addr, slot);
+        let split = plan_split(&page, cursor.key, is_next).map_err(broken)?;
         let right_addr = cursor.spares[0].addr();
         let (left, right) = (self.image(), self.image());
         let halves = (self.image_page(&left), self.image_page(&right));
@@ -106,6 +107,17 @@ impl<M: CoherentMemory> Tree<M> {
         guard.words().copy_from(rest.words());
         guard.mark_dirty(0..rest.words().len());
         drop(guard);
+        if level == 0 && self.config.stamped {
+            let left_addr = if is_root { cursor.spares[1].addr() } else { addr };
+            let left_stamp = if is_root { stamp.inherited() } else { stamp.changed() };
+            cursor.split = Some(Split {
+                before: Leaf { addr, stamp },
+                halves: [
+                    Leaf { addr: left_addr, stamp: left_stamp },
+                    Leaf { addr: right_addr, stamp: stamp.inherited() },
+                ],
+            });
+        }
         cursor.spares.drain(..wanted).for_each(|spare| spare.keep());
         if is_root {
             self.restart(cursor)?;

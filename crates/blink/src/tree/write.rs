@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 
-use latchwork_cache::WriteGuard;
+use latchwork_cache::{Hint, WriteGuard};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::{LINE_HEADER, WORD};
 
 use super::Tree;
 use super::descend::{Descent, Post, Rounds, Stop, step_right};
+use super::recent::Beginning;
 use super::spare::Spare;
 use super::split::Prepared;
 use crate::TreeError;
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
-use crate::stamp::{Line, Stamp};
+use crate::stamp::{Line, Split, Stamp};
 
 /// Where a search found its key, or the place for it.
 pub(super) type Found = Result<usize, usize>;
@@ -32,6 +33,8 @@ pub(super) struct Cursor<'k> {
     arrived: bool,
     pub(super) spares: Vec<Spare>,
     pub(super) prepared: Option<Prepared>,
+    /// The leaf that was split last.
+    pub(super) split: Option<Split>,
 }
 
 /// How far a step came.
@@ -55,7 +58,24 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let result = match self.hot_write(key, &mut change) {
             Ok(result) => result,
-            Err(at) => self.write_carefully(at, key, &mut change).await?,
+            Err(at) => self.write_carefully(at, key, &mut change, &mut |_| ()).await?,
+        };
+        self.memory.handle().coop().await;
+        Ok(result)
+    }
+
+    /// As [`write`](Tree::write), of a change that probably adds the key. `split` is told of each leaf of a stamped tree that
+    /// this splits, also when it fails then.
+    pub(super) async fn add<R>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
+        mut split: impl FnMut(Split),
+    ) -> Result<R, TreeError> {
+        self.limits.check_key(key)?;
+        let result = match self.hot_add(key, &mut change) {
+            Ok(result) => result,
+            Err(at) => self.write_carefully(at, key, &mut change, &mut split).await?,
         };
         self.memory.handle().coop().await;
         Ok(result)
@@ -66,11 +86,14 @@ impl<M: CoherentMemory> Tree<M> {
         at: Descent,
         key: &[u8],
         change: &mut Change<'_, R>,
+        split: &mut dyn FnMut(Split),
     ) -> Result<R, TreeError> {
         let operation = self.memory.enter().await?;
         let mut cursor = Cursor { at, ..self.cursor(key, 0) };
         let result = loop {
-            match self.advance(&mut cursor, change).await? {
+            let progress = self.advance(&mut cursor, change).await?;
+            cursor.split.take().into_iter().for_each(&mut *split);
+            match progress {
                 Progress::Done(result) => break result,
                 Progress::Split(Some(post)) => self.post(post).await?,
                 Progress::Split(None) | Progress::Spares(_) => {}
@@ -85,7 +108,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     fn cursor<'k>(&self, key: &'k [u8], level: u8) -> Cursor<'k> {
         let at = Descent::new(self.root, None);
-        Cursor { key, level, at, arrived: false, spares: Vec::new(), prepared: None }
+        let (spares, prepared, split) = Default::default();
+        Cursor { key, level, at, arrived: false, spares, prepared, split }
     }
 
     /// Takes steps until the change is done or a page was split.
@@ -153,9 +177,14 @@ impl<M: CoherentMemory> Tree<M> {
                 cursor.prepared = None;
                 continue;
             }
-            return match change(&page, page.search(cursor.key), line) {
+            let found = page.search(cursor.key);
+            return match change(&page, found, line) {
                 Ok((result, dirty)) => {
                     self.mark_changed(&mut guard, dirty, cursor.level);
+                    if let (0, Some(next)) = (cursor.level, page.slot_behind(found)) {
+                        let start = Beginning::of(cursor.key);
+                        self.hints.recent.leaf(start).note(start, addr, &Hint::default(), next);
+                    }
                     Ok(Progress::Done(result))
                 }
                 Err(Edit::Full) => self.split(cursor, guard),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_cache::{
@@ -48,6 +49,8 @@ struct Shared {
     settings: Settings,
     // Whoever changes which lines are in the cache holds it.
     pool: Mutex<Pool>,
+    // Looks at lines, by whatever way.
+    reads: AtomicU64,
 }
 
 #[derive(Default)]
@@ -71,7 +74,7 @@ pub(crate) struct Node(Arc<Shared>);
 impl Node {
     pub(crate) fn new(settings: Settings) -> Node {
         let cache = Cache::with_frames(settings.frames, settings.line_size).expect("memory");
-        Node(Arc::new(Shared { cache, settings, pool: Mutex::default() }))
+        Node(Arc::new(Shared { cache, settings, pool: Mutex::default(), reads: AtomicU64::new(0) }))
     }
 
     pub(crate) fn worker(&self, handle: Handle) -> LocalMemory {
@@ -81,6 +84,11 @@ impl Node {
     /// The lines that were ever allocated.
     pub(crate) fn addresses(&self) -> Vec<GlobalAddr> {
         self.0.pool.lock().lines.keys().copied().collect()
+    }
+
+    /// How often somebody has looked at a line, to read or to write it.
+    pub(crate) fn reads(&self) -> u64 {
+        self.0.reads.load(Ordering::Relaxed)
     }
 
     /// Lines allocated and not freed.
@@ -174,6 +182,7 @@ impl Shared {
     }
 
     fn is_there(&self, addr: GlobalAddr) -> bool {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         !self.settings.without_cache
             || self.cache.find(addr).is_some_and(|id| self.cache.frame(id).is_reserved())
     }

@@ -122,6 +122,6 @@ impl Policy {
 
 /// The line in the frame, if it may be a victim: not one that is being fetched, written or awaited.
 fn evictable(frame: &Frame) -> Option<GlobalAddr> {
-    let free = frame.state().is_readable() && !frame.is_reserved() && !frame.is_locked();
+    let free = frame.state().is_readable() && !frame.is_reserved() && !frame.is_kept();
     Some(frame.addr()).filter(|addr| free && !addr.is_null())
 }

@@ -1,6 +1,6 @@
 //! Locks of transactions, and transactions that only look whether others have locked what they have read.
 
-use latchwork_cache::{Frame, TryLock};
+use latchwork_cache::{Frame, Hint, TryLock};
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn locks_of_transactions_exclude_each_other() {
         }
         let written: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         assert_eq!(value.load(Ordering::Relaxed), written, "a write was lost");
-        assert!(!frame.is_locked());
+        assert!(!frame.is_kept());
     });
 }
 
@@ -181,10 +181,84 @@ fn a_line_that_is_locked_stays_and_one_that_goes_is_not_locked() {
             };
             other.join().unwrap();
             let frame = cache.frame(FrameId(0));
-            assert!(!frame.is_locked() && !frame.asks_first());
+            assert!(!frame.is_kept() && !frame.asks_first());
             if frame.addr() == line(1) {
                 assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
             }
+        });
+    }
+}
+
+/// A transaction writes the line, and detains it until what it has written lasts.
+fn write_and_detain(cache: &Cache, lasting: &AtomicU64) -> bool {
+    let TryLock::Locked((id, _)) = cache.try_lock(line(0), Ownership::Exclusive) else {
+        return false;
+    };
+    assert!(write(cache, line(0), 7), "taken away under the lock");
+    let frame = cache.frame(id);
+    frame.detain();
+    assert!(write(cache, line(0), 7), "taken away while it is detained");
+    lasting.store(1, Ordering::Relaxed);
+    frame.let_go();
+    true
+}
+
+#[test]
+fn who_has_seen_what_was_written_sees_that_it_is_detained_or_lasts() {
+    let look = |cache: &Cache, lasting: &AtomicU64| {
+        let Some(read) = cache.try_read(line(0)) else { return };
+        let (seen, locked) = (read.words().word(0), read.locked());
+        if !read.validate() || seen != 7 || locked != Ownership::Invalid {
+            return;
+        }
+        if !cache.is_detained(line(0), &Hint::default()) {
+            assert_eq!(lasting.load(Ordering::Relaxed), 1, "told too early");
+        }
+    };
+    for writer_first in [true, false] {
+        loom::model(move || {
+            let cache = full(1, Ownership::Exclusive);
+            let lasting = Arc::new(AtomicU64::new(0));
+            let theirs = (cache.clone(), lasting.clone());
+            let other = if writer_first {
+                let reader = thread::spawn(move || look(&theirs.0, &theirs.1));
+                assert!(write_and_detain(&cache, &lasting), "nobody else locks it");
+                reader
+            } else {
+                let writer = thread::spawn(move || _ = write_and_detain(&theirs.0, &theirs.1));
+                look(&cache, &lasting);
+                writer
+            };
+            other.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_line_that_is_detained_stays() {
+    let take_away = |cache: &Cache, lasting: &AtomicU64| {
+        let frame = cache.frame(FrameId(0));
+        let seen = cache.line(FrameId(0)).slice(LINE_HEADER..LINE);
+        if frame.try_demote() && seen.word(0) == 7 {
+            assert_eq!(lasting.load(Ordering::Relaxed), 1, "others see it too early");
+        }
+    };
+    for handler_first in [true, false] {
+        loom::model(move || {
+            let cache = full(1, Ownership::Exclusive);
+            let lasting = Arc::new(AtomicU64::new(0));
+            let theirs = (cache.clone(), lasting.clone());
+            let other = if handler_first {
+                let writer = thread::spawn(move || _ = write_and_detain(&theirs.0, &theirs.1));
+                take_away(&cache, &lasting);
+                writer
+            } else {
+                let handler = thread::spawn(move || take_away(&theirs.0, &theirs.1));
+                write_and_detain(&cache, &lasting);
+                handler
+            };
+            other.join().unwrap();
+            assert!(!cache.frame(FrameId(0)).is_kept());
         });
     }
 }
@@ -220,7 +294,7 @@ fn demote_beside(lock: impl Fn(&Cache, &Frame) -> bool + Copy + Send + Sync + 's
                 other
             };
             other.join().unwrap();
-            assert!(!cache.frame(FrameId(0)).is_locked());
+            assert!(!cache.frame(FrameId(0)).is_kept());
         });
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
         if frame.state().is_latched() {
             return leak(format!("{id:?}: the frame of {addr} is latched, and nobody works"));
         }
-        if frame.is_locked() {
+        if frame.is_kept() {
             return leak(format!("{id:?}: the frame of {addr} is locked, and nobody works"));
         }
         if frame.is_reserved() {

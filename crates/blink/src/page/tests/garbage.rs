@@ -122,7 +122,7 @@ proptest! {
                 prop_assert_eq!(shown, slots.len());
             }
         }
-        if count >= 2 && let Ok(split) = plan_split(&page, &key) {
+        if count >= 2 && let Ok(split) = plan_split(&page, &key, |_| true) {
             let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
             let _ = write_halves(&page, &split, addr(3), left.words(), right.words());
         }

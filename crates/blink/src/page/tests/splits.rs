@@ -20,6 +20,7 @@ proptest! {
         ],
         key in suffix(),
         last in any::<bool>(),
+        is_next in any::<bool>(),
     ) {
         let high = if last { vec![] } else { vec![255; 20] };
         let image = page(b"", &high);
@@ -33,11 +34,13 @@ proptest! {
         let all = contents(&image);
         prop_assume!(all.len() >= 2);
         let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        let split = plan_split(&open(&image), &key).expect("two entries can be split");
+        let is_next = is_next && (last || key < high);
+        let split = plan_split(&open(&image), &key, |_| is_next).expect("two entries can be split");
         let done = write_halves(&open(&image), &split, addr(3), left.words(), right.words());
         prop_assert!(done.is_ok(), "{:?}", done);
         let (low_half, high_half) = (contents(&left), contents(&right));
         prop_assert!(!low_half.is_empty());
+        prop_assert!(!high_half.is_empty() || is_next || last);
         prop_assert!(low_half.keys().all(|key| *key < split.separator));
         prop_assert!(high_half.keys().all(|key| *key >= split.separator));
         prop_assert_eq!(low_half.into_iter().chain(high_half).collect::<BTreeMap<_, _>>(), all);
@@ -70,7 +73,7 @@ proptest! {
         builder.finish(GlobalAddr::NULL);
         prop_assert!(check(&open(&image)).is_ok());
         let (left, right) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
-        let split = plan_split(&open(&image), b"k").expect("three children");
+        let split = plan_split(&open(&image), b"k", |_| false).expect("three children");
         write_halves(&open(&image), &split, addr(3), left.words(), right.words()).expect("halves fit");
         for half in [&left, &right] {
             let checked = check(&open(half));
