@@ -2,15 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use latchwork_coherence::{LineLocks, Mail};
+use latchwork_coherence::LineLocks;
 use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
-use crate::Transaction;
-
 /// Rows by key and in ranges: a [`latchwork_txn::Transaction`] over memory that all nodes share, or a
-/// [`Transaction`] over partitions.
+/// [`Transaction`](crate::Transaction) over partitions.
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait Rows<M: LineLocks> {
+    /// Says that a row will probably be read before long; see [`latchwork_txn::Transaction::expect`].
+    fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
+
     /// Reads a row.
     ///
     /// # Errors
@@ -135,120 +136,106 @@ pub trait Rows<M: LineLocks> {
     fn abort(self);
 }
 
-macro_rules! rows {
-    // In brackets is how its `insert_blind` is waited for.
-    ($transaction:ty, [$($wait:tt)*], $($bound:tt)+) => {
-        impl<M: $($bound)+> Rows<M> for $transaction {
-            async fn get(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                value: &mut Vec<u8>,
-            ) -> Result<bool, TxnError> {
-                <$transaction>::get(self, table, key, value).await
-            }
+impl<M: LineLocks> Rows<M> for latchwork_txn::Transaction<M> {
+    fn expect(&self, table: &Table<M>, key: &[u8]) {
+        self.expect(table, key);
+    }
 
-            async fn get_for_update(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                value: &mut Vec<u8>,
-            ) -> Result<bool, TxnError> {
-                <$transaction>::get_for_update(self, table, key, value).await
-            }
+    async fn get(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        Self::get(self, table, key, value).await
+    }
 
-            async fn get_many<K: AsRef<[u8]>>(
-                &mut self,
-                table: &Table<M>,
-                keys: &[K],
-                values: &mut Values,
-            ) -> Result<(), TxnError> {
-                <$transaction>::get_many(self, table, keys, values).await
-            }
+    async fn get_for_update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        Self::get_for_update(self, table, key, value).await
+    }
 
-            async fn get_many_for_update<K: AsRef<[u8]>>(
-                &mut self,
-                table: &Table<M>,
-                keys: &[K],
-                values: &mut Values,
-            ) -> Result<(), TxnError> {
-                <$transaction>::get_many_for_update(self, table, keys, values).await
-            }
+    async fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        Self::get_many(self, table, keys, values).await
+    }
 
-            async fn scan(
-                &mut self,
-                table: &Table<M>,
-                range: Range<'_>,
-                visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-            ) -> Result<usize, TxnError> {
-                <$transaction>::scan(self, table, range, visit).await
-            }
+    async fn get_many_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        Self::get_many_for_update(self, table, keys, values).await
+    }
 
-            async fn scan_index(
-                &mut self,
-                table: &Table<M>,
-                index: usize,
-                range: Range<'_>,
-                visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-            ) -> Result<usize, TxnError> {
-                <$transaction>::scan_index(self, table, index, range, visit).await
-            }
+    async fn scan(
+        &mut self,
+        table: &Table<M>,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        Self::scan(self, table, range, visit).await
+    }
 
-            async fn insert(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                value: &[u8],
-            ) -> Result<(), TxnError> {
-                <$transaction>::insert(self, table, key, value).await
-            }
+    async fn scan_index(
+        &mut self,
+        table: &Table<M>,
+        index: usize,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        Self::scan_index(self, table, index, range, visit).await
+    }
 
-            async fn insert_blind(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                value: &[u8],
-            ) -> Result<(), TxnError> {
-                <$transaction>::insert_blind(self, table, key, value)$($wait)*
-            }
+    async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        Self::insert(self, table, key, value).await
+    }
 
-            async fn update(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                value: &[u8],
-            ) -> Result<(), TxnError> {
-                <$transaction>::update(self, table, key, value).await
-            }
+    async fn insert_blind(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        Self::insert_blind(self, table, key, value)
+    }
 
-            async fn update_part(
-                &mut self,
-                table: &Table<M>,
-                key: &[u8],
-                offset: usize,
-                bytes: &[u8],
-            ) -> Result<(), TxnError> {
-                <$transaction>::update_part(self, table, key, offset, bytes).await
-            }
+    async fn update(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        Self::update(self, table, key, value).await
+    }
 
-            async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
-                <$transaction>::delete(self, table, key).await
-            }
+    async fn update_part(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), TxnError> {
+        Self::update_part(self, table, key, offset, bytes).await
+    }
 
-            async fn validate(&mut self) -> Result<(), TxnError> {
-                <$transaction>::validate(self).await
-            }
+    async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
+        Self::delete(self, table, key).await
+    }
 
-            async fn commit(self) -> Result<Timestamp, TxnError> {
-                <$transaction>::commit(self).await
-            }
+    async fn validate(&mut self) -> Result<(), TxnError> {
+        Self::validate(self).await
+    }
 
-            fn abort(self) {
-                <$transaction>::abort(self);
-            }
-        }
-    };
+    async fn commit(self) -> Result<Timestamp, TxnError> {
+        Self::commit(self).await
+    }
+
+    fn abort(self) {
+        Self::abort(self);
+    }
 }
-
-rows!(latchwork_txn::Transaction<M>, [], LineLocks);
-rows!(Transaction<M>, [.await], LineLocks + Mail);

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use latchwork_coherence::{LineLocks, Mail};
 use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError, Values};
 
+use crate::Rows;
 use crate::commit::Committing;
 use crate::message::{Body, Message, Reply, Request};
 use crate::operation::{Answer, Operation, What};
@@ -20,7 +21,12 @@ fn odd(node: u8) -> TxnError {
 
 /// A transaction that begins here; what it does with rows of other nodes, they do. Dropped, it is aborted.
 ///
-/// The API is that of [`latchwork_txn::Transaction`]; see [`Rows`](crate::Rows) for code that runs on both.
+/// What it does is [`Rows`], as on one node, with these differences. Each operation may fail by
+/// [`Conflict::Unreachable`], when the row's node does not answer, with which nothing has happened, and by
+/// [`TxnError::Remote`]. All rows of a range are the node's that has its lower end, or the upper one if there is no lower
+/// one; keys of an index begin as those of the table do as far as it takes to know the node. A row that is
+/// added blindly is looked for by another node nevertheless. And a commit may fail by [`TxnError::Unheard`], when only one
+/// other node takes part, and has not said whether it has committed.
 pub struct Transaction<M: LineLocks + Mail> {
     inner: Rc<Inner<M>>,
     /// `None` once it has ended.
@@ -56,6 +62,16 @@ impl<M: LineLocks + Mail> Transaction<M> {
     /// The node that has this row; `None` if it is this one.
     fn owner(&self, table: &Table<M>, key: &[u8]) -> Option<u8> {
         (self.inner.owner)(table, key).filter(|owner| *owner != self.inner.node())
+    }
+
+    /// The node that has all of this range; `None` if it is this one.
+    fn owner_of_range(&self, table: &Table<M>, range: &Range<'_>) -> Option<u8> {
+        let ends = [range.from, range.to];
+        let key = ends.into_iter().find_map(|end| match end {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        });
+        self.owner(table, key?)
     }
 
     fn local(&mut self) -> Result<&mut latchwork_txn::Transaction<M>, TxnError> {
@@ -147,62 +163,8 @@ impl<M: LineLocks + Mail> Transaction<M> {
         self.batch(owner, vec![operation]).await?.pop().ok_or_else(|| odd(owner))
     }
 
-    /// Reads the row `key`. As [`latchwork_txn::Transaction::get`].
-    ///
-    /// # Errors
-    /// As there; [`Conflict::Unreachable`] when the row's node does not answer, [`TxnError::Remote`].
-    pub async fn get(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<bool, TxnError> {
-        match self.owner(table, key) {
-            None => self.local()?.get(table, key, value).await,
-            Some(owner) => self.get_there(owner, table, key, value, false).await,
-        }
-    }
-
-    /// As [`get`](Transaction::get), of a row that is probably to be written.
-    ///
-    /// # Errors
-    /// As [`get`](Transaction::get).
-    pub async fn get_for_update(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<bool, TxnError> {
-        match self.owner(table, key) {
-            None => self.local()?.get_for_update(table, key, value).await,
-            Some(owner) => self.get_there(owner, table, key, value, true).await,
-        }
-    }
-
-    /// Reads many rows. Those of this node together, as [`latchwork_txn::Transaction::get_many`].
-    ///
-    /// # Errors
-    /// As [`get`](Transaction::get).
-    pub async fn get_many<K: AsRef<[u8]>>(
-        &mut self,
-        table: &Table<M>,
-        keys: &[K],
-        values: &mut Values,
-    ) -> Result<(), TxnError> {
-        self.read_many(table, keys, values, false).await
-    }
-
-    /// Reads many rows that are probably to be written.
-    ///
-    /// # Errors
-    /// As [`get`](Transaction::get).
-    pub async fn get_many_for_update<K: AsRef<[u8]>>(
-        &mut self,
-        table: &Table<M>,
-        keys: &[K],
-        values: &mut Values,
-    ) -> Result<(), TxnError> {
-        self.read_many(table, keys, values, true).await
+    async fn change(&mut self, owner: u8, table: &Table<M>, what: What) -> Result<(), TxnError> {
+        self.one(owner, table, what).await.map(drop)
     }
 
     async fn read_many<K: AsRef<[u8]>>(
@@ -251,56 +213,6 @@ impl<M: LineLocks + Mail> Transaction<M> {
         }
     }
 
-    /// Shows the rows of a range, all of which are the node's that has its lower end (the upper one, if there is
-    /// no lower one). As [`latchwork_txn::Transaction::scan`].
-    ///
-    /// # Errors
-    /// As [`get`](Transaction::get).
-    pub async fn scan(
-        &mut self,
-        table: &Table<M>,
-        range: Range<'_>,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<usize, TxnError> {
-        let key = match (range.from, range.to) {
-            (Bound::Included(key) | Bound::Excluded(key), _) => Some(key),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => Some(key),
-            _ => None,
-        };
-        match key.and_then(|key| self.owner(table, key)) {
-            None => self.local()?.scan(table, range, visit).await,
-            Some(owner) => self.scan_there(owner, table, None, range, visit).await,
-        }
-    }
-
-    /// As [`scan`](Transaction::scan), in the order of an index, whose keys begin as those of the table do as far as it
-    /// takes to know the node.
-    ///
-    /// # Errors
-    /// As [`scan`](Transaction::scan).
-    pub async fn scan_index(
-        &mut self,
-        table: &Table<M>,
-        index: usize,
-        range: Range<'_>,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<usize, TxnError> {
-        let key = match (range.from, range.to) {
-            (Bound::Included(key) | Bound::Excluded(key), _) => Some(key),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => Some(key),
-            _ => None,
-        };
-        match key.and_then(|key| self.owner(table, key)) {
-            None => self.local()?.scan_index(table, index, range, visit).await,
-            Some(owner) => {
-                let number = u8::try_from(index).ok().filter(|index| *index < u8::MAX);
-                let indexes = table.schema().indexes().len();
-                let number = number.ok_or(TxnError::NoIndex { index, indexes })?;
-                self.scan_there(owner, table, Some(number), range, visit).await
-            }
-        }
-    }
-
     async fn scan_there(
         &mut self,
         owner: u8,
@@ -329,31 +241,112 @@ impl<M: LineLocks + Mail> Transaction<M> {
         Ok(shown)
     }
 
-    /// Adds a row. As [`latchwork_txn::Transaction::insert`].
-    ///
-    /// # Errors
-    /// As there, and as [`get`](Transaction::get).
-    pub async fn insert(
+    /// All of it is one other node's: its ordinary commit.
+    async fn commit_there(
+        inner: &Rc<Inner<M>>,
+        owner: u8,
+        id: Timestamp,
+        number: u32,
+    ) -> Result<Timestamp, TxnError> {
+        match inner.call(owner, id, number, Request::CommitAlone).await {
+            Ok(Reply::Ended(cts)) => {
+                inner.site.count(|counts| &counts.shipped, 1);
+                Ok(cts)
+            }
+            Ok(Reply::No(fault)) => Err(fault.into_error(owner)),
+            Err(TxnError::Conflict(Conflict::Unreachable)) => {
+                Err(TxnError::Unheard { node: owner })
+            }
+            Ok(_) => Err(odd(owner)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
+    async fn get(
         &mut self,
         table: &Table<M>,
         key: &[u8],
-        value: &[u8],
-    ) -> Result<(), TxnError> {
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
         match self.owner(table, key) {
-            None => self.local()?.insert(table, key, value).await,
+            None => self.local()?.get(table, key, value).await,
+            Some(owner) => self.get_there(owner, table, key, value, false).await,
+        }
+    }
+
+    async fn get_for_update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.get_for_update(table, key, value).await,
+            Some(owner) => self.get_there(owner, table, key, value, true).await,
+        }
+    }
+
+    async fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        self.read_many(table, keys, values, false).await
+    }
+
+    async fn get_many_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Table<M>,
+        keys: &[K],
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        self.read_many(table, keys, values, true).await
+    }
+
+    async fn scan(
+        &mut self,
+        table: &Table<M>,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        match self.owner_of_range(table, &range) {
+            None => self.local()?.scan(table, range, visit).await,
+            Some(owner) => self.scan_there(owner, table, None, range, visit).await,
+        }
+    }
+
+    async fn scan_index(
+        &mut self,
+        table: &Table<M>,
+        index: usize,
+        range: Range<'_>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<usize, TxnError> {
+        match self.owner_of_range(table, &range) {
+            None => self.local()?.scan_index(table, index, range, visit).await,
             Some(owner) => {
-                let what = What::Insert { key: key.to_vec(), value: value.to_vec() };
-                self.one(owner, table, what).await.map(drop)
+                let number = u8::try_from(index).ok().filter(|index| *index < u8::MAX);
+                let indexes = table.schema().indexes().len();
+                let number = number.ok_or(TxnError::NoIndex { index, indexes })?;
+                self.scan_there(owner, table, Some(number), range, visit).await
             }
         }
     }
 
-    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there. As
-    /// [`latchwork_txn::Transaction::insert_blind`]; another node looks nevertheless.
-    ///
-    /// # Errors
-    /// As there, and as [`get`](Transaction::get).
-    pub async fn insert_blind(
+    async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        match self.owner(table, key) {
+            None => self.local()?.insert(table, key, value).await,
+            Some(owner) => {
+                let what = What::Insert { key: key.to_vec(), value: value.to_vec() };
+                self.change(owner, table, what).await
+            }
+        }
+    }
+
+    async fn insert_blind(
         &mut self,
         table: &Table<M>,
         key: &[u8],
@@ -365,30 +358,17 @@ impl<M: LineLocks + Mail> Transaction<M> {
         }
     }
 
-    /// Replaces the value of a row. As [`latchwork_txn::Transaction::update`].
-    ///
-    /// # Errors
-    /// As there, and as [`get`](Transaction::get).
-    pub async fn update(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(), TxnError> {
+    async fn update(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
         match self.owner(table, key) {
             None => self.local()?.update(table, key, value).await,
             Some(owner) => {
                 let what = What::Update { key: key.to_vec(), value: value.to_vec() };
-                self.one(owner, table, what).await.map(drop)
+                self.change(owner, table, what).await
             }
         }
     }
 
-    /// Overwrites a part of a row's value. As [`latchwork_txn::Transaction::update_part`].
-    ///
-    /// # Errors
-    /// As there, and as [`get`](Transaction::get).
-    pub async fn update_part(
+    async fn update_part(
         &mut self,
         table: &Table<M>,
         key: &[u8],
@@ -400,29 +380,19 @@ impl<M: LineLocks + Mail> Transaction<M> {
             Some(owner) => {
                 let offset = u32::try_from(offset).unwrap_or(u32::MAX);
                 let what = What::UpdatePart { key: key.to_vec(), offset, bytes: bytes.to_vec() };
-                self.one(owner, table, what).await.map(drop)
+                self.change(owner, table, what).await
             }
         }
     }
 
-    /// Deletes a row. As [`latchwork_txn::Transaction::delete`].
-    ///
-    /// # Errors
-    /// As there, and as [`get`](Transaction::get).
-    pub async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
+    async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
         match self.owner(table, key) {
             None => self.local()?.delete(table, key).await,
-            Some(owner) => {
-                self.one(owner, table, What::Delete { key: key.to_vec() }).await.map(drop)
-            }
+            Some(owner) => self.change(owner, table, What::Delete { key: key.to_vec() }).await,
         }
     }
 
-    /// Finds out whether what it has read so far, on all nodes, is as it was.
-    ///
-    /// # Errors
-    /// Conflicts, and when memory fails.
-    pub async fn validate(&mut self) -> Result<(), TxnError> {
+    async fn validate(&mut self) -> Result<(), TxnError> {
         // Nothing is read in between, so that there is a moment at which all of it was true: before the first answer.
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         self.local()?.validate().await?;
@@ -434,14 +404,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
         Ok(())
     }
 
-    /// Makes what it wrote visible and, with logs, lasting, on all nodes or on none. Returns its commit timestamp.
-    ///
-    /// If this future is dropped, the transaction commits or not.
-    ///
-    /// # Errors
-    /// As [`latchwork_txn::Transaction::commit`]; [`Conflict::Unreachable`], with which nothing has happened; and
-    /// [`TxnError::Unheard`] when only one other node takes part, and has not said whether it has committed.
-    pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
+    async fn commit(mut self) -> Result<Timestamp, TxnError> {
         if self.doomed {
             return Err(TxnError::Doomed);
         }
@@ -465,29 +428,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
         decided.unwrap_or(Err(TxnError::Doomed))
     }
 
-    /// All of it is one other node's: its ordinary commit.
-    async fn commit_there(
-        inner: &Rc<Inner<M>>,
-        owner: u8,
-        id: Timestamp,
-        number: u32,
-    ) -> Result<Timestamp, TxnError> {
-        match inner.call(owner, id, number, Request::CommitAlone).await {
-            Ok(Reply::Ended(cts)) => {
-                inner.site.count(|counts| &counts.shipped, 1);
-                Ok(cts)
-            }
-            Ok(Reply::No(fault)) => Err(fault.into_error(owner)),
-            Err(TxnError::Conflict(Conflict::Unreachable)) => {
-                Err(TxnError::Unheard { node: owner })
-            }
-            Ok(_) => Err(odd(owner)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Ends the transaction without a trace. Dropping it does the same.
-    pub fn abort(self) {
+    fn abort(self) {
         drop(self);
     }
 }

@@ -15,6 +15,7 @@ use latchwork_runtime::Time;
 use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
 use latchwork_verbs::ComputeNodeId;
 
+use crate::Rows;
 use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::participant::Participant;
 use crate::post::{Assembly, MESSAGE_MAX, Place, letters, worker_of};

@@ -4,7 +4,6 @@ mod cluster;
 
 use std::time::Duration;
 
-use latchwork_coherence::CoherentMemory;
 use latchwork_partition::Settings;
 use latchwork_wal::Device;
 
@@ -13,13 +12,17 @@ use cluster::Nodes;
 #[test]
 fn messages_and_records_are_as_the_book_says() {
     let nodes = Nodes::new(3, 1, &Settings::default());
-    let body = move |member: latchwork_cluster::Member| {
-        let nodes = nodes.clone();
-        async move {
-            let _operation = member.memory.enter().await.expect("memory is in order");
-            let started = nodes.join(&member, Device::default()).await;
-            let handle = &member.handle;
-            if member.node == 0 {
+    let shared = nodes.clone();
+    cluster::run(
+        &nodes,
+        |_| Device::default(),
+        move |member, started| {
+            let nodes = shared.clone();
+            async move {
+                if member.node != 0 {
+                    return;
+                }
+                let handle = &member.handle;
                 // Rows written on these nodes: messages, prepare records, decision records.
                 let cases: [(&[u8], [u64; 3]); 4] = [
                     (&[0], [0, 0, 0]),
@@ -43,8 +46,6 @@ fn messages_and_records_are_as_the_book_says() {
                     assert_eq!(spent, costs, "{parts:?}");
                 }
             }
-            nodes.leave(&member).await;
-        }
-    };
-    cluster::start(3).run(Duration::from_secs(10), body).expect("it ends");
+        },
+    );
 }

@@ -22,12 +22,12 @@ use latchwork_coherence::LineLocks;
 use latchwork_history::{Outcome, Record, Recorder};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_wal::{DatabaseId, NodeId, TableId};
+use latchwork_wal::{DatabaseId, Mode, NodeId, TableId};
 
 use crate::elder::SERVED;
 use crate::node::Worker;
 use crate::places::Places;
-use crate::purge::Purge;
+use crate::purge::{Left, Purge};
 use crate::schema::Value;
 use crate::transaction::{Range, State, Transaction};
 use crate::{Conflict, Node, Schema, Scheme, Table, Timestamp, TxnError};
@@ -69,8 +69,19 @@ struct Inner<M: LineLocks> {
     looks_away: Cell<Option<Time>>,
     /// Timestamps to come are to be above it: that is what the last transactions were too late for.
     above: Cell<Timestamp>,
+    /// Whether commits let others of this node go on before they are lasting.
+    releases_early: bool,
     /// Who records its transactions, and as which worker's.
     recorder: RefCell<(Recorder, u16)>,
+}
+
+impl<M: LineLocks> Drop for Inner<M> {
+    fn drop(&mut self) {
+        let purges = self.purges.get_mut();
+        if !purges.is_empty() {
+            self.node.leave(purges.drain(..).map(Left::from));
+        }
+    }
 }
 
 /// Timestamps that were drawn together.
@@ -181,6 +192,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Database<M> {
         let worker = node.add_worker();
         let places = RefCell::new(Places::new(node.settings().places));
+        let syncs = node.log().is_some_and(|log| log.mode() == Mode::Sync);
+        let releases_early = node.settings().early_release && syncs && memory.keeps_lines();
         let (tables, states, purges, block, begun, looks_away, above, recorder) =
             Default::default();
         Database(Rc::new(Inner {
@@ -199,6 +212,7 @@ impl<M: LineLocks> Database<M> {
             begun,
             looks_away,
             above,
+            releases_early,
             recorder,
         }))
     }
@@ -227,6 +241,13 @@ impl<M: LineLocks> Database<M> {
     #[inline]
     pub fn scheme(&self) -> Scheme {
         self.0.node.settings().scheme
+    }
+
+    /// Whether commits let others of this node go on before they are lasting:
+    /// [`Settings::early_release`](crate::Settings::early_release), where that makes a difference.
+    #[inline]
+    pub fn releases_early(&self) -> bool {
+        self.0.releases_early
     }
 
     /// Makes a table.
@@ -392,6 +413,11 @@ impl<M: LineLocks> Database<M> {
         let begun = self.0.begun.get();
         self.0.begun.set(begun.wrapping_add(1));
         begun
+    }
+
+    /// A table that this worker has opened.
+    pub(crate) fn known_table(&self, id: TableId) -> Option<Table<M>> {
+        self.0.tables.borrow().values().find(|table| table.id() == id).cloned()
     }
 
     /// The names of all tables.

@@ -79,6 +79,10 @@ pub enum TxnError {
     /// will tell.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
     InDoubt(WalError),
+    /// Nobody knows whether what the transaction has read lasts: it was written by others of this node, whose commits the
+    /// log has not taken. The transaction itself has written nothing, or was aborted.
+    #[error("what the transaction has read may not last: {0}")]
+    NotLasting(WalError),
     /// The log refused the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
     NotLogged(WalError),

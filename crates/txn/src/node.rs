@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
+use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_wal::{Log, NodeId};
 
+use crate::purge::Left;
 use crate::{NodeClock, Scheme, Timestamp, TxnError};
 
 /// How often it is looked whether transactions have ended.
@@ -29,6 +30,10 @@ pub struct Settings {
     /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if what it has read is as
     /// it was. Not one of several parts.
     pub extend_timestamps: bool,
+    /// Whether a commit that waits for its log lets others of its node go on with what it has written; other nodes, and
+    /// all who are told of anything, wait for the log all the same. Of no account without a log that syncs, and where
+    /// lines are given back with every access (SEL).
+    pub early_release: bool,
     /// How long a commit waits for its log.
     pub log_deadline: Duration,
     /// The first pause of a transaction that has met others is shorter than twice this; the bound doubles with each
@@ -44,7 +49,7 @@ pub struct Settings {
     /// How long others make way for one elder before they go on all the same. It may be one again after twice as many
     /// attempts.
     pub elder_for: Duration,
-    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 24 bytes each. Rounded up to a
+    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 16 bytes each. Rounded up to a
     /// power of two; 0: none.
     pub places: usize,
 }
@@ -56,6 +61,7 @@ impl Default for Settings {
             timestamp_block: 1,
             read_lease: 4096,
             extend_timestamps: true,
+            early_release: false,
             log_deadline: Duration::from_secs(10),
             pause: Duration::from_micros(2),
             pause_max: Duration::from_millis(1),
@@ -79,6 +85,9 @@ pub struct Node {
     /// Generations before the present ones that may not have ended.
     earlier: Mutex<Vec<Arc<()>>>,
     health: Mutex<Health>,
+    /// What workers that have ended had not taken away yet, and how much that is.
+    left: Mutex<Vec<Left>>,
+    left_count: AtomicUsize,
 }
 
 /// What went wrong on a node behind the backs of those who commit.
@@ -87,10 +96,43 @@ pub struct Health {
     /// Transactions that are in the log, or may be, and could not be carried through: their rows stay locked, and
     /// there is no checkpoint, until a restart.
     pub left_locked: usize,
-    /// Errors of tasks that carry transactions through, or take them back, when nobody waits for them any more.
-    pub errors: usize,
-    /// The last of them.
+    /// Transactions that could not be taken back: what they had added stays in the way of others until a restart.
+    pub given_up: usize,
+    /// Attempts to carry a transaction through, or to take it back, that failed when nobody waited for it any more, and
+    /// after which it was tried again.
+    pub retries: usize,
+    /// Why the last of them failed.
     pub last: Option<String>,
+}
+
+impl Health {
+    /// Whether nothing went wrong.
+    pub fn is_good(&self) -> bool {
+        *self == Health::default()
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Health { left_locked, given_up, retries, last } = self;
+        let mut told = Vec::new();
+        if *left_locked > 0 {
+            told.push(format!("{left_locked} transactions stay locked until a restart"));
+        }
+        if *given_up > 0 {
+            told.push(format!(
+                "{given_up} could not be taken back and are in the way until a restart"
+            ));
+        }
+        if *retries > 0 {
+            told.push(format!("{retries} attempts to end one failed and were made again"));
+        }
+        if told.is_empty() {
+            return f.write_str("nothing went wrong");
+        }
+        f.write_str(&told.join(", "))?;
+        last.iter().try_for_each(|last| write!(f, "; the last error: {last}"))
+    }
 }
 
 /// What a worker's transactions hold from their begin to their end: each the generation that it began in.
@@ -109,8 +151,8 @@ impl Node {
     /// A node without a log, or with one.
     pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
         let clock = NodeClock::new(node);
-        let (workers, floor, earlier, health) = Default::default();
-        Arc::new(Node { clock, log, settings, workers, floor, earlier, health })
+        let (workers, floor, earlier, health, left, left_count) = Default::default();
+        Arc::new(Node { clock, log, settings, workers, floor, earlier, health, left, left_count })
     }
 
     /// Where its commit timestamps come from.
@@ -150,16 +192,42 @@ impl Node {
         self.health.lock().clone()
     }
 
-    /// Notes an error of a task that nobody waits for.
-    pub(crate) fn note_error(&self, error: &TxnError) {
+    /// Notes an error of a task that nobody waits for, and that tries again.
+    pub(crate) fn note_retry(&self, error: &TxnError) {
         let mut health = self.health.lock();
-        health.errors += 1;
+        health.retries += 1;
         health.last = Some(error.to_string());
+    }
+
+    /// Notes a transaction that is not taken back.
+    pub(crate) fn note_given_up(&self) {
+        self.health.lock().given_up += 1;
     }
 
     /// Notes a transaction that stays locked.
     pub(crate) fn note_left_locked(&self) {
         self.health.lock().left_locked += 1;
+    }
+
+    /// A worker ends, and leaves what it has not taken away yet to the others.
+    pub(crate) fn leave(&self, purges: impl Iterator<Item = Left>) {
+        let mut left = self.left.lock();
+        left.extend(purges);
+        self.left_count.store(left.len(), Ordering::Relaxed);
+    }
+
+    /// Whether workers that have ended have left anything.
+    // Relaxed: whoever sees an old count looks again at its next commit.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes up to `most` of what was left, of that for which `may` is true.
+    pub(crate) fn take_left(&self, most: usize, may: impl Fn(&Left) -> bool) -> Vec<Left> {
+        let mut left = self.left.lock();
+        let taken = left.extract_if(.., |left| may(left)).take(most).collect();
+        self.left_count.store(left.len(), Ordering::Relaxed);
+        taken
     }
 
     /// Begins a new generation of transactions.

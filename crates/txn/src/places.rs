@@ -5,6 +5,7 @@
 //! another row is no match, and then the index is asked.
 
 use latchwork_cache::Hint;
+use latchwork_verbs::prefetch;
 use latchwork_wal::TableId;
 
 use crate::TupleId;
@@ -14,34 +15,47 @@ pub(crate) struct Places {
     slots: Box<[Slot]>,
 }
 
+/// Four to a line of the processor's cache.
 struct Slot {
-    table: u32,
-    hash: u32,
     /// 0 where there is none.
     id: u64,
+    /// Of table and key.
+    tag: u32,
     hint: Hint,
 }
+
+const _: () = assert!(size_of::<Slot>() == 16);
 
 impl Places {
     /// For up to `count` rows, or twice as many; none for 0.
     pub(crate) fn new(count: usize) -> Places {
         let slots = if count == 0 { 0 } else { count.next_power_of_two() };
-        let empty = || Slot { table: 0, hash: 0, id: 0, hint: Hint::default() };
+        let empty = || Slot { id: 0, tag: 0, hint: Hint::default() };
         Places { slots: std::iter::repeat_with(empty).take(slots).collect() }
     }
 
+    /// Which slot, and what stands there.
     #[inline]
-    fn slot_of(&self, table: TableId, hash: u32) -> usize {
-        let mixed = (hash ^ table.0.rotate_left(16)).wrapping_mul(0x9e37_79b9);
-        (mixed ^ mixed >> 15) as usize & self.slots.len().wrapping_sub(1)
+    fn slot_of(&self, table: TableId, hash: u32) -> (usize, u32) {
+        let tag = hash ^ table.0.rotate_left(16);
+        let mixed = tag.wrapping_mul(0x9e37_79b9);
+        ((mixed ^ mixed >> 15) as usize & self.slots.len().wrapping_sub(1), tag)
+    }
+
+    /// Asks the processor for what [`find`](Places::find) reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, table: TableId, hash: u32) {
+        if let Some(slot) = self.slots.get(self.slot_of(table, hash).0) {
+            prefetch(slot);
+        }
     }
 
     /// Where a row with a key of this hash was, and in which frame its line.
     #[inline]
     pub(crate) fn find(&self, table: TableId, hash: u32) -> Option<(TupleId, Hint)> {
-        let slot = self.slots.get(self.slot_of(table, hash))?;
-        let same = slot.id != 0 && slot.table == table.0 && slot.hash == hash;
-        same.then(|| {
+        let (at, tag) = self.slot_of(table, hash);
+        let slot = self.slots.get(at)?;
+        (slot.id != 0 && slot.tag == tag).then(|| {
             let hint = Hint::default();
             hint.copy_from(&slot.hint);
             (TupleId::from_bits(slot.id), hint)
@@ -51,18 +65,18 @@ impl Places {
     /// Remembers where a row was found.
     #[inline]
     pub(crate) fn note(&mut self, table: TableId, hash: u32, id: TupleId, hint: &Hint) {
-        let at = self.slot_of(table, hash);
+        let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at) {
-            (slot.table, slot.hash, slot.id) = (table.0, hash, id.bits());
+            (slot.id, slot.tag) = (id.bits(), tag);
             slot.hint.copy_from(hint);
         }
     }
 
     /// The row is not there any more, or not to be had.
     pub(crate) fn forget(&mut self, table: TableId, hash: u32) {
-        let at = self.slot_of(table, hash);
+        let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at)
-            && (slot.table, slot.hash) == (table.0, hash)
+            && slot.tag == tag
         {
             slot.id = 0;
         }

@@ -7,6 +7,7 @@
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_wal::TableId;
 
 use crate::heap::{Patience, Reading, Seen};
 use crate::{Database, Table, Timestamp, TupleId, TxnError};
@@ -26,6 +27,22 @@ pub(crate) struct Purge<M: LineLocks> {
     pub(crate) entries: Vec<(u8, Vec<u8>)>,
 }
 
+/// A piece that a worker had when it ended, for others of its node.
+pub(crate) struct Left {
+    table: TableId,
+    id: TupleId,
+    key: Vec<u8>,
+    what: What,
+    entries: Vec<(u8, Vec<u8>)>,
+}
+
+impl<M: LineLocks> From<Purge<M>> for Left {
+    fn from(purge: Purge<M>) -> Left {
+        let Purge { table, id, key, what, entries } = purge;
+        Left { table: table.id(), id, key, what, entries }
+    }
+}
+
 /// What is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
@@ -42,6 +59,9 @@ impl<M: LineLocks> Database<M> {
 
     /// Takes away some of what waits for it. What is locked, or fails, goes back into the queue.
     pub(crate) async fn purge_some(&self) {
+        if self.node().has_left() {
+            self.take_left();
+        }
         let waiting = self.purges().borrow().len();
         let most = if waiting > WAITING { waiting } else { waiting.min(AT_ONCE) };
         for _ in 0..most {
@@ -51,6 +71,16 @@ impl<M: LineLocks> Database<M> {
             let Some(purge) = &kept.purge else { return };
             if let Ok(true) = self.purge(purge).await {
                 kept.purge = None;
+            }
+        }
+    }
+
+    /// Takes over what workers of this node had when they ended, of tables that this one knows, too.
+    fn take_left(&self) {
+        for left in self.node().take_left(AT_ONCE, |left| self.known_table(left.table).is_some()) {
+            let Left { table, id, key, what, entries } = left;
+            if let Some(table) = self.known_table(table) {
+                self.queue_purge(Purge { table, id, key, what, entries });
             }
         }
     }
@@ -68,6 +98,11 @@ impl<M: LineLocks> Database<M> {
             LockOutcome::Got(lock) => lock,
             LockOutcome::Locked => return Ok(false),
         };
+        // What goes is gone for all nodes, and what says so may be taken back by a crash. Nobody begins to detain the
+        // line while it is locked.
+        if self.releases_early() && self.memory().is_detained(need.addr, &Hint::default()) {
+            return Ok(false);
+        }
         let bits = id.bits().to_le_bytes();
         let step = || heap.tombstone_step(*id, key);
         let tombstone = heap.drive(Patience::NoWait, step).await?;
@@ -85,7 +120,7 @@ impl<M: LineLocks> Database<M> {
         // The row is there, or there again, or another one has come to its place: what leads here by other keys than
         // those of whichever is here now goes. Nobody comes while the line is locked.
         let (mut there, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
-        let step = || heap.key_step(*id, &mut there);
+        let step = || heap.key_step(*id, &Hint::default(), &mut there);
         let taken = heap.drive(Patience::NoWait, step).await?;
         let key = if taken { &there } else { key };
         let (mut at, hint) = <(Reading, Hint)>::default();

@@ -204,7 +204,7 @@ impl<M: LineLocks> Database<M> {
         };
         // What another error is about may never have been so.
         match (error.conflict(), transaction.validate().await) {
-            (None, Err(TxnError::Conflict(conflict))) => Err(conflict.into()),
+            (None, Err(other @ (TxnError::Conflict(_) | TxnError::NotLasting(_)))) => Err(other),
             _ => Err(error),
         }
     }

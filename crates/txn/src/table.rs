@@ -174,7 +174,7 @@ impl<M: LineLocks> Table<M> {
                 _ => self.index_key(index, key, value, &mut entry)?,
             }
             let bits = id.bits().to_le_bytes();
-            match self.tree(index).insert_seen(&entry, &bits, |_| true, |_| ()).await? {
+            match self.tree(index).insert_seen(&entry, &bits, |_| true, |_| (), |_| ()).await? {
                 Insertion::New { .. } => {}
                 _ => return Err(TxnError::Exists),
             }

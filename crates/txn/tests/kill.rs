@@ -25,6 +25,8 @@ use latchwork_wal::{Log, LogDirectory};
 
 const DIRECTORY: &str = "LATCHWORK_TXN_KILL_DIRECTORY";
 const SCHEME: &str = "LATCHWORK_TXN_KILL_SCHEME";
+/// Set: commits release early.
+const EARLY: &str = "LATCHWORK_TXN_KILL_EARLY";
 const DATABASE: DatabaseId = DatabaseId(7);
 const NODES: usize = 2;
 const TASKS: u32 = 3;
@@ -178,7 +180,8 @@ async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
     let settings = latchwork_wal::Settings { segment_bytes: 30_000, ..Default::default() };
     let id = NodeId(member.node as u8);
     let log = || Log::threaded(&life.directory, id, settings).expect("a log");
-    let transactions = Settings { scheme: life.scheme, ..Settings::default() };
+    let early_release = std::env::var_os(EARLY).is_some();
+    let transactions = Settings { scheme: life.scheme, early_release, ..Settings::default() };
     let node = Node::new(id, (!life.looks_only).then(log), transactions);
     life.nodes.lock().expect("whole").push(node.clone());
     let first = member.node == 0;
@@ -303,11 +306,14 @@ fn child() {
     run(Path::new(&path), scheme, false);
 }
 
-fn spawn(path: &Path, scheme: Scheme) -> Child {
+fn spawn(path: &Path, scheme: Scheme, early: bool) -> Child {
     let test = std::env::current_exe().expect("this test");
     let mut command = Command::new(test);
     command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, path).env(SCHEME, scheme.name()).stdout(Stdio::piped());
+    if early {
+        command.env(EARLY, "");
+    }
     command.spawn().expect("started")
 }
 
@@ -343,7 +349,7 @@ fn kills(count: u64, seed: u64) {
     let mut removed = 0;
     for kill in 0..count {
         let scheme = Scheme::ALL[kill as usize % 3];
-        let mut child = spawn(home.path(), scheme);
+        let mut child = spawn(home.path(), scheme, kill % 2 == 0);
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         for (task, number) in kill_after(&mut child, 1 + (random >> 40) % 150, &mut removed) {
             let before = expected.insert(task, number).unwrap_or(0);

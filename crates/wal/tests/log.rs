@@ -152,6 +152,74 @@ fn a_full_device_refuses_commits_and_the_log_goes_on() {
     }
 }
 
+/// Others have built on a group: what is behind it must not be there without it.
+#[test]
+fn what_others_build_on_is_never_refused() {
+    for seed in 0..100 {
+        let torn = Torn::new(seed);
+        let directory = open(&torn).expect("empty");
+        let interval = Duration::from_millis(1);
+        let log = start(&directory, Settings { interval, ..Settings::default() });
+        run(async |handle| {
+            commit(&log, &handle, 1..=5, 100).await;
+            assert!(log.end().expect("open").is_none(), "all is lasting");
+            torn.set_capacity(1000 + seed * 3);
+            let first = log.append_to_build_on(&group(6, 2000)).expect("it is taken");
+            // Before the device is asked, or behind it.
+            let second = log.append(&group(7, 100));
+            handle.sleep(Duration::from_millis(5)).await;
+            assert!(first.outcome().is_none(), "it waits for room");
+            let third = log.append(&group(8, 100)).expect_err("full");
+            assert!(matches!(third, WalError::Refused { .. }), "{third}");
+            let end = log.end().expect("open").expect("something waits");
+            torn.set_capacity(u64::MAX);
+            for position in second.iter().chain([&first, &end]) {
+                log.durable(&handle, position, soon(&handle)).await.expect("there is room");
+            }
+            commit(&log, &handle, 9..=9, 100).await;
+            assert!(log.end().expect("open").is_none(), "all is lasting");
+            let found = if second.is_ok() {
+                vec![1, 2, 3, 4, 5, 6, 7, 9]
+            } else {
+                vec![1, 2, 3, 4, 5, 6, 9]
+            };
+            torn.power_off();
+            let replayed = open(&torn.crash(seed)).expect("whole").replay(1).expect("whole");
+            assert_eq!(counters(&replayed), found, "seed {seed}");
+        });
+    }
+}
+
+/// A log that is closed while such a group waits has failed: what is behind it is not written.
+#[test]
+fn a_log_that_is_closed_leaves_nothing_without_what_it_was_built_on() {
+    for seed in 0..100 {
+        let torn = Torn::new(seed);
+        let directory = open(&torn).expect("empty");
+        let settings = Settings { interval: Duration::from_millis(1), ..Settings::default() };
+        let log = start(&directory, settings);
+        run(async |handle| {
+            commit(&log, &handle, 1..=5, 100).await;
+            // Room for the second, and none for the first.
+            torn.set_capacity(2000);
+            let first = log.append_to_build_on(&group(6, 4000)).expect("it is taken");
+            let second = log.append_to_build_on(&group(7, 10));
+            let end = log.close(&handle, soon(&handle)).await.expect_err("it is not lasting");
+            assert!(matches!(end, WalError::Failed { .. }), "{end}");
+            for position in second.iter().chain([&first]) {
+                let told = position.outcome().expect("it has ended");
+                assert!(matches!(told, Err(WalError::Failed { .. })), "{told:?}");
+            }
+            let error = log.end().expect_err("it has failed");
+            assert!(matches!(error, WalError::Failed { .. }), "{error}");
+        });
+        drop((log, directory));
+        torn.set_capacity(u64::MAX);
+        let replayed = open(&torn.crash(seed)).expect("whole").replay(1).expect("whole");
+        assert!(!counters(&replayed).contains(&7), "seed {seed}: without what it was built on");
+    }
+}
+
 /// It was acknowledged without being lasting: what there is to do is to try again.
 #[test]
 fn async_does_not_give_up_what_was_acknowledged() {

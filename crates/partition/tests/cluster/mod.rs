@@ -3,13 +3,15 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
-use latchwork_partition::{Partitioned, Settings, Site, Stats};
+use latchwork_coherence::CoherentMemory;
+use latchwork_partition::{Partitioned, Rows, Settings, Site, Stats};
 use latchwork_selcc::Worker;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Database, DatabaseId, Node, NodeId, Schema, Table, Transaction};
@@ -17,6 +19,8 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{Device, Log, LogDirectory};
+
+const LIMIT: Duration = Duration::from_secs(100);
 
 /// What the nodes share.
 pub(crate) struct Nodes {
@@ -38,7 +42,39 @@ pub(crate) struct Started {
     pub(crate) log: Log,
 }
 
-pub(crate) fn start(nodes: usize) -> Simulated {
+/// Runs `body` on each of the nodes, with logs on such devices, until all are through.
+pub(crate) fn run<F: Future<Output = ()>>(
+    nodes: &Rc<Nodes>,
+    device: impl Fn(usize) -> Device + 'static,
+    body: impl Fn(Member, Rc<Started>) -> F + 'static,
+) {
+    run_watched(nodes, device, body, |_| {});
+}
+
+/// As [`run`], and calls `watch` after every event.
+pub(crate) fn run_watched<F: Future<Output = ()>>(
+    nodes: &Rc<Nodes>,
+    device: impl Fn(usize) -> Device + 'static,
+    body: impl Fn(Member, Rc<Started>) -> F + 'static,
+    watch: impl FnMut(&Simulated),
+) {
+    let shared = Rc::new((nodes.clone(), device, body));
+    let on_node = move |member: Member| {
+        let shared = shared.clone();
+        async move {
+            let (nodes, device, body) = &*shared;
+            let _operation = member.memory.enter().await.expect("memory is in order");
+            let started = Rc::new(nodes.join(&member, device(member.node)).await);
+            body(member.clone(), started.clone()).await;
+            nodes.leave(&member).await;
+            assert_eq!(started.node.participants(), 0);
+        }
+    };
+    let cluster = start(nodes.sites.len());
+    cluster.run_watched(LIMIT, on_node, watch).expect("it ends");
+}
+
+fn start(nodes: usize) -> Simulated {
     let config = ClusterConfig {
         compute_nodes: nodes,
         memory_nodes: 1,

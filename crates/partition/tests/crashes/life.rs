@@ -11,7 +11,7 @@ use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, Mail};
 use latchwork_history::{Operation, Recorder, Recording};
-use latchwork_partition::{Partitioned, Site, Transaction, resolve};
+use latchwork_partition::{Partitioned, Rows as _, Site, Transaction, resolve};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
     Database, DatabaseId, Node, NodeId, Range, Recovery, Schema, Scheme, Settings, Table, TxnError,
@@ -153,7 +153,10 @@ impl Shared {
         let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
         // Behind the crash the device says nothing any more, and nobody has to wait for it for long.
         let log_deadline = Duration::from_millis(20);
-        let settings = Settings { scheme: self.life.scheme, log_deadline, ..Settings::default() };
+        // Transactions of one node do, and parts wait for what they have built on.
+        let early_release = (self.life.seed / 10).is_multiple_of(2);
+        let scheme = self.life.scheme;
+        let settings = Settings { scheme, log_deadline, early_release, ..Settings::default() };
         let node = Node::new(id, Some(log.expect("it is closed")), settings);
         self.nodes.borrow_mut().push(node.clone());
         let database = match member.node {
@@ -241,6 +244,9 @@ impl Shared {
 
     async fn transaction<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>]) {
         let handle = node.database().memory().handle();
+        if handle.random_below(4) == 0 {
+            return self.look(node, tables, handle.random_below(KEYS) as u32).await;
+        }
         let keys: BTreeMap<u32, bool> = (0..1 + handle.random_below(4))
             .map(|_| (handle.random_below(KEYS) as u32, handle.random_below(4) > 0))
             .collect();
@@ -284,8 +290,32 @@ impl Shared {
         row.resize(8 + long, 7);
         let mut tx = node.begin().await?;
         let done = change(&mut tx, tables, keys, &row).await?;
-        self.judge.borrow_mut().commits(tag, done);
+        self.judge.borrow_mut().commits(tag, done, Vec::new());
         Ok(tx.commit().await?.0)
+    }
+
+    /// Looks at a row, of whichever node, and is told of it.
+    async fn look<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>], id: u32) {
+        let mut row = Vec::new();
+        let looked = async {
+            let mut tx = node.begin().await?;
+            let table = &tables[(id % PARTS) as usize];
+            let found = tx.get(table, &id.to_be_bytes(), &mut row).await?;
+            // Of whoever only reads it is the highest that it has met.
+            Ok::<_, TxnError>((found, tx.commit().await?))
+        };
+        let looked = looked.await;
+        if self.left.borrow().is_some() {
+            return;
+        }
+        match looked {
+            Ok((found, cts)) => {
+                let tag = found.then(|| u64::from_le_bytes(row[..8].try_into().expect("8 bytes")));
+                self.judge.borrow_mut().saw(id, tag, cts.0);
+            }
+            Err(TxnError::Conflict(_) | TxnError::Unheard { .. }) => {}
+            Err(error) => panic!("{}: {error}", self.life.seed),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use latchwork_coherence::{LineLocks, Mail, MemoryError};
-use latchwork_partition::{Answer, Operation, Partitioned, Transaction, What};
+use latchwork_partition::{Answer, Operation, Partitioned, Rows, Transaction, What};
 use latchwork_runtime::Handle;
 use latchwork_txn::{Range, Table, TxnError};
 use latchwork_verbs::VerbError;

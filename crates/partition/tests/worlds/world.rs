@@ -11,7 +11,7 @@ use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, Mail};
 use latchwork_history::{Operation, Options, Outcome, Recording};
-use latchwork_partition::{Gathering, Partitioned, Settings, Site, Stats};
+use latchwork_partition::{Gathering, Partitioned, Rows, Settings, Site, Stats};
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{Database, DatabaseId, Node, NodeId, Range, Schema, Scheme, Table, TxnError};
 use latchwork_verbs::GlobalAddr;

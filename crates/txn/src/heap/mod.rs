@@ -66,6 +66,8 @@ pub(crate) enum Patience {
 pub struct Heap<M: LineLocks> {
     memory: M,
     table: TableId,
+    /// Bytes of a line: a power of two.
+    line_size: usize,
     /// How many rows a line takes at most.
     rows_max: u16,
     places: Rc<RefCell<Places>>,
@@ -102,7 +104,8 @@ impl<M: LineLocks> Heap<M> {
             return Err(TxnError::LineSize { payload });
         }
         let rows_max = rows_max.unwrap_or(u16::MAX).max(1);
-        Ok(Heap { memory, table, rows_max, places: Rc::default(), tail: Rc::default() })
+        let (line_size, places, tail) = (payload.next_power_of_two(), Rc::default(), Rc::default());
+        Ok(Heap { memory, table, line_size, rows_max, places, tail })
     }
 
     /// The table.
@@ -118,17 +121,12 @@ impl<M: LineLocks> Heap<M> {
     /// The line that a row belongs to, which is what locks of the row are locks of.
     #[inline]
     pub fn line_of(&self, id: TupleId) -> GlobalAddr {
-        id.line(self.line_size())
-    }
-
-    #[inline]
-    fn line_size(&self) -> usize {
-        self.memory.payload_len().next_power_of_two()
+        id.line(self.line_size)
     }
 
     #[inline]
     fn slot_of(&self, id: TupleId) -> usize {
-        id.slot(self.line_size())
+        id.slot(self.line_size)
     }
 
     fn corrupt(&self, line: GlobalAddr, broken: Broken) -> TxnError {

@@ -1,6 +1,7 @@
 //! Where tuples go: a worker's tail, lines where it knows of room, and tuples that nobody knows of.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use latchwork_cache::Hint;
@@ -38,7 +39,7 @@ impl Places {
 
     /// Notes how much room a line has; `least` is what makes it worth it.
     pub(super) fn note(&mut self, line: GlobalAddr, room: usize, least: usize) {
-        match self.lines.iter_mut().find(|(known, _)| *known == line) {
+        match self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
             Some((_, known)) => *known = room,
             None if room < least => {}
             None => {
@@ -86,7 +87,7 @@ impl<M: LineLocks> Heap<M> {
         self.memory.payload_len() / 8
     }
 
-    pub(super) fn placed(&self, id: TupleId) -> Placed {
+    pub(crate) fn placed(&self, id: TupleId) -> Placed {
         Placed { id: Some(id), home: self.places.clone() }
     }
 
@@ -95,6 +96,30 @@ impl<M: LineLocks> Heap<M> {
         let mut placed = SmallVec::new();
         self.place_run(&[new], &mut placed).await?;
         placed.pop().ok_or(TxnError::Doomed)
+    }
+
+    /// Puts tuples side by side into the tail, as many as it has room for, if that is here and in order: a plain
+    /// function. Returns its line, and which slots they have; none, and nothing has happened, where there is
+    /// more to it.
+    pub(crate) fn place_here<'n>(
+        &self,
+        run: impl Iterator<Item = New<'n>>,
+    ) -> Option<(GlobalAddr, Range<usize>)> {
+        let line = {
+            let places = self.places.borrow();
+            places.strays.is_empty().then(|| places.lines.last()).flatten()?.0
+        };
+        let mut guard = self.memory.try_write_at(line, &self.tail).ok()?;
+        let mut page = Page::open(guard.words(), self.table.0).ok()?;
+        let (slots, dirty) = page.append(run, self.rows_max.into());
+        guard.mark_dirty(dirty.range());
+        drop(guard);
+        if slots.is_empty() {
+            return None;
+        }
+        let left = page.room(self.rows_max);
+        self.places.borrow_mut().note(line, left, self.worth());
+        Some((line, slots))
     }
 
     /// As [`place`](Heap::place), of several tuples: side by side, as far as lines have room.
@@ -151,15 +176,10 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<Result<(), usize>, Stop> {
         let broken = |broken| Stop::Broken(line, broken);
         let mut guard = self.memory.try_write_at(line, &self.tail).map_err(Stop::Need)?;
-        let len = guard.words().len();
-        let room = |page: &Page<'_>| match page.rows() < self.rows_max {
-            true => page.header.room(len),
-            false => 0,
-        };
         let mut page = Page::open(guard.words(), self.table.0).map_err(broken)?;
         let mut end = Ok(());
         for new in run {
-            end = match room(&page) {
+            end = match page.room(self.rows_max) {
                 0 => Err(0),
                 room => match page.insert(*new) {
                     Ok((slot, dirty)) => {
@@ -176,7 +196,7 @@ impl<M: LineLocks> Heap<M> {
                 break;
             }
         }
-        let left = room(&page);
+        let left = page.room(self.rows_max);
         drop(guard);
         self.places.borrow_mut().note(line, left, self.worth());
         Ok(if slots.is_empty() { end } else { Ok(()) })

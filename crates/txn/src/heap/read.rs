@@ -6,14 +6,14 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::Heap;
-use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef};
+use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_stamp};
 use crate::{TupleId, TxnError};
 
 /// How often an optimistic read is repeated before its reader asks for the line and so makes way.
 const READS_MAX: u32 = 8;
 
-/// So many bytes of a line come with its header, at least.
-const FETCHED: usize = 40;
+/// A slot that stands before this byte of a page is asked for together with the page's header.
+const NEAR: usize = 128;
 
 /// What a row turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +58,17 @@ pub(crate) struct Reading {
     pub(crate) stamp: Timestamp,
 }
 
+/// A row that stands at home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    /// When it was written.
+    pub(crate) cts: Timestamp,
+    /// The read stamp of its page.
+    pub(crate) stamp: Timestamp,
+    /// Its line is this node's alone, and nobody has locked it. Known only if that was asked for.
+    pub(crate) alone: bool,
+}
+
 /// What became of the wish to leave a read stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stamped {
@@ -69,19 +80,67 @@ pub(crate) enum Stamped {
     Locked,
 }
 
-/// How many times longer a page was not written than its read stamp is ahead.
+/// How many times longer a page was not written than its read stamp is ahead, or so.
 const AGE_PER_LEASE: u64 = 8;
+/// Of so many rows of a page, and no more, is taken into account that one of them may have been written later.
+const ROWS_COUNTED: u16 = 4;
 
-/// What a reader raises the stamp to of a page that was written at `last`.
-fn leased(ts: Timestamp, lease: u64, last: Timestamp) -> Timestamp {
+/// What a reader raises the stamp to of a page of so many rows, of which it has read one that was written at `last`. The others
+/// are not looked at, since that costs a miss of the processor's cache each.
+fn leased(ts: Timestamp, lease: u64, last: Timestamp, rows: u16) -> Timestamp {
     let age = ts.counter().saturating_sub(last.counter());
-    ts.ahead_by(lease.min(age / AGE_PER_LEASE))
+    ts.ahead_by(lease.min(age / AGE_PER_LEASE / u64::from(rows.clamp(1, ROWS_COUNTED))))
 }
 
 impl<M: LineLocks> Heap<M> {
+    /// Reads the row `key` in `id`, as a rule: if it is there, at home, and nobody writes in its line. Its value is added to
+    /// `value` then.
+    #[inline]
+    pub(crate) fn live_step(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        asks_alone: bool,
+    ) -> Option<Live> {
+        let seen = self.memory.try_read_at(self.line_of(id), hint).ok()?;
+        let (words, slot) = (seen.words(), self.slot_of(id));
+        let tuple = TupleRef::glance(words, self.table.0, slot).ok()??;
+        if tuple.state != State::Live || !tuple.key_is(key) {
+            return None;
+        }
+        let (start, stamp) = (value.len(), read_stamp(words));
+        tuple.append_value(value);
+        if !seen.validate() {
+            value.truncate(start);
+            return None;
+        }
+        let alone = asks_alone
+            && seen.ownership() == Ownership::Exclusive
+            && seen.locked() == Ownership::Invalid;
+        Some(Live { cts: tuple.cts, stamp, alone })
+    }
+
     /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared memory.
-    /// The value is in `value` afterwards, if the row is there. `hint` says where its home line probably is.
+    /// The value is added to `value`, if the row is there. `hint` says where its home line probably is.
     pub(crate) fn get_step(
+        &self,
+        at: &mut Reading,
+        id: TupleId,
+        hint: &Hint,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Stop> {
+        let start = value.len();
+        let seen = self.get_from(at, id, hint, key, value);
+        if !matches!(seen, Ok(Seen::Live(_))) {
+            value.truncate(start);
+        }
+        seen
+    }
+
+    fn get_from(
         &self,
         at: &mut Reading,
         id: TupleId,
@@ -96,10 +155,10 @@ impl<M: LineLocks> Heap<M> {
                 Home::Stub(away, cts) => *at.away.insert((away, cts)),
             },
         };
-        let slot = self.slot_of(away);
+        let (slot, start) = (self.slot_of(away), value.len());
         at.moved = true;
         let found = self.read_page(self.line_of(away), &Hint::default(), |page| {
-            value.clear();
+            value.truncate(start);
             let Some(tuple) = page.tuple(slot)? else { return Ok(None) };
             if tuple.state != State::Away || tuple.cts != cts || !tuple.key_is(key) {
                 return Ok(None);
@@ -111,7 +170,6 @@ impl<M: LineLocks> Heap<M> {
         found.ok_or(Stop::Moved)
     }
 
-    #[inline]
     fn get_home(
         &self,
         id: TupleId,
@@ -120,9 +178,9 @@ impl<M: LineLocks> Heap<M> {
         value: &mut Vec<u8>,
         stamp: &mut Timestamp,
     ) -> Result<Home, Stop> {
-        let slot = self.slot_of(id);
+        let (slot, start) = (self.slot_of(id), value.len());
         self.read_page(self.line_of(id), hint, |page| {
-            value.clear();
+            value.truncate(start);
             *stamp = page.read_stamp();
             let Some(tuple) = page.tuple(slot)? else { return Ok(Home::Seen(Seen::Absent)) };
             if !tuple.key_is(key) {
@@ -142,10 +200,15 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// The key of the row in `id`, if there is one, or its tombstone; `None` otherwise.
-    pub(crate) fn key_step(&self, id: TupleId, key: &mut Vec<u8>) -> Result<bool, Stop> {
+    /// The key of the row in `id`, if there is one, or its tombstone. `hint` says where its line probably is.
+    pub(crate) fn key_step(
+        &self,
+        id: TupleId,
+        hint: &Hint,
+        key: &mut Vec<u8>,
+    ) -> Result<bool, Stop> {
         let slot = self.slot_of(id);
-        self.read_page(self.line_of(id), &Hint::default(), |page| {
+        self.read_page(self.line_of(id), hint, |page| {
             key.clear();
             let row = page.tuple(slot)?.filter(|tuple| tuple.state != State::Away);
             if let Some(tuple) = row {
@@ -171,8 +234,7 @@ impl<M: LineLocks> Heap<M> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         for _ in 0..READS_MAX {
             let seen = self.memory.try_read_at(line, hint).map_err(Stop::Need)?;
-            let as_it_was = Page::glance(seen.words(), self.table.0)
-                .and_then(|page| page.tuple(slot))
+            let as_it_was = TupleRef::glance(seen.words(), self.table.0, slot)
                 .map(|found| found.is_some_and(|t| t.cts == cts && t.state.is_home()));
             let locked = !mine && seen.locked() == Ownership::Exclusive;
             if seen.validate() {
@@ -202,7 +264,7 @@ impl<M: LineLocks> Heap<M> {
     /// transaction has locked its line to write.
     ///
     /// The stamp may be ahead of `ts`, by `lease` at most, so that the next readers find it high enough: by as much as
-    /// the page's age allows. It is the stamp of readers who have not come; a writer before it has to come later.
+    /// the row's age allows. It is the stamp of readers who have not come; a writer before it has to come later.
     ///
     /// # Why no writer is missed
     ///
@@ -226,13 +288,12 @@ impl<M: LineLocks> Heap<M> {
         if stamp >= ts
             && let Ok(read) = self.memory.try_read_at(line, hint)
         {
-            let enough = Page::open(read.words(), self.table.0).and_then(|page| {
-                let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
-                let same = page.tuple(slot)?.is_some_and(|tuple| same(&tuple));
-                Ok(same && page.read_stamp() >= ts)
-            });
+            let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
+            let found = TupleRef::glance(read.words(), self.table.0, slot);
+            let enough =
+                matches!(found, Ok(Some(tuple)) if same(&tuple)) && read_stamp(read.words()) >= ts;
             let locked = !mine && read.locked() == Ownership::Exclusive;
-            if enough == Ok(true) && !locked && read.validate() {
+            if enough && !locked && read.validate() {
                 return Ok(Stamped::Done);
             }
         }
@@ -245,8 +306,8 @@ impl<M: LineLocks> Heap<M> {
         if !page.tuple(slot).map_err(broken)?.is_some_and(as_seen) {
             return Ok(Stamped::Changed);
         }
-        let last = if lease > 0 { page.last_write().map_err(broken)? } else { Timestamp::ZERO };
-        let dirty = page.raise_read_stamp(leased(ts, lease, last));
+        let rows = page.rows();
+        let dirty = page.raise_read_stamp(leased(ts, lease, seen_at, rows));
         guard.mark_dirty(dirty.range());
         Ok(Stamped::Done)
     }
@@ -274,8 +335,10 @@ impl<M: LineLocks> Heap<M> {
     #[inline]
     pub(crate) fn prefetch_slot(&self, id: TupleId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
-        self.memory.prefetch(hint, 0..HEADER);
-        if slot >= FETCHED {
+        if slot < NEAR {
+            self.memory.prefetch(hint, 0..slot + SLOT);
+        } else {
+            self.memory.prefetch(hint, 0..HEADER);
             self.memory.prefetch(hint, slot..slot + SLOT);
         }
         if locks {
@@ -316,6 +379,7 @@ impl<M: LineLocks> Heap<M> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Seen, TxnError> {
+        value.clear();
         let (mut at, hint) = <(Reading, Hint)>::default();
         self.drive(super::Patience::Wait, || self.get_step(&mut at, id, &hint, key, value)).await
     }

@@ -9,7 +9,7 @@ use latchwork_wal::Timestamp;
 
 use super::places::Placed;
 use super::{Heap, Patience, Seen, Stop};
-use crate::page::{Dirty, Edit, New, Page, State};
+use crate::page::{Broken, Dirty, Edit, New, Page, State, TupleRef};
 use crate::{Conflict, TupleId, TxnError};
 
 /// Where a row that is to change will stand.
@@ -201,15 +201,20 @@ impl<M: LineLocks> Heap<M> {
         value: &[u8],
         part: Range<usize>,
     ) -> Result<bool, Stop> {
-        let slot = self.slot_of(id);
-        self.touch(self.line_of(id), hint, |page| {
-            let old = page.tuple(slot)?.filter(|old| old.cts == was);
-            let old = old.ok_or(Edit::of("a row that was locked is another"))?;
-            if old.state != State::Live || old.value_len() != value.len() {
-                return Ok((false, Dirty::default()));
-            }
-            Ok((true, page.set_part_of(&old, cts, part.start, &value[part.clone()])?))
-        })
+        let line = self.line_of(id);
+        let broken = |broken| Stop::Broken(line, broken);
+        let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
+        // How much room the page has does not matter here.
+        let old =
+            TupleRef::glance(guard.words(), self.table.0, self.slot_of(id)).map_err(broken)?;
+        let old = old.filter(|old| old.cts == was);
+        let old = old.ok_or(broken(Broken("a row that was locked is another")))?;
+        if old.state != State::Live || old.value_len() != value.len() {
+            return Ok(false);
+        }
+        let changed = old.set_part(cts, part.start, &value[part]).map_err(broken)?;
+        guard.mark_dirty(changed);
+        Ok(true)
     }
 
     /// Makes pending rows, all of one line, rows like others. Waits for those who have locked the line to read, so the
@@ -290,7 +295,7 @@ impl<M: LineLocks> Heap<M> {
                 Ok(result)
             }
             Err(Edit::Broken(what)) => Err(broken(what)),
-            Err(Edit::Full) => Err(broken(crate::page::Broken("no room where some was kept"))),
+            Err(Edit::Full) => Err(broken(Broken("no room where some was kept"))),
         }
     }
 
@@ -313,7 +318,7 @@ impl<M: LineLocks> Heap<M> {
             Ok(changed) => changed.split(),
             Err(Edit::Broken(what)) => return Err(broken(what)),
             Err(Edit::Full) => {
-                return Err(broken(crate::page::Broken("no room where some was kept")));
+                return Err(broken(Broken("no room where some was kept")));
             }
         };
         guard.mark_dirty(dirty.range());

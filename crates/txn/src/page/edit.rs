@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use latchwork_verbs::Words;
+use latchwork_verbs::{WORD, Words};
 use latchwork_wal::Timestamp;
 
 use super::header::{Header, Slot};
@@ -74,6 +74,28 @@ pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
     Dirty(Some(0..HEADER))
 }
 
+impl TupleRef<'_> {
+    /// As [`Page::set_part`]: the bytes that were changed, and some between them.
+    #[inline]
+    pub(crate) fn set_part(
+        &self,
+        cts: Timestamp,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<Range<usize>, Broken> {
+        if offset + bytes.len() > self.value {
+            return Err(Broken("a change beyond the end of a value"));
+        }
+        let (from, at) = (self.slot.offset, self.value_at() + offset);
+        self.words.set_u64(from, cts.0);
+        if bytes.is_empty() {
+            return Ok(from..from + 8);
+        }
+        self.words.write_bytes(at, bytes);
+        Ok(from..at + bytes.len())
+    }
+}
+
 impl Page<'_> {
     /// Adds a tuple; returns its slot. The page goes on being what it is then.
     pub(crate) fn insert(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
@@ -108,6 +130,38 @@ impl Page<'_> {
         self.header.tombstones += u16::from(new.state == State::Tombstone);
         self.store_header(&mut dirty);
         Ok((slot, dirty))
+    }
+
+    /// Adds tuples to a page without free slots, as long as there is room as it is, and up to `most` in all. Returns
+    /// which slots they have; the page goes on being what it is then.
+    pub(crate) fn append<'n>(
+        &mut self,
+        run: impl Iterator<Item = New<'n>>,
+        most: usize,
+    ) -> (Range<usize>, Dirty) {
+        let (first, end) = (usize::from(self.header.slots), usize::from(self.header.heap));
+        let most =
+            if self.header.free_slots > 0 { 0 } else { most.min(slots_max(self.words.len())) };
+        let mut slots = first..first;
+        let mut dirty = Dirty::default();
+        for new in run {
+            let size = new.size();
+            if slots.end >= most || size + SLOT > self.header.gap() {
+                break;
+            }
+            self.header.heap -= size as u16;
+            self.header.slots += 1;
+            self.header.tombstones += u16::from(new.state == State::Tombstone);
+            let place = Slot { offset: self.header.heap.into(), size };
+            place.store(self.words, slots.end);
+            self.write(place, new, &mut dirty);
+            slots.end += 1;
+        }
+        if !slots.is_empty() {
+            self.header.store(self.words);
+            dirty = Dirty(Some(0..end));
+        }
+        (slots, dirty)
     }
 
     /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on the page.
@@ -174,30 +228,7 @@ impl Page<'_> {
         bytes: &[u8],
     ) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
-        self.set_part_of(&old, cts, offset, bytes)
-    }
-
-    /// As [`set_part`](Page::set_part), of a tuple of this page.
-    #[inline]
-    pub(crate) fn set_part_of(
-        &self,
-        old: &TupleRef<'_>,
-        cts: Timestamp,
-        offset: usize,
-        bytes: &[u8],
-    ) -> Result<Dirty, Edit> {
-        if offset + bytes.len() > old.value {
-            return Err(Broken("a change beyond the end of a value").into());
-        }
-        let mut dirty = Dirty::default();
-        self.words.set_u64(old.slot.offset, cts.0);
-        dirty.add(old.slot.offset..old.slot.offset + 8);
-        let at = old.value_at() + offset;
-        self.words.write_bytes(at, bytes);
-        if !bytes.is_empty() {
-            dirty.add(at..at + bytes.len());
-        }
-        Ok(dirty)
+        Ok(Dirty(Some(old.set_part(cts, offset, bytes)?)))
     }
 
     /// Makes rows of a transaction that has committed rows like others.
@@ -268,19 +299,24 @@ impl Page<'_> {
         self.write(place, new, dirty);
     }
 
+    #[inline]
     fn write(&self, place: Slot, new: New<'_>, dirty: &mut Dirty) {
         let New { state, cts, key, value } = new;
         let (at, len) = (place.offset, TUPLE + key.len() + value.len());
         let lengths = (value.len() as u32 | (key.len() as u32) << 16).to_le_bytes();
+        // To the end of the last word, which is part of the tuple's place.
+        let end = len.next_multiple_of(WORD);
         let mut tuple = [0; SHORT];
         // Put together first, a short one is written at once.
-        match tuple.get_mut(..len) {
+        match tuple.get_mut(..end) {
             Some(tuple) => {
-                tuple[..8].copy_from_slice(&cts.0.to_le_bytes());
-                tuple[8..12].copy_from_slice(&lengths);
-                tuple[12] = state as u8;
-                tuple[TUPLE..TUPLE + key.len()].copy_from_slice(key);
-                tuple[TUPLE + key.len()..].copy_from_slice(value);
+                let (head, rest) = tuple.split_at_mut(TUPLE);
+                head[..8].copy_from_slice(&cts.0.to_le_bytes());
+                head[8..12].copy_from_slice(&lengths);
+                head[12] = state as u8;
+                let (to_key, rest) = rest.split_at_mut(key.len());
+                to_key.copy_from_slice(key);
+                rest[..value.len()].copy_from_slice(value);
                 self.words.write_bytes(at, tuple);
             }
             None => {
@@ -291,7 +327,7 @@ impl Page<'_> {
                 self.words.write_bytes(at + TUPLE + key.len(), value);
             }
         }
-        dirty.add(at..at + len);
+        dirty.add(at..at + end);
     }
 
     /// Moves the tuples together, so that there is no garbage.

@@ -66,6 +66,19 @@ impl Header {
         Ok(header)
     }
 
+    /// How many slots a page of `table` has, and where its lowest tuple starts.
+    #[inline(always)]
+    pub(crate) fn extent(words: Words<'_>, table: u32) -> Result<(u16, u16), Broken> {
+        let (first, second) = (words.word(0), words.word(1));
+        if first & 0xffff != MAGIC {
+            return Err(Broken("it is no heap page"));
+        }
+        if second as u32 != table {
+            return Err(Broken("it belongs to another table"));
+        }
+        Ok(((first >> 16) as u16, (first >> 32) as u16))
+    }
+
     pub(crate) fn store(&self, words: Words<'_>) {
         let Header { slots, heap, garbage, table, free_slots, tombstones } = *self;
         let first =

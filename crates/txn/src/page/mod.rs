@@ -39,7 +39,7 @@ mod tests;
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
 pub(crate) use header::Slot;
-pub(crate) use read::{Page, TupleRef};
+pub(crate) use read::{Page, TupleRef, read_stamp};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 24;
@@ -74,14 +74,21 @@ pub(crate) enum State {
 
 impl State {
     /// Whether a row is here, or what is left of it, for those who know its name.
+    #[inline]
     pub(crate) fn is_home(self) -> bool {
         matches!(self, State::Live | State::Tombstone | State::Stub)
     }
 
+    #[inline]
     fn from_bits(bits: u8) -> Option<State> {
-        [State::Live, State::Tombstone, State::Stub, State::Away, State::Pending]
-            .into_iter()
-            .find(|state| *state as u8 == bits)
+        Some(match bits {
+            1 => State::Live,
+            2 => State::Tombstone,
+            3 => State::Stub,
+            4 => State::Away,
+            5 => State::Pending,
+            _ => return None,
+        })
     }
 }
 

@@ -24,6 +24,12 @@ pub(crate) struct TupleRef<'a> {
     pub(super) value: usize,
 }
 
+/// The highest timestamp of a transaction that has read a row of the page in `words`.
+#[inline]
+pub(crate) fn read_stamp(words: Words<'_>) -> Timestamp {
+    Timestamp(words.word(READ_STAMP))
+}
+
 impl<'a> Page<'a> {
     #[inline]
     pub(crate) fn open(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
@@ -40,48 +46,66 @@ impl<'a> Page<'a> {
     /// The tuple of a slot; `None` when it has none, or there is no such slot.
     #[inline]
     pub(crate) fn tuple(&self, slot: usize) -> Result<Option<TupleRef<'a>>, Broken> {
-        if slot >= usize::from(self.header.slots) {
+        TupleRef::find(self.words, (self.header.slots, self.header.heap), slot)
+    }
+    /// The highest timestamp of a transaction that has read a row of this page.
+    #[inline]
+    pub(crate) fn read_stamp(&self) -> Timestamp {
+        read_stamp(self.words)
+    }
+
+    /// Bytes of a tuple for which there is room, where there may be `most` in all.
+    pub(crate) fn room(&self, most: u16) -> usize {
+        if self.rows() < most { self.header.room(self.words.len()) } else { 0 }
+    }
+
+    /// How many tuples it has.
+    pub(crate) fn rows(&self) -> u16 {
+        self.header.slots.saturating_sub(self.header.free_slots)
+    }
+}
+
+impl<'a> TupleRef<'a> {
+    /// The tuple of a slot of the page in `words`, if that is one of `table`: as [`Page::glance`] and [`Page::tuple`] find it,
+    /// from words alone.
+    #[inline(always)]
+    pub(crate) fn glance(
+        words: Words<'a>,
+        table: u32,
+        slot: usize,
+    ) -> Result<Option<TupleRef<'a>>, Broken> {
+        TupleRef::find(words, Header::extent(words, table)?, slot)
+    }
+
+    /// The tuple of a slot of a page with so many slots, whose tuples begin at `heap`.
+    #[inline(always)]
+    fn find(
+        words: Words<'a>,
+        (slots, heap): (u16, u16),
+        slot: usize,
+    ) -> Result<Option<TupleRef<'a>>, Broken> {
+        if slot >= usize::from(slots) {
             return Ok(None);
         }
-        let slot = Slot::load(self.words, slot);
+        let slot = Slot::load(words, slot);
         if slot.size == 0 {
             return Ok(None);
         }
-        if slot.offset < usize::from(self.header.heap)
-            || slot.offset + slot.size > self.words.len()
+        if slot.offset < usize::from(heap)
+            || slot.offset + slot.size > words.len()
             || slot.size < super::TUPLE_MIN
         {
             return Err(Broken("a slot leads outside of the tuples"));
         }
-        let lengths = self.words.u64(slot.offset + 8);
+        let lengths = words.u64(slot.offset + 8);
         let (value, key) = (lengths as u16 as usize, (lengths >> 16) as u16 as usize);
         let state = State::from_bits((lengths >> 32) as u8);
         let state = state.ok_or(Broken("a tuple is in no state that there is"))?;
         if TUPLE + key + value > slot.size {
             return Err(Broken("a tuple is longer than its place"));
         }
-        let cts = Timestamp(self.words.u64(slot.offset));
-        Ok(Some(TupleRef { words: self.words, slot, cts, state, key, value }))
-    }
-
-    /// The highest timestamp of a transaction that has read a row of this page.
-    #[inline]
-    pub(crate) fn read_stamp(&self) -> Timestamp {
-        Timestamp(self.words.word(READ_STAMP))
-    }
-
-    /// The highest timestamp of a tuple.
-    pub(crate) fn last_write(&self) -> Result<Timestamp, Broken> {
-        let mut last = Timestamp::ZERO;
-        for slot in 0..usize::from(self.header.slots) {
-            last = last.max(self.tuple(slot)?.map_or(Timestamp::ZERO, |tuple| tuple.cts));
-        }
-        Ok(last)
-    }
-
-    /// How many tuples it has.
-    pub(crate) fn rows(&self) -> u16 {
-        self.header.slots.saturating_sub(self.header.free_slots)
+        let cts = Timestamp(words.u64(slot.offset));
+        Ok(Some(TupleRef { words, slot, cts, state, key, value }))
     }
 }
 

@@ -127,6 +127,23 @@ impl Schema {
         Ok(())
     }
 
+    /// Whether a row's key in the secondary index number `index` may change when the row becomes another. Where this is
+    /// `false` the row has a key there, and it need not be computed again.
+    pub fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
+        let (Some(index), Ok(row), Ok(_)) =
+            (self.indexes.get(index), self.row(before), self.row(after))
+        else {
+            return true;
+        };
+        // Texts are read along with their lengths. If these agree, those of both rows end here.
+        let end = row.texts_end();
+        let differs = |reads: &Range<usize>| {
+            let reads = reads.start..reads.end.min(end);
+            before.get(reads.clone()) != after.get(reads)
+        };
+        index.reads.iter().any(differs)
+    }
+
     /// Replaces what `out` holds by the beginning of keys in the secondary index number `index`: its first
     /// columns ([`Index::key_columns`]), as many as there are values.
     ///

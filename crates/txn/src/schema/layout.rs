@@ -194,16 +194,18 @@ impl<'a> RowRef<'a> {
         let kind = schema.column_at(column, "a reader of rows")?.kind;
         let head = schema.fixed_len + schema.texts.len();
         let lens = self.bytes.get(schema.fixed_len..head).unwrap_or_default();
-        let text_at =
-            |nth: usize| lens.iter().take(nth).fold(head, |at, &len| at + usize::from(len));
+        let text_at = |nth| head + sum(&lens[..nth]);
         let range = match schema.places[column.index()] {
             Place::Key(_) => {
                 let column = schema.columns[column.index()].name.clone();
                 return Err(SchemaError::NotThere { column, place: schema.whose_row() });
             }
             Place::Fixed(offset) => offset..offset + kind.fixed_len().unwrap_or(0),
-            Place::Text(nth) => text_at(nth)..text_at(nth + 1),
-            Place::Blob => text_at(lens.len())..self.bytes.len(),
+            Place::Text(nth) if nth < lens.len() => {
+                let start = text_at(nth);
+                start..start + usize::from(lens[nth])
+            }
+            Place::Text(_) | Place::Blob => text_at(lens.len())..self.bytes.len(),
         };
         match self.bytes.get(range) {
             Some(bytes) => Ok((kind, bytes)),
@@ -214,9 +216,20 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    /// Where the texts end.
+    pub(super) fn texts_end(&self) -> usize {
+        let (fixed_len, head) = (self.schema.fixed_len, self.schema.row_len_min());
+        head + sum(self.bytes.get(fixed_len..head).unwrap_or_default())
+    }
+
     #[cold]
     fn wrong_type(&self, column: ColumnId, read_as: &'static str) -> SchemaError {
         let Column { name, kind } = &self.schema.columns[column.index()];
         SchemaError::WrongType { column: name.clone(), wanted: *kind, read_as }
     }
+}
+
+/// Bytes of so many texts.
+fn sum(lens: &[u8]) -> usize {
+    lens.iter().map(|&len| usize::from(len)).sum()
 }

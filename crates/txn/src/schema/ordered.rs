@@ -133,12 +133,14 @@ pub(super) fn put_fixed(kind: ColumnType, in_row: &[u8], out: &mut Vec<u8>) {
 
 /// Appends a text, ascending.
 pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        out.push(byte);
-        if byte == 0 {
-            out.push(0xff);
-        }
+    let mut rest = text;
+    while let Some(zero) = rest.iter().position(|&byte| byte == 0) {
+        let (before, behind) = rest.split_at(zero + 1);
+        out.extend_from_slice(before);
+        out.push(0xff);
+        rest = behind;
     }
+    out.extend_from_slice(rest);
     out.extend_from_slice(&[0, 0]);
 }
 

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use latchwork_blink::{Insertion, Leaf, Replacement, Stamp};
+use latchwork_blink::{Insertion, Leaf, Replacement, Split, Stamp, Value};
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_wal::Timestamp;
 use smallvec::SmallVec;
 
-use super::state::{Base, Change, Entry, State, Write, hash_of};
+use super::state::{Base, Change, Entry, SeenLeaf, State, Write, hash_of};
 use crate::heap::{Patience, Placed, RUN, Seen};
 use crate::page::{New, State as TupleState};
 use crate::{Conflict, Database, Table, TupleId, TxnError};
@@ -18,6 +18,10 @@ impl<M: LineLocks> Database<M> {
     pub(super) async fn announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
         let mut at = 0;
         while at < state.writes.len() {
+            if !state.writes[at].is_to_be_announced() {
+                at += 1;
+                continue;
+            }
             let run = state.run_of_new(at);
             if run > 1 {
                 self.announce_run(state, at..at + run).await?;
@@ -31,14 +35,7 @@ impl<M: LineLocks> Database<M> {
 
     async fn announce_one(&self, state: &mut State<M>, at: usize) -> Result<(), TxnError> {
         let write = &state.writes[at];
-        if write.change != Change::Put {
-            return Ok(());
-        }
         let number = write.table;
-        // Nothing leads to it by another key than before.
-        if matches!(write.base, Base::Row(..)) && write.old.is_none() {
-            return Ok(());
-        }
         let table = state.table(number).clone();
         let id = match write.base {
             Base::Row(id, _) => id,
@@ -58,8 +55,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// As [`announce_one`](Database::announce_one), of rows of one table that are probably new, with ascending keys, and
-    /// in no other index than the primary one: they come into lines and leaves together.
+    /// As [`announce_one`](Database::announce_one), of rows of one table that are probably new, and in no other index than
+    /// the primary one: they come into lines, and with ascending keys into leaves, together.
     async fn announce_run(&self, state: &mut State<M>, run: Range<usize>) -> Result<(), TxnError> {
         let table = state.table(state.writes[run.start].table).clone();
         self.place_run(state, &table, run.clone()).await?;
@@ -84,15 +81,34 @@ impl<M: LineLocks> Database<M> {
         table: &Table<M>,
         run: Range<usize>,
     ) -> Result<(), TxnError> {
+        let left = run.start + self.place_here(state, table, run.clone())..run.end;
+        if left.is_empty() {
+            return Ok(());
+        }
+        self.place_carefully(state, table, left).await
+    }
+
+    /// As [`place_run`](Database::place_run), as many as come into the worker's tail; returns how many.
+    fn place_here(&self, state: &mut State<M>, table: &Table<M>, run: Range<usize>) -> usize {
         let State { writes, arena, .. } = state;
-        let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
-        let new = |write: &Write| New {
-            state: TupleState::Pending,
-            cts: Timestamp::ZERO,
-            key: bytes(&write.key),
-            value: bytes(&write.value),
-        };
-        let rows: SmallVec<[New<'_>; RUN]> = writes[run.clone()].iter().map(new).collect();
+        let heap = table.heap();
+        let rows = writes[run.clone()].iter().map(|write| pending(write, arena));
+        let Some((line, slots)) = heap.place_here(rows) else { return 0 };
+        for (write, slot) in writes[run].iter_mut().zip(slots.clone()) {
+            write.placed = Some(heap.placed(TupleId::new(line, slot)));
+        }
+        slots.len()
+    }
+
+    async fn place_carefully(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        run: Range<usize>,
+    ) -> Result<(), TxnError> {
+        let State { writes, arena, .. } = state;
+        let rows = writes[run.clone()].iter().map(|write| pending(write, arena));
+        let rows: SmallVec<[New<'_>; RUN]> = rows.collect();
         let mut placed = SmallVec::new();
         table.heap().place_run(&rows, &mut placed).await?;
         for (write, placed) in writes[run].iter_mut().zip(placed) {
@@ -117,14 +133,26 @@ impl<M: LineLocks> Database<M> {
             state.entries.push(Entry { write, index: 0, old: None, key });
         }
         let writes = &state.writes[run];
-        let bits = |write: &Write| write.id().map_or(0, TupleId::bits).to_le_bytes();
-        let names: SmallVec<[_; RUN]> = writes.iter().map(bits).collect();
-        let keys = writes.iter().map(|write| state.bytes(&write.key));
-        let entries: SmallVec<[(&[u8], &[u8]); RUN]> =
-            keys.zip(names.iter().map(|name| &name[..])).collect();
+        let (mut names, mut entries) = ([[0; 8]; RUN], [(&[][..], &[][..]); RUN]);
+        for (name, write) in names.iter_mut().zip(writes) {
+            *name = write.id().map_or(0, TupleId::bits).to_le_bytes();
+        }
+        for ((entry, name), write) in entries.iter_mut().zip(&names).zip(writes) {
+            *entry = (state.bytes(&write.key), name);
+        }
+        let entries = &entries[..writes.len().min(RUN)];
         let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
-        let (new, insertion) = table.tree(0).insert_run_seen(&entries, admit, |_| ()).await?;
-        drop(entries);
+        let tree = table.tree(0);
+        let (new, insertion) = match tree.try_insert_run_seen(entries, admit, |_| ()) {
+            Some(done) => done,
+            None => {
+                let mut splits = SmallVec::<[Split; 1]>::new();
+                let split = |split| splits.push(split);
+                let done = tree.insert_run_seen(entries, admit, |_| (), split).await?;
+                state.split(&splits);
+                done
+            }
+        };
         state.entries.truncate(before + new);
         if let Insertion::New { before, after } = insertion {
             state.entered(before, after);
@@ -183,7 +211,17 @@ impl<M: LineLocks> Database<M> {
             let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
             let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
             let tree = table.tree(index);
-            let inserted = tree.insert_seen(entry, &bits, admit, |value| value.u64(0)).await?;
+            let visit = |value: Value<'_>| value.u64(0);
+            let inserted = match tree.try_insert_seen(entry, &bits, admit, visit) {
+                Some(inserted) => inserted,
+                None => {
+                    let mut splits = SmallVec::<[Split; 1]>::new();
+                    let split = |split| splits.push(split);
+                    let inserted = tree.insert_seen(entry, &bits, admit, visit, split).await?;
+                    state.split(&splits);
+                    inserted
+                }
+            };
             if let Insertion::New { before, after } = inserted {
                 state.entered(before, after);
                 return Ok(None);
@@ -225,6 +263,10 @@ impl<M: LineLocks> Database<M> {
                 };
                 state.writes[at].placed = None;
                 heap.tidy().await?;
+                if heap.has_strays() {
+                    // Its line is locked. Whoever takes this back tries until it is not.
+                    return Err(Conflict::Locked.into());
+                }
                 state.writes[at].prepared = Some(prepared);
             }
             Base::Nothing(_) | Base::Unknown => {}
@@ -246,7 +288,7 @@ impl<M: LineLocks> Database<M> {
             return Ok(());
         }
         let (key, row) = (state.bytes(&write.key), state.bytes(&write.value));
-        let mut entry = Vec::new();
+        let mut entry = Vec::with_capacity(key.len() + 24);
         table.index_key(index, key, row, &mut entry)?;
         if matches!(write.base, Base::Row(..)) {
             let mut old = Vec::new();
@@ -287,7 +329,7 @@ impl<M: LineLocks> Database<M> {
         // Under every concurrency control: another transaction may be about to give the row this very key, and
         // nothing but its lock would tell.
         self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
-        let step = || table.heap().key_step(there, &mut key);
+        let step = || table.heap().key_step(there, &Hint::default(), &mut key);
         if !table.heap().drive(Patience::NoWait, step).await? {
             return Ok(());
         }
@@ -345,6 +387,26 @@ impl<M: LineLocks> Database<M> {
     }
 }
 
+impl Write {
+    /// Whether something is to lead to it that does not yet, or a place is to be found for it.
+    fn is_to_be_announced(&self) -> bool {
+        // Nothing leads to a row by another key than before, of which that is not kept.
+        let stays = matches!(self.base, Base::Row(..)) && self.old.is_none();
+        self.change == Change::Put && !stays
+    }
+}
+
+/// A new row as it is placed.
+fn pending<'a>(write: &Write, arena: &'a [u8]) -> New<'a> {
+    let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
+    New {
+        state: TupleState::Pending,
+        cts: Timestamp::ZERO,
+        key: bytes(&write.key),
+        value: bytes(&write.value),
+    }
+}
+
 /// What a row has to be later than to come into a leaf.
 fn last_of(stamp: &Stamp) -> Timestamp {
     Timestamp(stamp.read.max(stamp.removed))
@@ -358,19 +420,34 @@ fn is_too_late(ts: Option<Timestamp>, stamp: &Stamp) -> bool {
 impl<M: LineLocks> State<M> {
     /// How many rows from `at` on can be announced together: 1, or more that are all probably new.
     fn run_of_new(&self, at: usize) -> usize {
-        let is_new = |write: &Write| {
-            let unknown = matches!(write.base, Base::Nothing(None) | Base::Unknown);
-            unknown && write.change == Change::Put && self.table(write.table).secondaries() == 0
-        };
         let rows = &self.writes[at..];
-        if rows.first().is_none_or(|first| !is_new(first)) {
+        let Some(number) = rows.first().map(|first| first.table) else { return 1 };
+        if self.table(number).secondaries() > 0 {
             return 1;
         }
-        let follows = |pair: &&[Write]| {
-            let [one, next] = pair else { return false };
-            one.table == next.table && is_new(next) && self.bytes(&one.key) < self.bytes(&next.key)
+        let is_new = |write: &&Write| {
+            let unknown = matches!(write.base, Base::Nothing(None) | Base::Unknown);
+            write.table == number && unknown && write.change == Change::Put
         };
-        rows.windows(2).take(RUN - 1).take_while(follows).count() + 1
+        rows.iter().take(RUN).take_while(is_new).count().max(1)
+    }
+
+    /// Takes over that the transaction itself has split leaves: of one that it has seen, it depends on both halves.
+    fn split(&mut self, splits: &[Split]) {
+        for split in splits {
+            let is_before = |seen: &SeenLeaf| {
+                let (seen, before) = (&seen.leaf, &split.before);
+                seen.addr == before.addr && seen.stamp.structure == before.stamp.structure
+            };
+            for at in 0..self.leaves.len() {
+                let seen = self.leaves[at];
+                if is_before(&seen) {
+                    let [left, right] = split.halves;
+                    self.leaves[at].leaf = left;
+                    self.leaves.push(SeenLeaf { leaf: right, ..seen });
+                }
+            }
+        }
     }
 
     /// Takes over what the transaction itself changed in a leaf that it has seen.

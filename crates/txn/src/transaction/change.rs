@@ -41,16 +41,15 @@ impl<M: LineLocks> Transaction<M> {
             return Ok(());
         }
         let mut old = std::mem::take(&mut state.scratch);
+        old.clear();
         let looked = database.look_up(state, number, key, hash, &mut old, Mode::Exclusive).await;
         state.scratch = old;
         match self.doom(looked)? {
             Base::Row(..) => Err(TxnError::Exists),
             base => {
                 let (_, state) = self.alive()?;
-                let key = state.keep(key);
-                state.note(number, hash, key, Change::Put, base);
-                let value = state.keep(value);
-                state.set_value(value, None);
+                let (key, value) = (state.keep(key), state.keep(value));
+                state.note(number, hash, (key, value), Change::Put, base);
                 Ok(())
             }
         }
@@ -70,7 +69,7 @@ impl<M: LineLocks> Transaction<M> {
         let (_, state) = self.alive()?;
         table.heap().check_row(key, value)?;
         table.tree(0).limits().check_key(key)?;
-        let (number, hash) = (state.number(table)?, hash_of(key));
+        let (number, hash) = (state.number_again(table)?, hash_of(key));
         match state.write_of(number, hash, key) {
             Some(at) if state.writes[at].change == Change::Put => return Err(TxnError::Exists),
             Some(at) => {
@@ -79,10 +78,8 @@ impl<M: LineLocks> Transaction<M> {
                 (write.change, write.value, write.part) = (Change::Put, value, None);
             }
             None => {
-                let key = state.keep(key);
-                state.note(number, hash, key, Change::Put, Base::Unknown);
-                let value = state.keep(value);
-                state.set_value(value, None);
+                let (key, value) = (state.keep(key), state.keep(value));
+                state.note(number, hash, (key, value), Change::Put, Base::Unknown);
             }
         }
         Ok(())
@@ -153,6 +150,7 @@ impl<M: LineLocks> Transaction<M> {
     async fn read_to_write(&mut self, number: u8, hash: u32, key: &[u8]) -> Result<Base, TxnError> {
         let (database, state) = self.alive()?;
         let mut value = std::mem::take(&mut state.scratch);
+        value.clear();
         let looked = database.look_up(state, number, key, hash, &mut value, Mode::Exclusive).await;
         state.scratch = value;
         self.doom(looked)
@@ -187,15 +185,32 @@ impl<M: LineLocks> Transaction<M> {
         let (Base::Row(..), Some(kept)) = (base, state.kept(number, hash, key)) else {
             return Err(TxnError::NotFound);
         };
-        state.note(number, hash, kept.key, Change::Delete, base);
+        state.note(number, hash, (kept.key, Range::default()), Change::Delete, base);
         state.keep_old(kept.value);
         Ok(())
     }
 }
 
 impl<M: LineLocks> State<M> {
-    /// Notes a change of the row whose key stands in the arena.
-    fn note(&mut self, table: u8, hash: u32, key: Range<u32>, change: Change, base: Base) {
+    /// The number of a table, probably that of the last write.
+    #[inline]
+    fn number_again(&mut self, table: &Table<M>) -> Result<u8, TxnError> {
+        match self.writes.last() {
+            Some(last) if self.table(last.table).is(table) => Ok(last.table),
+            _ => self.number(table),
+        }
+    }
+
+    /// Notes a change of a row, whose key and value stand in the arena.
+    #[inline]
+    fn note(
+        &mut self,
+        table: u8,
+        hash: u32,
+        (key, value): (Range<u32>, Range<u32>),
+        change: Change,
+        base: Base,
+    ) {
         self.may_write.add(hash);
         self.writes.push(Write {
             table,
@@ -203,7 +218,7 @@ impl<M: LineLocks> State<M> {
             base,
             hash,
             key,
-            value: Range::default(),
+            value,
             old: None,
             part: None,
             hint: Hint::default(),
@@ -222,20 +237,22 @@ impl<M: LineLocks> State<M> {
         }
     }
 
-    /// Whether a change may move the row in an index.
-    fn may_move(&self, table: u8, to: &To<'_>) -> bool {
-        let table = self.table(table);
-        let may = |index: &Index| match *to {
-            To::Value(_) => true,
+    /// Whether a change of a row, which stands in the arena, may move it in an index.
+    fn may_move(&self, table: u8, row: &Range<u32>, to: &To<'_>) -> bool {
+        let schema = self.table(table).schema();
+        let may = |(number, index): (usize, &Index)| match *to {
+            To::Value(value) => schema.may_move(number, self.bytes(row), value),
             To::Part(offset, bytes) => index.may_change(offset, bytes.len()),
         };
-        table.secondaries() > 0 && table.schema().indexes().iter().any(may)
+        schema.indexes().iter().enumerate().any(may)
     }
 
     /// Whether another change of a row that is to be written needs the row as it is, which was not kept.
     fn lacks_old(&self, at: usize, to: &To<'_>) -> bool {
         let write = &self.writes[at];
-        matches!(write.base, Base::Row(..)) && write.old.is_none() && self.may_move(write.table, to)
+        matches!(write.base, Base::Row(..))
+            && write.old.is_none()
+            && self.may_move(write.table, &write.value, to)
     }
 
     /// Notes a change of a row that was read to be written.
@@ -250,8 +267,8 @@ impl<M: LineLocks> State<M> {
         if let To::Part(offset, bytes) = *to {
             inside(offset, bytes, old.len())?;
         }
-        let moves = self.may_move(number, to);
-        self.note(number, hash, key, Change::Put, base);
+        let moves = self.may_move(number, &old, to);
+        self.note(number, hash, (key, Range::default()), Change::Put, base);
         if let (Some(write), Some(found)) = (self.writes.last_mut(), self.reads.get(read)) {
             write.hint.copy_from(&found.hint);
             (write.home, write.read) = (found.home, Some(read as u32));

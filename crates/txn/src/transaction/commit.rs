@@ -8,7 +8,7 @@ use latchwork_wal::{Group, Kind, Position, Timestamp, WalError};
 use smallvec::SmallVec;
 
 use super::state::{Change, Held, State, Write};
-use crate::heap::{Patience, Prepared};
+use crate::heap::{Patience, Prepared, Stamped};
 use crate::{Conflict, Database, Scheme, TxnError};
 
 /// A transaction that commits.
@@ -17,6 +17,8 @@ pub(super) struct Decided {
     pub(super) cts: Timestamp,
     /// Where in the log it is; `None` without a log.
     pub(super) position: Option<Position>,
+    /// It is installed, and its lines are detained: see [`early`](super::early).
+    pub(super) released: bool,
 }
 
 impl<M: LineLocks> Database<M> {
@@ -25,6 +27,9 @@ impl<M: LineLocks> Database<M> {
         self.lock_and_announce(state).await?;
         self.validate(state).await?;
         if state.writes.is_empty() {
+            // What was read needs no protection any more.
+            state.locks.clear();
+            self.lasting_reads(state).await?;
             return Ok(None);
         }
         let cts = match self.scheme() {
@@ -37,7 +42,7 @@ impl<M: LineLocks> Database<M> {
         state.ts = cts;
         state.record_writes();
         let position = self.append(state, cts).await?;
-        Ok(Some(Decided { cts, position }))
+        Ok(Some(Decided { cts, position, released: false }))
     }
 
     /// Locks what is to be written, and shows that rows are to come.
@@ -50,6 +55,7 @@ impl<M: LineLocks> Database<M> {
                 // That a row exists may follow from what never was so.
                 if matches!(error, TxnError::Exists) {
                     self.validate(state).await?;
+                    self.lasting_reads(state).await?;
                 }
                 return Err(error);
             }
@@ -91,11 +97,14 @@ impl<M: LineLocks> Database<M> {
     /// Makes sure that the rows are what they were, and that there is room for what they become.
     async fn prepare(&self, state: &mut State<M>) -> Result<(), TxnError> {
         for at in 0..state.writes.len() {
-            let prepared = loop {
-                match self.prepare_write(state, at).await? {
-                    Ok(prepared) => break prepared,
-                    Err(read) => self.move_up(state, read).await?,
-                }
+            let prepared = match self.is_prepared(state, at)? {
+                Some(prepared) => prepared,
+                None => loop {
+                    match self.prepare_write(state, at).await? {
+                        Ok(prepared) => break prepared,
+                        Err(read) => self.move_up(state, read).await?,
+                    }
+                },
             };
             let write = &mut state.writes[at];
             let has_place = prepared.is_some();
@@ -109,8 +118,40 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// As [`prepare`](Database::prepare), of one row; nothing where there is none yet. The inner error: it comes too late
-    /// for a reader of this timestamp.
+    /// Whether there is nothing to prepare of a row, as a plain function: none is there yet, or it stays as long as it is,
+    /// or shorter, and so has its room, unless it is elsewhere. `None`: that is not known.
+    #[inline]
+    fn is_prepared(
+        &self,
+        state: &State<M>,
+        at: usize,
+    ) -> Result<Option<Option<Prepared>>, Conflict> {
+        let write = &state.writes[at];
+        let Some((id, cts)) = write.base.named() else { return Ok(Some(None)) };
+        let (heap, hint) = (state.table(write.table).heap(), &write.hint);
+        let fits = match (self.scheme(), write.change, &write.part) {
+            (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
+                match heap.check_step(id, hint, cts, state.ts) {
+                    Ok(Ok(())) => true,
+                    // For whom, preparing it tells.
+                    Ok(Err(Conflict::TooLate)) | Err(_) => false,
+                    Ok(Err(conflict)) => return Err(conflict),
+                }
+            }
+            (Scheme::TimestampOrdering, ..) => false,
+            // Locked since it was read.
+            (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
+            (_, Change::Delete, _) | (_, _, Some(_)) => match heap.at_home_step(id, hint, cts) {
+                Ok(there) => there.ok_or(Conflict::Changed)? || write.change == Change::Delete,
+                Err(_) => false,
+            },
+            _ => false,
+        };
+        Ok(fits.then_some(Some(Prepared::AtHome)))
+    }
+
+    /// As [`prepare`](Database::prepare), of one row that is there. The inner error: it comes too late for a reader of this
+    /// timestamp.
     async fn prepare_write(
         &self,
         state: &State<M>,
@@ -118,39 +159,7 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Result<Option<Prepared>, Timestamp>, TxnError> {
         let write = &state.writes[at];
         let Some((id, cts)) = write.base.named() else { return Ok(Ok(None)) };
-        let heap = state.table(write.table).heap();
-        let hint = &write.hint;
-        // What stays as long as it is, or shorter, has its room, unless it is elsewhere.
-        let fits = match (self.scheme(), write.change, &write.part) {
-            (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
-                let step = || heap.check_step(id, hint, cts, state.ts);
-                let checked = match step() {
-                    Ok(checked) => checked,
-                    Err(_) => heap.drive(Patience::NoWait, step).await?,
-                };
-                match checked {
-                    Ok(()) => true,
-                    // For whom, preparing it tells.
-                    Err(Conflict::TooLate) => false,
-                    Err(conflict) => return Err(conflict.into()),
-                }
-            }
-            (Scheme::TimestampOrdering, ..) => false,
-            // Locked since it was read.
-            (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
-            (_, Change::Delete, _) | (_, _, Some(_)) => {
-                let step = || heap.at_home_step(id, hint, cts);
-                let there = match step() {
-                    Ok(there) => there,
-                    Err(_) => heap.drive(Patience::NoWait, step).await?,
-                };
-                there.ok_or(Conflict::Changed)? || write.change == Change::Delete
-            }
-            _ => false,
-        };
-        if fits {
-            return Ok(Ok(Some(Prepared::AtHome)));
-        }
+        let (heap, hint) = (state.table(write.table).heap(), &write.hint);
         let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
         let value = (write.change == Change::Put).then_some(value);
         let ts = self.order().then_some(state.ts);
@@ -164,7 +173,7 @@ impl<M: LineLocks> Database<M> {
         // of leaves change under guards, which order them.
         fence(Ordering::SeqCst);
         if self.order() {
-            return Ok(());
+            return self.leave_stamps(state).await;
         }
         for seen in &state.leaves {
             let tree = state.table(seen.table).tree(usize::from(seen.index));
@@ -198,6 +207,26 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
+    /// Timestamp ordering: leaves the stamps of rows that were read to be written, and are not. Each is still what was read.
+    async fn leave_stamps(&self, state: &mut State<M>) -> Result<(), TxnError> {
+        for at in 0..state.reads.len() {
+            let read = &state.reads[at];
+            if read.stamped || read.fixed {
+                continue;
+            }
+            let heap = state.table(read.table).heap();
+            let mine = state.writes_line(heap.line_of(read.id));
+            let (found, ts) = ((read.cts, Timestamp::ZERO), state.ts);
+            let step = || heap.stamp_step(read.id, &read.hint, found, ts, 0, mine);
+            match heap.drive(Patience::NoWait, step).await? {
+                Stamped::Done => state.reads[at].stamped = true,
+                Stamped::Changed => return Err(Conflict::Changed.into()),
+                Stamped::Locked => return Err(Conflict::Locked.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what the transaction has written to a group.
     pub(super) fn put_into(state: &State<M>, group: &mut Group) -> Result<(), WalError> {
         state.writes.iter().try_for_each(|write| {
@@ -217,7 +246,11 @@ impl<M: LineLocks> Database<M> {
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         loop {
-            match log.append(&group) {
+            let appended = match self.releases_early() {
+                true => log.append_to_build_on(&group),
+                false => log.append(&group),
+            };
+            match appended {
                 Ok(position) => return Ok(Some(position)),
                 Err(WalError::Backlog { .. }) => {
                     log.room(handle, deadline).await.map_err(TxnError::NotLogged)?;

@@ -49,7 +49,7 @@ impl<M: LineLocks> Database<M> {
         // Otherwise whoever reads notices that the entry goes, or has the row locked. But by a unique key another row may
         // come, and has to come later.
         let ordered = self.scheme() == Scheme::TimestampOrdering;
-        for write in &state.writes {
+        for write in state.writes.iter().filter(|write| write.old.is_some()) {
             let table = state.table(write.table);
             for (index, entry) in state.gone(write) {
                 let index = usize::from(index);

@@ -54,7 +54,12 @@ pub(super) enum Phase {
     /// Its group is in the log, lasting or not.
     Logged(Decided),
     /// It has committed.
-    Installing(Timestamp),
+    Installing {
+        /// When.
+        cts: Timestamp,
+        /// The rows that were there are what it made of them.
+        released: bool,
+    },
     /// It has failed.
     Undoing(Option<TxnError>),
     /// Nothing is left to do.
@@ -80,7 +85,7 @@ impl<M: LineLocks> Drop for Last<M> {
         let Some(mut state) = self.state.take() else { return };
         let phase = mem::replace(&mut self.phase, Phase::Ended);
         let outcome = match &phase {
-            Phase::Logged(Decided { cts, .. }) | Phase::Installing(cts) => {
+            Phase::Logged(Decided { cts, .. }) | Phase::Installing { cts, .. } => {
                 Outcome::Unknown { cts: cts.0 }
             }
             Phase::Prepared { sealed: true } => Outcome::Unknown { cts: state.ts.0 },
@@ -94,11 +99,11 @@ impl<M: LineLocks> Drop for Last<M> {
                 self.database.give_back(state)
             }
             // The worker ends. What has to stay locked does.
-            Phase::Logged(_) | Phase::Installing(_) if self.service => {
+            Phase::Logged(_) | Phase::Installing { .. } if self.service => {
                 self.leave_locked(&mut state)
             }
             Phase::Prepared { sealed: true } => self.leave_locked(&mut state),
-            _ if self.service => {}
+            _ if self.service => self.database.node().note_given_up(),
             phase => {
                 let phase = match phase {
                     Phase::Deciding | Phase::Prepared { .. } => Phase::Undoing(None),
@@ -129,7 +134,7 @@ impl<M: LineLocks> Last<M> {
                 return;
             }
             if let Err(error) = ended {
-                self.database.node().note_error(&error);
+                self.database.node().note_retry(&error);
             }
             self.database.memory().handle().sleep(PAUSE).await;
         }
@@ -151,14 +156,18 @@ impl<M: LineLocks> Last<M> {
                     Err(error) => self.phase = Phase::Undoing(Some(error)),
                 },
                 Phase::Logged(decided) => {
-                    let lasting = database.acknowledged(decided).await;
                     let cts = decided.cts;
-                    match lasting {
-                        Ok(()) => self.phase = Phase::Installing(cts),
+                    if database.releases_early() && !decided.released {
+                        // Where memory fails it stays locked, and is tried again when it is lasting.
+                        decided.released = database.release_early(state, cts).await.is_ok();
+                    }
+                    let released = decided.released;
+                    match database.acknowledged(decided).await {
+                        Ok(()) => self.phase = Phase::Installing { cts, released },
                         Err(error @ WalError::Timeout { .. }) => {
                             return Err(TxnError::InDoubt(error));
                         }
-                        Err(error @ WalError::Refused { .. }) => {
+                        Err(error @ WalError::Refused { .. }) if !database.releases_early() => {
                             self.phase = Phase::Undoing(Some(TxnError::NotLogged(error)));
                         }
                         Err(error) => {
@@ -171,9 +180,15 @@ impl<M: LineLocks> Last<M> {
                         }
                     }
                 }
-                Phase::Installing(cts) => {
+                Phase::Installing { cts, released } => {
                     let cts = *cts;
-                    if let Err(error) = database.install(state, cts).await {
+                    let installed = async {
+                        if !*released {
+                            database.install(state, cts).await?;
+                        }
+                        database.publish(state, cts).await
+                    };
+                    if let Err(error) = installed.await {
                         // It has committed. What is left to do a service does.
                         let waits = matches!(error, TxnError::Memory(_)) && !self.service;
                         return if waits { Ok(cts) } else { Err(error) };
@@ -200,6 +215,8 @@ impl<M: LineLocks> Last<M> {
     pub(super) async fn announce(&mut self) -> Result<(), TxnError> {
         let state = self.state.as_deref_mut().ok_or(TxnError::Doomed)?;
         self.database.lock_and_announce(state).await?;
+        // Other nodes, with logs of their own, build on what the parts of a transaction have seen.
+        self.database.lasting_reads(state).await?;
         state.record_writes();
         Ok(())
     }
@@ -255,8 +272,12 @@ impl<M: LineLocks> Database<M> {
         log.acknowledged(handle, position, handle.now() + self.node().settings().log_deadline).await
     }
 
-    /// Makes visible what was written. May be called again after it failed or was dropped.
-    async fn install(&self, state: &mut State<M>, cts: Timestamp) -> Result<(), TxnError> {
+    /// Writes the rows that were there. May be called again after it failed or was dropped.
+    pub(super) async fn install(
+        &self,
+        state: &mut State<M>,
+        cts: Timestamp,
+    ) -> Result<(), TxnError> {
         // Reads need no protection any more: everything that this transaction may lock it has.
         state.locks.retain(|held| held.mode == Mode::Exclusive);
         let State { writes, tables, arena, .. } = state;
@@ -288,7 +309,11 @@ impl<M: LineLocks> Database<M> {
             }
             write.installed = true;
         }
-        self.leave_times(state, cts).await?;
+        self.leave_times(state, cts).await
+    }
+
+    /// Ends the locks, and makes rows that are new visible. May be called again after it failed or was dropped.
+    async fn publish(&self, state: &mut State<M>, cts: Timestamp) -> Result<(), TxnError> {
         state.locks.clear();
         // Publishing may wait for those who have locked the line to read, and so comes last.
         let mut next = 0;

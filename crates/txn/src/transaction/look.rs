@@ -6,6 +6,7 @@ use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
 use super::Transaction;
+use super::here::Here;
 use super::state::{Base, Held, Read, SeenLeaf, State, hash_of};
 use crate::heap::{Patience, Reading, Seen, Stamped};
 use crate::table::name_in;
@@ -26,6 +27,16 @@ impl<M: LineLocks> Transaction<M> {
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError> {
         self.read(table, key, value, Mode::Shared).await
+    }
+
+    /// Says that a row will probably be read before long: what that takes is on its way to the processor meanwhile. Promises
+    /// nothing, and may be said of a row that is not there.
+    #[inline]
+    pub fn expect(&self, table: &Table<M>, key: &[u8]) {
+        let place = self.database.places().borrow().find(table.id(), hash_of(key));
+        if let Some((id, hint)) = place {
+            table.heap().prefetch_slot(id, &hint, self.database.locks_reads());
+        }
     }
 
     /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking locks it so at once.
@@ -57,9 +68,13 @@ impl<M: LineLocks> Transaction<M> {
                 true
             }));
         }
-        if let Some(here) = database.look_up_here(state, table, number, key, hash, value, mode) {
-            database.memory().handle().coop().await;
-            return self.doom(here).map(|_| true);
+        match database.look_up_here(state, table, number, (key, hash), value, mode) {
+            Here::Row => {
+                database.memory().handle().coop().await;
+                return Ok(true);
+            }
+            Here::Locked => return self.doom(Err(Conflict::Locked.into())),
+            Here::More => {}
         }
         let looked = database.look_up(state, number, key, hash, value, mode).await;
         Ok(matches!(self.doom(looked)?, Base::Row(..)))
@@ -68,6 +83,7 @@ impl<M: LineLocks> Transaction<M> {
 
 impl<M: LineLocks> State<M> {
     /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it deletes it.
+    #[inline]
     pub(super) fn own_row(&self, table: u8, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
         let write = &self.writes[self.write_of(table, hash, key)?];
         Some((write.change == super::state::Change::Put).then(|| self.bytes(&write.value)))
@@ -75,7 +91,13 @@ impl<M: LineLocks> State<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is in `value` then.
+    /// Whether what is read is locked.
+    #[inline]
+    pub(super) fn locks_reads(&self) -> bool {
+        self.scheme() == Scheme::TwoPhaseLocking
+    }
+
+    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is added to `value` then.
     pub(super) async fn look_up(
         &self,
         state: &mut State<M>,
@@ -138,7 +160,7 @@ impl<M: LineLocks> Database<M> {
         Err(TxnError::Starved { table: table.id(), rounds: ROUNDS_MAX })
     }
 
-    /// Reads the row in `id`, if it is that of `key`.
+    /// Reads the row in `id`, if it is that of `key`. Its value is added to `value`.
     #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
     pub(super) async fn look_at(
         &self,
@@ -152,11 +174,12 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Seen, TxnError> {
         let heap = table.heap();
         let (line, hint) = (heap.line_of(id), Hint::default());
-        let scheme = self.scheme();
+        let (scheme, start) = (self.scheme(), value.len());
         if scheme == Scheme::TwoPhaseLocking {
             self.lock(state, line, mode).await?;
         }
         loop {
+            value.truncate(start);
             let mut at = Reading::default();
             let step = || heap.get_step(&mut at, id, &hint, key, value);
             let seen = heap.drive(Patience::NoWait, step).await?;
@@ -176,9 +199,20 @@ impl<M: LineLocks> Database<M> {
                 }
             }
             let keeps = mode == Mode::Exclusive && matches!(seen, Seen::Live(_));
-            let kept = keeps.then(|| (state.keep(key), state.keep(value)));
+            let kept = keeps.then(|| (state.keep(key), state.keep(&value[start..])));
             let home = !at.moved;
-            state.note_read(Read { table: number, hash, id, cts, hint, home, fixed: false, kept });
+            let (stamped, fixed) = (true, false);
+            state.note_read(Read {
+                table: number,
+                hash,
+                id,
+                cts,
+                hint,
+                home,
+                stamped,
+                fixed,
+                kept,
+            });
             return Ok(seen);
         }
     }

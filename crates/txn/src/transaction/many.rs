@@ -15,8 +15,9 @@ use latchwork_coherence::{LineLocks, Mode};
 use smallvec::SmallVec;
 
 use super::Transaction;
-use super::state::{Base, hash_of};
-use crate::{Database, Table, TupleId, TxnError};
+use super::here::Here;
+use super::state::{Base, State, hash_of};
+use crate::{Conflict, Database, Table, TupleId, TxnError};
 
 /// Rows that are under way together: as many as lookups in the index.
 const LANES: usize = 16;
@@ -26,7 +27,6 @@ const LANES: usize = 16;
 pub struct Values {
     bytes: Vec<u8>,
     rows: Vec<Option<Range<usize>>>,
-    scratch: Vec<u8>,
 }
 
 impl Values {
@@ -64,11 +64,10 @@ impl Values {
         self.rows.push(row.map(|_| from..self.bytes.len()));
     }
 
-    /// Adds the row in `scratch`, if it is there.
-    fn push_scratch(&mut self, there: bool) {
-        let scratch = std::mem::take(&mut self.scratch);
-        self.push(there.then_some(&scratch[..]));
-        self.scratch = scratch;
+    /// Adds a row whose value stands from `from` on, if it is there.
+    #[inline]
+    fn push_from(&mut self, from: usize, there: bool) {
+        self.rows.push(there.then_some(from..self.bytes.len()));
     }
 }
 
@@ -112,28 +111,23 @@ impl<M: LineLocks> Transaction<M> {
         for group in keys.chunks(LANES) {
             let (database, state) = self.alive()?;
             let number = state.number(table)?;
-            let mut hashes = [0; LANES];
-            for (hash, key) in hashes.iter_mut().zip(group) {
-                *hash = hash_of(key.as_ref());
-            }
-            let (ids, hints) = database.locate(table, group, &hashes, mode);
-            for (((key, hash), id), hint) in group.iter().zip(hashes).zip(ids).zip(hints) {
-                let key = key.as_ref();
+            let lanes = database.locate(table, group, mode);
+            let mut at = 0;
+            while at < group.len() {
                 let (database, state) = self.alive()?;
-                if let Some(own) = state.own_row(number, hash, key) {
-                    values.push(own);
-                    continue;
+                match database.rows_here(state, table, number, group, &lanes, &mut at, values, mode)
+                {
+                    Here::Row => {}
+                    Here::Locked => return self.doom(Err(Conflict::Locked.into())),
+                    Here::More => {
+                        let (key, hash) = (group[at].as_ref(), lanes[at].hash);
+                        let (from, row) = (values.bytes.len(), &mut values.bytes);
+                        let looked = database.look_up(state, number, key, hash, row, mode).await;
+                        let there = matches!(self.doom(looked)?, Base::Row(..));
+                        values.push_from(from, there);
+                        at += 1;
+                    }
                 }
-                let (at, row) = ((key, hash), &mut values.scratch);
-                let here = id.and_then(|id| {
-                    database.row_in(state, table, number, (id, hint), at, row, mode)
-                });
-                let looked = match here {
-                    Some(here) => here,
-                    None => database.look_up(state, number, key, hash, row, mode).await,
-                };
-                let there = matches!(self.doom(looked)?, Base::Row(..));
-                values.push_scratch(there);
             }
             let (database, _) = self.alive()?;
             database.memory().handle().coop().await;
@@ -142,28 +136,67 @@ impl<M: LineLocks> Transaction<M> {
     }
 }
 
+/// A row that is to be read.
+#[derive(Default)]
+struct Lane {
+    hash: u32,
+    /// Where its line probably is.
+    hint: Hint,
+    /// Where it probably is itself.
+    id: Option<TupleId>,
+}
+
 impl<M: LineLocks> Database<M> {
-    /// Where rows probably are, for which everything that reading them takes is on its way to the processor.
-    fn locate<K: AsRef<[u8]>>(
+    /// Reads rows from number `at` on, as far as nothing is unusual; `at` is the first one that was not read then.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of many reads, all borrowed apart")]
+    fn rows_here<K: AsRef<[u8]>>(
         &self,
+        state: &mut State<M>,
         table: &Table<M>,
+        number: u8,
         keys: &[K],
-        hashes: &[u32; LANES],
+        lanes: &[Lane; LANES],
+        at: &mut usize,
+        values: &mut Values,
         mode: Mode,
-    ) -> ([Option<TupleId>; LANES], [Hint; LANES]) {
+    ) -> Here {
+        for (key, lane) in keys.iter().zip(lanes).skip(*at) {
+            let (key, hash) = (key.as_ref(), lane.hash);
+            if let Some(own) = state.own_row(number, hash, key) {
+                values.push(own);
+            } else {
+                let Some(id) = lane.id else { return Here::More };
+                let (from, hint) = (values.bytes.len(), Hint::default());
+                hint.copy_from(&lane.hint);
+                let (place, row) = ((id, hint), &mut values.bytes);
+                match self.row_here(state, table, number, place, (key, hash), row, mode) {
+                    Here::Row => values.push_from(from, true),
+                    end => return end,
+                }
+            }
+            *at += 1;
+        }
+        Here::Row
+    }
+
+    /// Where rows probably are, for which everything that reading them takes is on its way to the processor.
+    fn locate<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K], mode: Mode) -> [Lane; LANES] {
         let heap = table.heap();
-        let mut ids = [None; LANES];
-        let mut hints: [Hint; LANES] = Default::default();
-        let locks = mode == Mode::Exclusive || self.scheme() == crate::Scheme::TwoPhaseLocking;
-        let mut unknown: SmallVec<[(usize, &[u8]); LANES]> = SmallVec::new();
+        let mut lanes: [Lane; LANES] = Default::default();
+        let locks = mode == Mode::Exclusive || self.locks_reads();
         let places = self.places().borrow();
-        for (lane, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-            match places.find(table.id(), *hash) {
+        for (lane, key) in lanes.iter_mut().zip(keys) {
+            lane.hash = hash_of(key.as_ref());
+            places.prefetch(table.id(), lane.hash);
+        }
+        let mut unknown: SmallVec<[(usize, &[u8]); LANES]> = SmallVec::new();
+        for (at, (lane, key)) in lanes.iter_mut().zip(keys).enumerate() {
+            match places.find(table.id(), lane.hash) {
                 Some((id, hint)) => {
                     heap.prefetch_slot(id, &hint, locks);
-                    (ids[lane], hints[lane]) = (Some(id), hint);
+                    (lane.id, lane.hint) = (Some(id), hint);
                 }
-                None => unknown.push((lane, key.as_ref())),
+                None => unknown.push((at, key.as_ref())),
             }
         }
         drop(places);
@@ -173,25 +206,26 @@ impl<M: LineLocks> Database<M> {
                 &keys,
                 |_, value| TupleId::from_bits(value.u64(0)),
                 |at, found| {
-                    let lane = unknown[at].0;
-                    ids[lane] = found.flatten();
-                    if let Some(id) = ids[lane] {
+                    let lane = &mut lanes[unknown[at].0];
+                    lane.id = found.flatten();
+                    if let Some(id) = lane.id {
                         heap.prefetch_place(id);
                     }
                 },
             );
-            for (lane, _) in unknown {
-                if let Some(id) = ids[lane] {
-                    hints[lane] = heap.guess(id);
-                    heap.prefetch_slot(id, &hints[lane], locks);
+            for (at, _) in unknown {
+                let lane = &mut lanes[at];
+                if let Some(id) = lane.id {
+                    lane.hint = heap.guess(id);
+                    heap.prefetch_slot(id, &lane.hint, locks);
                 }
             }
         }
-        for (id, hint) in ids.iter().zip(&hints) {
-            if let Some(id) = id {
-                heap.prefetch_tuple(*id, hint);
+        for lane in &lanes {
+            if let Some(id) = lane.id {
+                heap.prefetch_tuple(id, &lane.hint);
             }
         }
-        (ids, hints)
+        lanes
     }
 }

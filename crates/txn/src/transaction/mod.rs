@@ -37,6 +37,7 @@
 mod announce;
 mod change;
 mod commit;
+mod early;
 mod gone;
 mod here;
 mod last;
@@ -44,6 +45,7 @@ mod later;
 mod look;
 mod many;
 mod prepared;
+mod range;
 mod scan;
 mod state;
 
@@ -57,7 +59,7 @@ use latchwork_wal::Timestamp;
 use crate::{Database, TxnError};
 pub use many::Values;
 pub use prepared::Prepared;
-pub use scan::Range;
+pub use range::Range;
 pub(crate) use state::State;
 
 /// A transaction of one worker. Dropped, it is aborted.
@@ -94,13 +96,18 @@ impl<M: LineLocks> Transaction<M> {
 
     /// Finds out whether what it has read so far is as it was: whether there is a moment at which all of it was true.
     /// For whoever acts on it without committing; an optimistic transaction may have read pieces that do not fit
-    /// together.
+    /// together, one by timestamps such of what it has read to be written, and where commits [release early](crate::Settings::early_release), any may have read what a crash
+    /// takes back: this waits until it is lasting.
     ///
     /// # Errors
-    /// Conflicts, and when memory fails.
+    /// Conflicts; [`TxnError::NotLasting`]; when memory fails.
     pub async fn validate(&mut self) -> Result<(), TxnError> {
         let (database, state) = self.alive()?;
-        let validated = database.validate(state).await;
+        let validated = async {
+            database.validate(state).await?;
+            database.lasting_reads(state).await
+        };
+        let validated = validated.await;
         self.doom(validated)
     }
 

@@ -109,7 +109,7 @@ impl<M: LineLocks> Prepared<M> {
     /// When memory fails.
     pub async fn commit(mut self, cts: Timestamp) -> Result<Timestamp, TxnError> {
         self.last.database().node().clock().raise(cts);
-        self.last.set_phase(Phase::Installing(cts));
+        self.last.set_phase(Phase::Installing { cts, released: false });
         self.last.run().await
     }
 

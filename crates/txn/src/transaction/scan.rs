@@ -3,82 +3,20 @@
 use std::ops::{Bound, ControlFlow};
 
 use latchwork_blink::Leaf;
+use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_history::Direction;
 
-use super::Transaction;
-use super::state::{Change, State, hash_of, index_number};
+use super::state::{Change, Read, State, hash_of, index_number};
+use super::{Range, Transaction};
 use crate::heap::{Patience, Seen};
-use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
+use crate::{Conflict, Database, Scheme, Table, Timestamp, TupleId, TxnError};
 
 /// How many entries of an index are taken at once.
 const BATCH: usize = 64;
 
-/// Where a scan goes, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct Range<'a> {
-    /// The lower end.
-    pub from: Bound<&'a [u8]>,
-    /// The upper end.
-    pub to: Bound<&'a [u8]>,
-    /// From the upper end down.
-    pub descending: bool,
-    /// The most rows that are shown.
-    pub limit: usize,
-}
-
-impl<'a> Range<'a> {
-    /// Everything, upwards.
-    pub fn all() -> Range<'a> {
-        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-        Range { from, to, descending: false, limit: usize::MAX }
-    }
-
-    /// From `from` on, and up to, but without, `to`.
-    pub fn between(from: &'a [u8], to: &'a [u8]) -> Range<'a> {
-        Range { from: Bound::Included(from), to: Bound::Excluded(to), ..Range::all() }
-    }
-
-    /// Downwards.
-    #[must_use]
-    pub fn descending(self) -> Range<'a> {
-        Range { descending: true, ..self }
-    }
-
-    /// At most so many rows.
-    #[must_use]
-    pub fn limit(self, limit: usize) -> Range<'a> {
-        Range { limit, ..self }
-    }
-
-    fn has_left(&self, key: &[u8]) -> bool {
-        let (above, below) = match (self.from, self.to) {
-            (from, to) if self.descending => (false, is_below(key, from) || is_above(key, to)),
-            (_, to) => (is_above(key, to), false),
-        };
-        above || below
-    }
-
-    fn holds(&self, key: &[u8]) -> bool {
-        !is_below(key, self.from) && !is_above(key, self.to)
-    }
-}
-
-fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
-    match from {
-        Bound::Unbounded => false,
-        Bound::Included(from) => key < from,
-        Bound::Excluded(from) => key <= from,
-    }
-}
-
-fn is_above(key: &[u8], to: Bound<&[u8]>) -> bool {
-    match to {
-        Bound::Unbounded => false,
-        Bound::Included(to) => key > to,
-        Bound::Excluded(to) => key >= to,
-    }
-}
+/// Rows that are on their way to the processor together.
+const LANES: usize = 16;
 
 /// Entries of an index, copied.
 #[derive(Default)]
@@ -88,6 +26,16 @@ struct Batch {
     entries: Vec<(u32, TupleId)>,
     leaves: Vec<Leaf>,
     ended: bool,
+}
+
+/// What a scan leaves behind for the next one, so that it need not allocate.
+#[derive(Default)]
+pub(super) struct Scratch {
+    batch: Batch,
+    /// Where the lines probably are of rows on their way.
+    hints: Vec<Hint>,
+    key: Vec<u8>,
+    row: Vec<u8>,
 }
 
 impl Batch {
@@ -146,7 +94,9 @@ impl<M: LineLocks> Transaction<M> {
     ) -> Result<usize, TxnError> {
         let (database, state) = self.alive()?;
         let number = state.number(table)?;
-        let scanned = database.scan(state, number, index, range, visit).await;
+        let mut scratch = state.scan.take().unwrap_or_default();
+        let scanned = database.scan(state, number, index, range, &mut scratch, visit).await;
+        state.scan = Some(scratch);
         self.doom(scanned)
     }
 }
@@ -158,8 +108,10 @@ impl<M: LineLocks> Database<M> {
         number: u8,
         index: usize,
         range: Range<'_>,
+        scratch: &mut Scratch,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TxnError> {
+        let Scratch { batch, hints, key, row } = scratch;
         let table = state.table(number).clone();
         let mut own = state.own_rows(number, index, &range)?;
         // The next one last.
@@ -174,8 +126,7 @@ impl<M: LineLocks> Database<M> {
             };
             own.pop_if(|(key, _)| comes(key))
         };
-        let (mut batch, mut resume) = (Batch::default(), None::<Vec<u8>>);
-        let (mut key, mut row) = (Vec::new(), Vec::new());
+        let mut resume = None::<Vec<u8>>;
         let mut shown = 0;
         let limit = range.limit;
         let direction = if range.descending { Direction::Down } else { Direction::Up };
@@ -188,7 +139,7 @@ impl<M: LineLocks> Database<M> {
                 Some(last) if range.descending => Range { to: Bound::Excluded(last), ..range },
                 Some(last) => Range { from: Bound::Excluded(last), ..range },
             };
-            self.take(&table, index, &rest, limit - shown, &mut batch).await?;
+            self.take(&table, index, &rest, limit - shown, batch).await?;
             for leaf in &batch.leaves {
                 self.found_nothing(state, number, &table, index, *leaf).await?;
             }
@@ -201,10 +152,16 @@ impl<M: LineLocks> Database<M> {
                         return Ok(shown);
                     }
                 }
-                let id = batch.entries[entry].1;
-                let seen = self
-                    .row_at(state, number, &table, index, entry_key, id, &mut key, &mut row)
-                    .await?;
+                if entry % LANES == 0 {
+                    let next = &batch.entries[entry..];
+                    self.fetch(&table, next.iter().take(LANES).map(|&(_, id)| id), hints);
+                }
+                let place = (batch.entries[entry].1, std::mem::take(&mut hints[entry % LANES]));
+                let at = (number, &table, index, entry_key);
+                let seen = match self.row_at_here(state, at, &place, key, row) {
+                    Some(seen) => seen,
+                    None => self.row_at(state, at, place.0, key, row).await?,
+                };
                 let live = matches!(seen, Seen::Live(_));
                 if seen == Seen::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
@@ -215,7 +172,7 @@ impl<M: LineLocks> Database<M> {
                         state.record.saw(scan, entry_key, Some(version.0));
                     }
                     Some(version) if live => {
-                        state.record.read(table.id().0, &key, version.0);
+                        state.record.read(table.id().0, key, version.0);
                         state.record.saw(scan, entry_key, None);
                     }
                     _ => {}
@@ -224,11 +181,11 @@ impl<M: LineLocks> Database<M> {
                     continue;
                 }
                 // Its own version, which may be elsewhere in this index, is among its own rows.
-                if state.write_of(number, hash_of(&key), &key).is_some() {
+                if state.write_of(number, hash_of(key), key).is_some() {
                     continue;
                 }
                 shown += 1;
-                if visit(&key, &row).is_break() || shown == limit {
+                if visit(key, row).is_break() || shown == limit {
                     state.record.stopped(scan, entry_key);
                     return Ok(shown);
                 }
@@ -290,57 +247,106 @@ impl<M: LineLocks> Database<M> {
         let tree = table.tree(index);
         let seen = |leaf: Leaf| leaves.push(leaf);
         let taken = match range.descending {
-            false => tree.scan_up_seen(range.from, most, take, seen).await?,
+            false => tree.scan_up_seen(range.from, range.to, most, take, seen).await?,
             true => tree.scan_down_seen(range.to, most, take, seen).await?,
         };
         *ended |= taken < most;
         Ok(())
     }
 
-    /// Reads the row that an entry leads to; absent when it leads to none, or to one that has another place in this
-    /// index now.
-    #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
+    /// Asks the processor for the rows that entries lead to. `hints` are where their lines probably are: guesses, which
+    /// decide nothing.
+    fn fetch(
+        &self,
+        table: &Table<M>,
+        ids: impl Iterator<Item = TupleId> + Clone,
+        hints: &mut Vec<Hint>,
+    ) {
+        let heap = table.heap();
+        let locks = self.scheme() == Scheme::TwoPhaseLocking;
+        ids.clone().for_each(|id| heap.prefetch_place(id));
+        hints.clear();
+        hints.extend(ids.clone().map(|id| heap.guess(id)));
+        ids.clone().zip(&*hints).for_each(|(id, hint)| heap.prefetch_slot(id, hint, locks));
+        ids.zip(&*hints).for_each(|(id, hint)| heap.prefetch_tuple(id, hint));
+    }
+
+    /// As [`row_at`](Database::row_at), of a row that is there and that nobody has locked: a plain function. `None` when
+    /// there is more to it; it keeps no lock then.
+    #[inline]
+    fn row_at_here(
+        &self,
+        state: &mut State<M>,
+        (number, table, index, entry): (u8, &Table<M>, usize, &[u8]),
+        place: &(TupleId, Hint),
+        key: &mut Vec<u8>,
+        row: &mut Vec<u8>,
+    ) -> Option<Seen> {
+        let (id, was) = (place.0, &place.1);
+        match index {
+            0 => entry.clone_into(key),
+            // The line is not locked yet. A row that comes to this place meanwhile has another key.
+            _ if !table.heap().key_step(id, was, key).ok()? => return None,
+            _ => {}
+        }
+        row.clear();
+        let (held, lease) = (state.locks.len(), state.lease);
+        state.lease = lease_at(index, lease);
+        let read = self.read_here(state, table, (id, was), key, row, Mode::Shared);
+        state.lease = lease;
+        let Ok((cts, home, stamped)) = read else {
+            state.locks.truncate(held);
+            return None;
+        };
+        let (hash, hint) = (hash_of(key), Hint::default());
+        hint.copy_from(was);
+        let (fixed, kept) = (false, None);
+        state.note_read(Read { table: number, hash, id, cts, hint, home, stamped, fixed, kept });
+        match index {
+            0 => Some(Seen::Live(cts)),
+            _ => state.still_there(table, index, entry, (key, row), cts).ok(),
+        }
+    }
+
+    /// Reads the row that an entry leads to, and its key; absent when it leads to none, or to one that has another place in
+    /// this index now.
     async fn row_at(
         &self,
         state: &mut State<M>,
-        number: u8,
-        table: &Table<M>,
-        index: usize,
-        entry: &[u8],
+        (number, table, index, entry): (u8, &Table<M>, usize, &[u8]),
         id: TupleId,
         key: &mut Vec<u8>,
         row: &mut Vec<u8>,
     ) -> Result<Seen, TxnError> {
         if index == 0 {
-            key.clear();
-            key.extend_from_slice(entry);
+            entry.clone_into(key);
         } else {
             if self.scheme() == Scheme::TwoPhaseLocking {
                 self.lock(state, table.heap().line_of(id), Mode::Shared).await?;
             }
-            let step = || table.heap().key_step(id, key);
+            let step = || table.heap().key_step(id, &Hint::default(), key);
             if !table.heap().drive(Patience::NoWait, step).await? {
                 return Ok(Seen::Absent);
             }
         }
-        // Who looks a row up by another key than its own often writes it then.
-        let lease = std::mem::take(&mut state.lease);
-        state.lease = if index > 0 { 0 } else { lease };
+        row.clear();
+        let lease = state.lease;
+        state.lease = lease_at(index, lease);
         let looked = self.look_at(state, number, table, id, (key, hash_of(key)), row, Mode::Shared);
         let looked = looked.await;
         state.lease = lease;
-        let seen = match looked? {
-            live @ Seen::Live(_) if index > 0 => live,
-            Seen::Pending => return Err(Conflict::Locked.into()),
+        match looked? {
+            Seen::Live(cts) if index > 0 => state.still_there(table, index, entry, (key, row), cts),
+            Seen::Pending => Err(Conflict::Locked.into()),
             // That it was there and is not any more the leaf's stamp tells.
-            seen => return Ok(seen),
-        };
-        let mut now = std::mem::take(&mut state.scratch);
-        let computed = table.index_key(index, key, row, &mut now);
-        let same = now == entry;
-        state.scratch = now;
-        computed.map(|()| if same { seen } else { Seen::Absent })
+            seen => Ok(seen),
+        }
     }
+}
+
+/// How far ahead the stamps may be that a scan leaves: who looks a row up by another key than its own often writes it then.
+fn lease_at(index: usize, lease: u64) -> u64 {
+    if index == 0 { lease } else { 0 }
 }
 
 impl<M: LineLocks> State<M> {
@@ -371,6 +377,20 @@ impl<M: LineLocks> State<M> {
         }
         own.sort_unstable();
         Ok(own)
+    }
+
+    /// What a row, written at `cts`, is to whoever comes by this entry of a secondary index: absent if its place is another
+    /// now.
+    fn still_there(
+        &mut self,
+        table: &Table<M>,
+        index: usize,
+        entry: &[u8],
+        (key, row): (&[u8], &[u8]),
+        cts: Timestamp,
+    ) -> Result<Seen, TxnError> {
+        table.index_key(index, key, row, &mut self.scratch)?;
+        Ok(if self.scratch == entry { Seen::Live(cts) } else { Seen::Absent })
     }
 
     fn show(

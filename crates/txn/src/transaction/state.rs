@@ -9,6 +9,7 @@ use latchwork_history::Record;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
+use super::scan::Scratch;
 use crate::heap::{Placed, Prepared};
 use crate::{Table, TupleId, TxnError};
 
@@ -34,6 +35,8 @@ pub(super) struct Read {
     pub(super) hint: Hint,
     /// It stood at home, not where a stub led.
     pub(super) home: bool,
+    /// Timestamp ordering: it has left its stamp, and need not at the end.
+    pub(super) stamped: bool,
     /// It has been locked to write, and was found as it was read since: nobody can have changed it.
     pub(super) fixed: bool,
     /// Of a row that was read to be written: where in the arena its key stands, and its value.
@@ -176,6 +179,8 @@ pub(crate) struct State<M: LineLocks> {
     pub(super) entries: Vec<Entry>,
     pub(super) arena: Vec<u8>,
     pub(super) scratch: Vec<u8>,
+    /// What the last scan has left behind.
+    pub(super) scan: Option<Box<Scratch>>,
     /// What it did, if that is recorded.
     pub(super) record: Record,
 }
@@ -200,6 +205,7 @@ impl<M: LineLocks> Default for State<M> {
             entries: Vec::new(),
             arena: Vec::new(),
             scratch: Vec::new(),
+            scan: None,
             record: Record::off(),
         }
     }
@@ -349,12 +355,6 @@ impl<M: LineLocks> State<M> {
         self.may_read.add(read.hash);
         self.be_later_than(read.cts);
         self.reads.push(read);
-    }
-
-    /// The row that was read last.
-    #[inline]
-    pub(super) fn last_read(&self) -> Option<&Read> {
-        self.reads.last()
     }
 
     /// Notes that a line is locked.

@@ -40,6 +40,12 @@ pub(crate) struct Habits {
     pub(crate) late: bool,
     /// All nodes take part in the recovery, and have opened the database before it.
     pub(crate) together: bool,
+    /// Commits release early.
+    pub(crate) early: bool,
+    /// One transaction in so many only looks at one row; zero: none.
+    pub(crate) looks: u64,
+    /// What a sync takes.
+    pub(crate) sync: Duration,
     /// The longest pause between two checkpoints; `None`: there are none.
     pub(crate) checkpoints: Option<Duration>,
     pub(crate) fate: Fate,
@@ -72,6 +78,9 @@ impl Habits {
             (false, false) => None,
         };
         let slow = if slow { 8 } else { 0 };
+        let early = random.below(2) == 0;
+        let looks = if random.below(3) > 0 { 3 } else { 0 };
+        let sync = Duration::from_micros([50, 50, 400][random.below(3) as usize]);
         let late = late && nodes > 1;
         Habits {
             seed,
@@ -85,6 +94,9 @@ impl Habits {
             slow,
             late,
             together,
+            early,
+            looks,
+            sync,
             checkpoints,
             fate,
         }

@@ -1,14 +1,16 @@
 //! What has to be there after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_wal::Mode;
 
 /// A transaction: what it was to do, under which tag, and when it committed, if that is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Intent {
     /// Keys that it puts, with its tag, and keys that it deletes.
     pub(crate) keys: BTreeMap<u32, bool>,
+    /// Whose rows it has read in this life.
+    pub(crate) read: Vec<u64>,
     pub(crate) acknowledged: Option<u64>,
 }
 
@@ -17,6 +19,12 @@ pub(crate) struct Judge {
     mode: Mode,
     next_tag: u64,
     pub(crate) intents: BTreeMap<u64, Intent>,
+    /// Refused since the last crash.
+    gone: BTreeSet<u64>,
+    /// Keys that somebody was told of since the last crash that there is nothing, as of a timestamp at least.
+    missing: BTreeMap<u32, u64>,
+    /// Looks at rows that were not acknowledged by then to their writers.
+    pub(crate) told: usize,
     /// Counted over all crashes.
     pub(crate) acknowledged: usize,
     pub(crate) unknown: usize,
@@ -36,6 +44,9 @@ impl Judge {
             mode,
             next_tag: 1,
             intents: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            missing: BTreeMap::new(),
+            told: 0,
             acknowledged: 0,
             unknown: 0,
             refused: 0,
@@ -47,13 +58,28 @@ impl Judge {
     pub(crate) fn begin(&mut self) -> u64 {
         let tag = self.next_tag;
         self.next_tag += 1;
-        self.intents.insert(tag, Intent { keys: BTreeMap::new(), acknowledged: None });
+        self.intents.insert(tag, Intent::default());
         tag
     }
 
     /// It is about to commit, and that is what it does.
-    pub(crate) fn commits(&mut self, tag: u64, keys: BTreeMap<u32, bool>) {
-        self.intents.get_mut(&tag).expect("it has begun").keys = keys;
+    pub(crate) fn commits(&mut self, tag: u64, keys: BTreeMap<u32, bool>, read: Vec<u64>) {
+        let intent = self.intents.get_mut(&tag).expect("it has begun");
+        (intent.keys, intent.read) = (keys, read);
+    }
+
+    /// Somebody was told of the row of `tag`, which was written at `cts`; or that there is none, and whatever was deleted
+    /// there is no younger than that. As good as an acknowledgement.
+    pub(crate) fn saw(&mut self, key: u32, tag: Option<u64>, cts: u64) {
+        let Some(tag) = tag else {
+            let since = self.missing.entry(key).or_default();
+            *since = cts.max(*since);
+            return;
+        };
+        assert!(!self.gone.contains(&tag), "{tag} was refused, and {key} is of it");
+        let intent = self.intents.get_mut(&tag).expect("it has begun");
+        self.told += usize::from(intent.acknowledged.is_none());
+        assert_eq!(*intent.acknowledged.get_or_insert(cts), cts, "{tag} has two timestamps");
     }
 
     pub(crate) fn acknowledge(&mut self, tag: u64, cts: u64) {
@@ -64,6 +90,7 @@ impl Judge {
     /// It has told its caller that it did not commit.
     pub(crate) fn refuse(&mut self, tag: u64) {
         self.intents.remove(&tag);
+        self.gone.insert(tag);
     }
 
     /// Judges what a recovery found. From then on that is what is known.
@@ -86,6 +113,12 @@ impl Judge {
             }
         }
         let lasting = self.mode == Mode::Sync;
+        let missing = std::mem::take(&mut self.missing);
+        for (key, since) in missing.into_iter().filter(|_| lasting) {
+            let there = rows.get(&key).map_or(u64::MAX, |row| row.1);
+            assert!(there > since, "{key} was not there at {since}, and is as of {there}");
+        }
+        let gone = std::mem::take(&mut self.gone);
         for (&tag, intent) in &self.intents {
             match intent.acknowledged {
                 Some(cts) if lasting => drop(known.insert(tag, cts)),
@@ -95,6 +128,8 @@ impl Judge {
             self.acknowledged += usize::from(intent.acknowledged.is_some());
         }
         for (&tag, &cts) in &known {
+            let built_on = self.intents[&tag].read.iter().find(|read| gone.contains(read));
+            assert_eq!(built_on, None, "{tag} has built on what was refused");
             for (&key, &put) in &self.intents[&tag].keys {
                 match rows.get(&key) {
                     Some(&(_, there)) if there >= cts => {}

@@ -178,11 +178,16 @@ impl Life {
             ..latchwork_wal::Settings::default()
         };
         let id = NodeId(number as u8);
-        let log = Log::simulated(&self.directory, id, settings, handle, Device::default());
+        let disk = Device { sync: self.habits.sync, ..Device::default() };
+        let log = Log::simulated(&self.directory, id, settings, handle, disk);
         let log = log.expect("it is closed");
         let timestamp_block = self.habits.block;
-        let settings =
-            Settings { scheme: self.habits.scheme, timestamp_block, ..Settings::default() };
+        let settings = Settings {
+            scheme: self.habits.scheme,
+            timestamp_block,
+            early_release: self.habits.early,
+            ..Settings::default()
+        };
         Node::new(id, Some(log), settings)
     }
 

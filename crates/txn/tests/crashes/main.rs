@@ -1,6 +1,7 @@
 //! A database whose memory is gone again and again, with the logs and checkpoints that a torn device leaves: what was
 //! acknowledged is there, what was not is there whole or not at all, and stays so.
 
+mod early;
 mod habits;
 mod judge;
 mod life;
@@ -37,6 +38,8 @@ struct Stakes {
     unknown: usize,
     refused: usize,
     checkpoints: usize,
+    /// Rows that others were told of before their writers.
+    told: usize,
     /// Segments of logs that they made unnecessary.
     removed: usize,
 }
@@ -50,6 +53,7 @@ fn worlds(seeds: std::ops::Range<u64>) -> Stakes {
         stakes.refused += judge.refused;
         stakes.checkpoints += judge.checkpoints;
         stakes.removed += judge.removed;
+        stakes.told += judge.told;
     }
     stakes
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
+use latchwork_runtime::Handle;
 use latchwork_selcc::Worker;
-use latchwork_txn::schema::ColumnType;
+use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
     Checkpoint, Database, DatabaseId, Node, NodeId, Recovery, Schema, Scheme, Settings, Table,
     Timestamp, Transaction, TxnError,
@@ -31,6 +32,12 @@ pub(crate) struct Stage {
     pub(crate) block: u64,
     /// Of each node.
     pub(crate) logs: [latchwork_wal::Settings; 2],
+    /// Commits release early. The table has an index of amounts.
+    pub(crate) early: bool,
+    /// What a log is on. Nobody is an elder where that is out of the ordinary.
+    pub(crate) disk: Device,
+    /// What a crash leaves of what was not synced is drawn from it.
+    pub(crate) luck: u64,
 }
 
 struct Shared {
@@ -51,16 +58,34 @@ pub(crate) struct Part {
 }
 
 impl Stage {
+    /// As [`play`](Stage::play), with something that all have.
+    pub(crate) fn play_with<T: Clone + 'static, F: Future<Output = ()> + 'static>(
+        &self,
+        device: &Torn,
+        with: T,
+        body: impl Fn(Part, T) -> F + Copy + 'static,
+    ) -> Torn {
+        self.run(device, move |part| body(part, with.clone()))
+    }
+
     /// Plays on what `device` has, and gives what a crash leaves of it.
     pub(crate) fn play<F: Future<Output = ()> + 'static>(
         &self,
         device: &Torn,
         body: impl Fn(Part) -> F + Copy + 'static,
     ) -> Torn {
+        self.run(device, body)
+    }
+
+    fn run<F: Future<Output = ()> + 'static>(
+        &self,
+        device: &Torn,
+        body: impl Fn(Part) -> F + 'static,
+    ) -> Torn {
         let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("settled");
         let recovery = Recovery::new(directory.replay(1).expect("whole"));
         let (root, nodes, turn) = Default::default();
-        let (stage, device) = (self.clone(), device.clone());
+        let (stage, device, luck) = (self.clone(), device.clone(), self.luck);
         let shared = Shared { stage, device, directory, recovery, root, nodes, turn };
         let shared = Rc::new(shared);
         let config = ClusterConfig {
@@ -80,13 +105,14 @@ impl Stage {
         let play = move |member: latchwork_cluster::Member| {
             let (node, memory) = (member.node, member.memory.clone());
             let part = Part { shared: shared.clone(), node, memory };
+            let body = body(part);
             async move {
                 let _operation = member.memory.enter().await.expect("memory is in order");
-                body(part).await;
+                body.await;
             }
         };
         cluster.run(LIMIT, play).unwrap_or_else(|error| panic!("{}: {error}", self.scheme));
-        device.crash(1)
+        device.crash(luck)
     }
 }
 
@@ -112,6 +138,15 @@ impl Part {
         self.shared.device.power_off();
     }
 
+    /// The device has no room left, or all that one can want.
+    pub(crate) fn is_full(&self, full: bool) {
+        self.shared.device.set_capacity(if full { 0 } else { u64::MAX });
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        self.memory.handle()
+    }
+
     /// The next sync of a file fails.
     pub(crate) fn fail_sync(&self) {
         self.shared.device.fail(Operation::Sync, 0);
@@ -133,16 +168,22 @@ impl Part {
         let (shared, handle) = (&self.shared, self.memory.handle());
         let (stage, id) = (&shared.stage, NodeId(self.node as u8));
         let settings = stage.logs[self.node].clone();
-        let log = Log::simulated(&shared.directory, id, settings, handle, Device::default());
-        let settings =
-            Settings { scheme: stage.scheme, timestamp_block: stage.block, ..Settings::default() };
+        let log = Log::simulated(&shared.directory, id, settings, handle, stage.disk);
+        let elder_after = if stage.disk == Device::default() { 16 } else { 0 };
+        let settings = Settings {
+            scheme: stage.scheme,
+            timestamp_block: stage.block,
+            early_release: stage.early,
+            elder_after,
+            ..Settings::default()
+        };
         let node = Node::new(id, Some(log.expect("closed")), settings);
         let memory = self.memory.clone();
         let database = if self.node == 0 {
             let database = Database::create(memory, node.clone(), DATABASE).await.expect("room");
             shared.recovery.run(&database).await.expect("room");
             if let Err(TxnError::NoTable { .. }) = database.table("things").await {
-                database.create_table(schema()).await.expect("room");
+                database.create_table(schema(stage.early)).await.expect("room");
             }
             *shared.root.borrow_mut() = Some(database.root());
             database
@@ -176,12 +217,15 @@ impl Part {
     }
 }
 
-fn schema() -> Schema {
-    let schema = Schema::builder("things")
+fn schema(indexed: bool) -> Schema {
+    let mut schema = Schema::builder("things")
         .column("id", ColumnType::U8)
         .column("amount", ColumnType::U8)
         .primary_key(["id"])
         .rows_per_line(1);
+    if indexed {
+        schema = schema.index("by_amount", [("amount", Order::Ascending)]);
+    }
     schema.build().expect("a good schema")
 }
 

@@ -40,23 +40,53 @@ impl Life {
         let pace = self.habits.paces[node].as_nanos() as u64;
         while self.left.borrow().is_none() {
             handle.sleep(Duration::from_nanos(handle.random_below(pace))).await;
+            if self.habits.looks > 0 && handle.random_below(self.habits.looks) == 0 {
+                self.look(database, table, self.key(handle, node)).await;
+                handle.sleep(Duration::from_nanos(handle.random_below(60_000))).await;
+                continue;
+            }
             let plan = self.plan(handle, node);
             self.carry_out(database, table, &plan).await;
         }
     }
 
+    fn key(&self, handle: &Handle, node: usize) -> u32 {
+        // Mostly one's own, sometimes another's.
+        let from = match self.habits.apart && handle.random_below(12) > 0 {
+            true => node as u64,
+            false => handle.random_below(self.habits.nodes as u64),
+        };
+        let from = if self.habits.apart { KEYS * (1 + from) } else { 0 };
+        (from + handle.random_below(KEYS)) as u32
+    }
+
+    /// Looks at a row, and is told of it by a commit, or by the end of a transaction that fails.
+    async fn look<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>, key: u32) {
+        let mut row = Vec::new();
+        let mut found = false;
+        let looked = database.attempt(async |tx| {
+            found = tx.get(table, &key.to_be_bytes(), &mut row).await?;
+            Ok(())
+        });
+        let ended = looked.await;
+        if self.left.borrow().is_some() {
+            return;
+        }
+        match ended {
+            // Of whoever only reads it is the highest that it has met.
+            Ok(((), cts)) => {
+                let tag = found.then(|| tag_of(&row));
+                self.judge.borrow_mut().saw(key, tag, cts.0);
+            }
+            Err(error) if error.conflict().is_some() => {}
+            Err(TxnError::NotLasting(_)) if self.faulty.get() => {}
+            Err(error) => panic!("{:?}: {error}", self.habits),
+        }
+    }
+
     fn plan(&self, handle: &Handle, node: usize) -> Plan {
         let tag = self.judge.borrow_mut().begin();
-        let key = || {
-            // Mostly one's own, sometimes another's.
-            let from = match self.habits.apart && handle.random_below(12) > 0 {
-                true => node as u64,
-                false => handle.random_below(self.habits.nodes as u64),
-            };
-            let from = if self.habits.apart { KEYS * (1 + from) } else { 0 };
-            (from + handle.random_below(KEYS)) as u32
-        };
-        let one = |_| (key(), handle.random_below(4) > 0);
+        let one = |_| (self.key(handle, node), handle.random_below(4) > 0);
         let keys = (0..1 + handle.random_below(4)).map(one).collect();
         let slow = self.habits.slow > 0 && handle.random_below(self.habits.slow) == 0;
         let thinks = if slow { handle.random_below(800_000) } else { 0 };
@@ -90,6 +120,9 @@ impl Life {
                     return judge.refuse(tag);
                 }
                 Err(TxnError::InDoubt(_)) if self.faulty.get() => return,
+                Err(TxnError::NotLasting(_)) if self.faulty.get() => {
+                    return self.judge.borrow_mut().refuse(tag);
+                }
                 Err(error) => panic!("{:?}: {error}", self.habits),
             }
         }
@@ -106,14 +139,16 @@ impl Life {
         row.resize(9 + plan.long, 7);
         let handle = database.memory().handle();
         let body = async |tx: &mut Transaction<M>| {
-            let mut done = plan.keys.clone();
+            let (mut done, mut read) = (plan.keys.clone(), Vec::new());
             for (&id, &put) in &plan.keys {
                 let key = id.to_be_bytes();
                 if plan.blind && put {
                     tx.insert_blind(table, &key, &row)?;
                     continue;
                 }
-                match (tx.get_for_update(table, &key, &mut old).await?, put) {
+                let found = tx.get_for_update(table, &key, &mut old).await?;
+                read.extend(found.then(|| tag_of(&old)));
+                match (found, put) {
                     (true, true) => tx.update(table, &key, &row).await?,
                     (false, true) => tx.insert(table, &key, &row).await?,
                     (true, false) => tx.delete(table, &key).await?,
@@ -124,11 +159,15 @@ impl Life {
             if !plan.thinks.is_zero() {
                 handle.sleep(plan.thinks).await;
             }
-            self.judge.borrow_mut().commits(plan.tag, done);
+            self.judge.borrow_mut().commits(plan.tag, done, read);
             Ok(())
         };
         Ok(database.attempt(body).await?.1.0)
     }
+}
+
+fn tag_of(row: &[u8]) -> u64 {
+    u64::from_le_bytes(row[..8].try_into().expect("8 bytes"))
 }
 
 /// All rows, by the primary index and by the other one, which have to be the same.
@@ -137,7 +176,6 @@ pub(crate) async fn rows<M: LineLocks>(database: &Database<M>, table: &Table<M>)
     database.record(recording.recorder(), 0);
     let mut tx = database.begin().await.expect("memory is in order");
     let (mut tags, mut others) = (BTreeMap::new(), BTreeMap::new());
-    let tag_of = |row: &[u8]| u64::from_le_bytes(row[..8].try_into().expect("8 bytes"));
     let on = ControlFlow::Continue(());
     let key_of = |key: &[u8]| u32::from_be_bytes(key.try_into().expect("4 bytes"));
     let all = tx.scan(table, Range::all(), |key, row| {

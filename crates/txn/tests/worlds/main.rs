@@ -37,6 +37,18 @@ fn one_node_and_four_nodes() {
 }
 
 #[test]
+fn with_logs_and_early_release() {
+    for scheme in Scheme::ALL {
+        for seed in 0..6 {
+            let nodes = [2, 1, 4][seed as usize % 3];
+            let shape = Shape { seed, scheme, nodes, early: true, ..Shape::default() };
+            let report = World::run(&shape);
+            assert!(report.commits > 60 * nodes, "{shape:?}: {report:?}");
+        }
+    }
+}
+
+#[test]
 fn on_a_rough_network() {
     for (scheme, protocol) in schemes() {
         let network = SimConfig::rough();
@@ -65,7 +77,10 @@ fn more_worlds() {
             let nodes = 1 + seed as usize % 4;
             let network = if seed % 3 == 0 { SimConfig::rough() } else { SimConfig::default() };
             let keys = [4, 12, 60][seed as usize % 3];
-            World::run(&Shape { seed, scheme, protocol, nodes, network, keys, ..Shape::default() });
+            let early = protocol == Protocol::Selcc && seed / 12 % 2 == 1;
+            let shape =
+                Shape { seed, scheme, protocol, nodes, network, keys, early, ..Shape::default() };
+            World::run(&shape);
         }
     }
 }

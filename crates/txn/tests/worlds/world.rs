@@ -17,6 +17,8 @@ use latchwork_txn::{
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
+use latchwork_wal::storage::Torn;
+use latchwork_wal::{Device, Log, LogDirectory};
 
 use crate::mix::{self, Tables};
 
@@ -38,6 +40,8 @@ pub(crate) struct Shape {
     /// The most rows in a line, if that is bounded.
     pub(crate) rows_per_line: Option<u16>,
     pub(crate) network: SimConfig,
+    /// Commits wait for logs, and release early.
+    pub(crate) early: bool,
 }
 
 impl Default for Shape {
@@ -52,6 +56,7 @@ impl Default for Shape {
             keys: 12,
             rows_per_line: None,
             network: SimConfig::default(),
+            early: false,
         }
     }
 }
@@ -100,7 +105,8 @@ fn lines(rows_per_line: Option<u16>) -> Schema {
 pub(crate) struct World {
     shape: Shape,
     root: RefCell<Option<GlobalAddr>>,
-    nodes: Vec<Arc<Node>>,
+    settings: Settings,
+    logs: Arc<LogDirectory>,
     recording: Recording,
     /// Tasks that have not ended.
     busy: RefCell<usize>,
@@ -128,13 +134,21 @@ impl World {
         let read_lease = [4096, 5, 0][shape.seed as usize / 3 % 3];
         let scheme = shape.scheme;
         let extend_timestamps = shape.seed % 4 != 1;
-        let settings =
-            Settings { scheme, elder_after, read_lease, extend_timestamps, ..Settings::default() };
-        let node = |at| Node::new(NodeId(at as u8), None, settings.clone());
+        let settings = Settings {
+            scheme,
+            elder_after,
+            read_lease,
+            extend_timestamps,
+            early_release: shape.early,
+            ..Settings::default()
+        };
+        let device = Arc::new(Torn::new(shape.seed));
+        let logs = LogDirectory::open(device, DatabaseId(shape.seed)).expect("empty");
         let world = Rc::new(World {
             shape: shape.clone(),
             root: RefCell::default(),
-            nodes: (0..shape.nodes).map(node).collect(),
+            settings,
+            logs,
             recording: Recording::memory(0),
             busy: RefCell::new(shape.nodes * shape.tasks),
         });
@@ -151,7 +165,12 @@ impl World {
         let first = member.node == 0;
         let memory = member.memory.clone();
         let _operation = memory.enter().await.expect("memory is in order");
-        let node = self.nodes[member.node].clone();
+        let id = NodeId(member.node as u8);
+        let log = self.shape.early.then(|| {
+            let (settings, handle) = (latchwork_wal::Settings::default(), memory.handle());
+            Log::simulated(&self.logs, id, settings, handle, Device::default()).expect("closed")
+        });
+        let node = Node::new(id, log, self.settings.clone());
         let database = match first {
             true => {
                 let id = DatabaseId(self.shape.seed);

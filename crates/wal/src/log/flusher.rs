@@ -128,8 +128,18 @@ impl Flusher {
             if let Err(cause) = self.active.roll_back() {
                 return self.failed(batch, "taking back a write", cause);
             }
-            // What was acknowledged without being lasting is tried again for as long as there is hope.
-            if !waits(&self.shared.settings) || self.shared.is_closing() {
+            // What was acknowledged without being lasting, and what others build on, is tried again for as long as there
+            // is hope.
+            let tries = waits(&self.shared.settings) || batch.built_on;
+            if batch.built_on {
+                if self.shared.is_closing() {
+                    // The next batch, which may have what builds on this one, must not be written.
+                    let cause = std::io::Error::other(refused);
+                    return self.failed(batch, "writing what others have built on to", cause);
+                }
+                self.shared.refuse(&refused);
+            }
+            if !tries || self.shared.is_closing() {
                 self.shared.end(batch, Err(refused.clone()), None);
                 return Ok(Err(refused));
             }

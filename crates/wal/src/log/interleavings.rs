@@ -21,7 +21,7 @@ fn shared() -> Arc<Shared> {
 }
 
 fn commit(shared: &Shared) -> Result<(), WalError> {
-    let position = shared.append(&Group::new(Kind::Commit, Timestamp(1)))?;
+    let position = shared.append(&Group::new(Kind::Commit, Timestamp(1)), false)?;
     block_on(position.0.wait())
 }
 
@@ -83,7 +83,7 @@ fn a_group_that_meets_the_end_of_the_log_is_written_or_refused() {
 fn who_waits_for_room_is_woken_when_a_batch_ends() {
     loom::model(|| {
         let shared = shared();
-        shared.append(&Group::new(Kind::Commit, Timestamp(1))).expect("appended");
+        shared.append(&Group::new(Kind::Commit, Timestamp(1)), false).expect("appended");
         shared.fill();
         let waiter = thread::spawn({
             let shared = shared.clone();

@@ -103,6 +103,11 @@ impl Log {
         Ok((Log(Arc::new(inner)), flusher))
     }
 
+    /// When it acknowledges.
+    pub fn mode(&self) -> Mode {
+        self.0.shared.settings.mode
+    }
+
     /// Whose log it is.
     pub fn node(&self) -> NodeId {
         self.0.shared.node
@@ -116,11 +121,33 @@ impl Log {
     /// has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
     /// is larger than may wait. The group is then not in the log.
     pub fn append(&self, group: &Group) -> Result<Position, WalError> {
+        self.append_as(group, false)
+    }
+
+    /// As [`append`](Log::append), of a group that others build on before it is lasting. It is never refused: a batch with
+    /// such a group that cannot be written is tried again, until it can or the log fails, since batches
+    /// behind it may have what builds on it. Until then nothing more is taken.
+    ///
+    /// # Errors
+    /// As [`append`](Log::append); [`WalError::Refused`] while such a batch waits for its device.
+    pub fn append_to_build_on(&self, group: &Group) -> Result<Position, WalError> {
+        self.append_as(group, true)
+    }
+
+    fn append_as(&self, group: &Group, built_on: bool) -> Result<Position, WalError> {
         let (timestamp, floor) = (group.timestamp(), self.0.directory.floor());
         if timestamp <= floor {
             return Err(WalError::Stale { timestamp, floor });
         }
-        self.0.shared.append(group)
+        self.0.shared.append(group, built_on)
+    }
+
+    /// The end of all that was appended so far; `None` when nothing of it waits to be written.
+    ///
+    /// # Errors
+    /// The log has failed or is closed.
+    pub fn end(&self) -> Result<Option<Position>, WalError> {
+        self.0.shared.end_of_all()
     }
 
     /// Waits until the group at `position` is lasting.

@@ -66,6 +66,10 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     batch: Taken,
+    /// Of the batch before it, which may be under way.
+    before: Option<Arc<Outcome>>,
+    /// A batch on which others build waits for its device, which has refused it.
+    refusing: Option<WalError>,
     /// Bytes of groups that are not lasting, those that are being written included.
     waiting: usize,
     rotation: Option<Arc<Rotation>>,
@@ -86,6 +90,8 @@ pub(super) struct Taken {
     pub(super) bytes: Vec<u8>,
     pub(super) groups: usize,
     pub(super) highest: Timestamp,
+    /// Others build on a group of it: it must not be refused.
+    pub(super) built_on: bool,
     pub(super) outcome: Arc<Outcome>,
 }
 
@@ -103,7 +109,7 @@ impl Shared {
 
     // ---- those who commit ------------------------------------------------------------------------
 
-    pub(super) fn append(&self, group: &Group) -> Result<Position, WalError> {
+    pub(super) fn append(&self, group: &Group, built_on: bool) -> Result<Position, WalError> {
         let (bytes, most) = (group.bytes(), self.settings.backlog_bytes);
         if bytes > most {
             return Err(WalError::TooLarge { bytes, most });
@@ -113,6 +119,9 @@ impl Shared {
         let (position, waker) = {
             let mut state = self.state.lock();
             state.check()?;
+            if let Some(refused) = &state.refusing {
+                return Err(refused.clone());
+            }
             if state.waiting + bytes > most {
                 return Err(WalError::Backlog { waiting: state.waiting, most });
             }
@@ -121,6 +130,7 @@ impl Shared {
             group.encode(crc, &mut batch.bytes);
             batch.groups += 1;
             batch.highest = batch.highest.max(group.timestamp());
+            batch.built_on |= built_on;
             let position = Position(batch.outcome.clone());
             (position, state.call_flusher())
         };
@@ -159,6 +169,18 @@ impl Shared {
         };
         wake(waker);
         Ok(position)
+    }
+
+    /// The end of all that was appended so far, unless that has been written, or refused.
+    pub(super) fn end_of_all(&self) -> Result<Option<Position>, WalError> {
+        let state = self.state.lock();
+        state.check()?;
+        let last = match state.batch.groups {
+            0 => state.before.as_ref(),
+            _ => Some(&state.batch.outcome),
+        };
+        let open = last.filter(|outcome| outcome.result().is_none());
+        Ok(open.map(|outcome| Position(outcome.clone())))
     }
 
     pub(super) fn rotate(&self) -> Result<Arc<Rotation>, WalError> {
@@ -216,6 +238,9 @@ impl Shared {
         state.hurry = false;
         let next = Taken { bytes: spare, ..Taken::default() };
         let batch = std::mem::replace(&mut state.batch, next);
+        if batch.groups > 0 {
+            state.before = Some(batch.outcome.clone());
+        }
         Work { batch, rotation: state.rotation.take(), closing: state.closing }
     }
 
@@ -223,11 +248,17 @@ impl Shared {
         self.state.lock().closing
     }
 
+    /// Takes nothing more, until a batch ends.
+    pub(super) fn refuse(&self, refused: &WalError) {
+        self.state.lock().refusing = Some(refused.clone());
+    }
+
     /// Ends a batch: its bytes wait no more.
     pub(super) fn end(&self, batch: &Taken, outcome: Result<(), WalError>, took: Option<Duration>) {
         let room = {
             let mut state = self.state.lock();
             state.waiting = state.waiting.saturating_sub(batch.bytes.len());
+            state.refusing = None;
             if let Some(took) = took {
                 let stats = &mut state.stats;
                 stats.groups += batch.groups as u64;

@@ -73,6 +73,9 @@ proptest! {
         for state in [State::Live, State::Tombstone, State::Pending] {
             let new = New { state, cts: Timestamp(1), key: &key, value: &value };
             on_a_copy(&|mut page| drop(page.insert(new)));
+            on_a_copy(&|mut page| {
+                page.append([new; 3].into_iter(), 40);
+            });
             on_a_copy(&|page| drop(page.set(slot, new)));
         }
         on_a_copy(&|page| drop(page.set_part(slot, Timestamp(1), 3, &key)));

@@ -55,6 +55,7 @@ enum Op {
     Erase(usize),
     Widen(usize, usize),
     Announce(Vec<u8>, Vec<u8>),
+    Append(Vec<(Vec<u8>, Vec<u8>)>, usize),
     Publish(usize),
     ReadStamp(u64),
 }
@@ -73,6 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..30usize).prop_map(Op::Erase),
         1 => (0..30usize, 0..200usize).prop_map(|(slot, value)| Op::Widen(slot, value)),
         1 => (bytes(14), bytes(90)).prop_map(|(key, value)| Op::Announce(key, value)),
+        2 => (vec((bytes(14), bytes(60)), 0..6), 0..30usize).prop_map(|(run, most)| Op::Append(run, most)),
         1 => (0..30usize).prop_map(Op::Publish),
         1 => (0..9u64).prop_map(Op::ReadStamp),
     ]
@@ -188,6 +190,27 @@ proptest! {
                         dirty
                     })
                 }
+                Op::Append(run, most) => {
+                    let rows = run.into_iter().enumerate().map(|(at, (key, value))| match at {
+                        2 => Row { state: State::Tombstone, cts, key, value: vec![] },
+                        _ => Row { state: State::Pending, cts: 0, key, value },
+                    });
+                    let (rows, header) = (rows.collect::<Vec<_>>(), page.header);
+                    let (new, dirty) = page.append(rows.iter().map(new), most);
+                    prop_assert!(new.len() <= rows.len());
+                    // What comes next is one too many, or needs free slots, or to move others together.
+                    if let Some(row) = rows.get(new.len()) {
+                        let size = tuple_size(row.key.len(), row.value.len()) + SLOT;
+                        let full = new.end >= most || page.header.gap() < size;
+                        prop_assert!(header.free_slots > 0 || full);
+                    }
+                    prop_assert!(new.is_empty() || new.end <= most && header.free_slots == 0);
+                    prop_assert!(new.is_empty() || new.start == slots);
+                    for (slot, row) in new.zip(rows) {
+                        assert_eq!(model.insert(slot, row), None);
+                    }
+                    Ok(dirty)
+                }
                 Op::Publish(slot) => {
                     let pending = model.get_mut(&slot).filter(|row| row.state == State::Pending);
                     let done = page.publish(std::iter::once(slot), Timestamp(cts));
@@ -239,7 +262,8 @@ fn an_update_in_place_writes_the_tuple_alone_and_one_of_a_part_less() {
     let at = usize::from(open(&image).header.heap);
     let next = Row { value: vec![3; 100], ..row };
     let all = open(&image).set(slot, new(&next)).expect("in place");
-    assert_eq!(all.range(), at..at + TUPLE + 104);
+    // To the end of its last word.
+    assert_eq!(all.range(), at..at + (TUPLE + 104).next_multiple_of(8));
     let part = open(&image).set_part(slot, Timestamp(2), 3, &[5; 8]).expect("inside");
     assert_eq!(part.range(), at..at + TUPLE + 4 + 3 + 8);
 }

@@ -46,10 +46,46 @@ proptest! {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         for (number, index) in schema.indexes().iter().enumerate() {
             schema.index_key(number, &key, &before, &mut old).unwrap();
-            if schema.index_key(number, &key, &row, &mut new).is_ok() && old != new {
+            let is_row = schema.index_key(number, &key, &row, &mut new).is_ok();
+            if is_row && old != new {
                 prop_assert!(index.may_change(at, bytes.len()));
             }
+            if !is_row || old != new {
+                prop_assert!(schema.may_move(number, &before, &row));
+                prop_assert!(schema.may_move(number, &row, &before));
+            }
         }
+    }
+
+    #[test]
+    fn a_row_that_becomes_another_moves_where_its_key_is_another(
+        schema in any_schema(),
+        seeds in any_row(),
+        at in any::<Pick>(),
+        other in any_seed(),
+    ) {
+        let all = values(&schema, &seeds);
+        let mut changed = all.clone();
+        let id = schema.row_columns().get(at.index(schema.row_columns().len().max(1)));
+        if let Some(id) = id {
+            let kind = schema.columns()[id.index()].column_type();
+            changed[id.index()] = value(kind, &other);
+        }
+        let (key, before, after) =
+            (key_of(&schema, &all), row_of(&schema, &all), row_of(&schema, &changed));
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        for (number, index) in schema.indexes().iter().enumerate() {
+            schema.index_key(number, &key, &before, &mut old).unwrap();
+            schema.index_key(number, &key, &after, &mut new).unwrap();
+            let texts = index.key_columns().any(|(id, _)| {
+                matches!(schema.columns()[id.index()].column_type(), ColumnType::Text(_))
+            });
+            let may = schema.may_move(number, &before, &after);
+            prop_assert!(may || old == new);
+            // Where texts are read, it is said so of all texts.
+            prop_assert!(texts || may == (old != new));
+        }
+        prop_assert!(schema.may_move(schema.indexes().len(), &before, &before));
     }
 }
 

@@ -1,0 +1,6 @@
+//! Single interleavings of transactions on several nodes, step by step, that random worlds meet too rarely.
+
+mod left;
+mod places;
+mod splits;
+mod stage;

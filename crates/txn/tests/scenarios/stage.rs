@@ -1,0 +1,245 @@
+//! The stage of scenarios: a database on simulated nodes with one worker each, whose steps are told from outside.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use latchwork_cache::Cache;
+use latchwork_cluster::{ClusterConfig, Simulated};
+use latchwork_coherence::CoherentMemory;
+use latchwork_runtime::{JoinHandle, VirtualWorker};
+use latchwork_selcc::Worker;
+use latchwork_txn::schema::{ColumnType, Order};
+use latchwork_txn::{
+    Database, DatabaseId, Health, Key, Node, NodeId, Prepared, Range, Schema, Scheme, Settings,
+    Table, Transaction, TxnError,
+};
+use latchwork_verbs_sim::SimConfig;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) type Tx = Transaction<Worker>;
+
+pub(crate) struct Stage {
+    pub(crate) cluster: Simulated,
+    nodes: Vec<(VirtualWorker, Part)>,
+}
+
+/// What a node has to do with.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) memory: Worker,
+    pub(crate) database: Database<Worker>,
+    /// Of rows with a code each, two in a line.
+    pub(crate) table: Table<Worker>,
+    /// Of rows that nothing is told about, two in a line.
+    others: Table<Worker>,
+}
+
+fn schema(name: &str) -> latchwork_txn::schema::SchemaBuilder {
+    Schema::builder(name)
+        .column("id", ColumnType::U32)
+        .column("code", ColumnType::U32)
+        .column("amount", ColumnType::U32)
+        .primary_key(["id"])
+        .rows_per_line(2)
+}
+
+pub(crate) fn row(code: u32, amount: u32) -> [u8; 8] {
+    let bytes = u64::from(amount) << 32 | u64::from(code);
+    bytes.to_le_bytes()
+}
+
+impl Stage {
+    pub(crate) fn new(scheme: Scheme, nodes: usize) -> Stage {
+        let config = ClusterConfig {
+            compute_nodes: nodes,
+            memory_nodes: 1,
+            workers: 1,
+            inflight: 16,
+            memory_bytes: 16 << 20,
+            cache_bytes: Cache::footprint(256, 1024),
+            line_size: 1024,
+            chunk_size: 128 << 10,
+            seed: 1,
+            ..ClusterConfig::default()
+        };
+        let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
+        let mut stage = Stage { cluster, nodes: Vec::new() };
+        let mut root = None;
+        for node in 0..nodes {
+            let (actor, member) = stage.cluster.start_worker((node, 0, node)).expect("it is there");
+            let memory = member.memory;
+            let part = actor.run(LIMIT, async move {
+                let _operation = memory.enter().await.expect("memory is in order");
+                let settings = Settings { scheme, ..Settings::default() };
+                let node = Node::new(NodeId(node as u8), None, settings);
+                let database = match root {
+                    Some(root) => Database::open(memory.clone(), node, root).await,
+                    None => Database::create(memory.clone(), node, DatabaseId(1)).await,
+                };
+                let database = database.expect("room");
+                if root.is_none() {
+                    let coded = schema("rows")
+                        .unique_index("by_code", [("code", Order::Ascending)])
+                        .build()
+                        .expect("a good schema");
+                    database.create_table(coded).await.expect("room");
+                    let others = schema("others").build().expect("a good schema");
+                    database.create_table(others).await.expect("room");
+                }
+                let table = database.table("rows").await.expect("it is there");
+                let others = database.table("others").await.expect("it is there");
+                Part { memory, database, table, others }
+            });
+            let part = part.expect("it ends");
+            root = Some(part.database.root());
+            stage.nodes.push((actor, part));
+        }
+        stage
+    }
+
+    /// Starts something on a node.
+    pub(crate) fn start<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        body: impl FnOnce(Part) -> F + 'static,
+    ) -> JoinHandle<T> {
+        let (actor, part) = &self.nodes[node];
+        let part = part.clone();
+        actor.handle().spawn(async move {
+            let _operation = part.memory.enter().await.expect("memory is in order");
+            body(part.clone()).await
+        })
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end<T: 'static>(&self, task: JoinHandle<T>) -> T {
+        let ended = latchwork_runtime::run_all(self.cluster.kernel(), LIMIT, [task]);
+        ended.expect("it ends").pop().expect("one")
+    }
+
+    pub(crate) fn on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        body: impl FnOnce(Part) -> F + 'static,
+    ) -> T {
+        self.end(self.start(node, body))
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.cluster.settle(time);
+    }
+
+    /// A transaction that nobody is in the way of.
+    pub(crate) fn run(
+        &self,
+        node: usize,
+        mut body: impl AsyncFnMut(&mut Tx, &Table<Worker>) -> Result<(), TxnError> + 'static,
+    ) {
+        self.on(node, async move |part: Part| {
+            let ended = part.database.run(async |tx| body(tx, &part.table).await).await;
+            ended.expect("nobody is in the way");
+        });
+    }
+
+    /// Locks the line of a row by way of a transaction that is to change it.
+    pub(crate) fn lock(&self, node: usize, others: bool, key: u32) -> Prepared<Worker> {
+        self.on(node, async move |part: Part| {
+            let table = if others { &part.others } else { &part.table };
+            let (key, mut row) = (key.to_be_bytes(), Vec::new());
+            let mut tx = part.database.begin().await.expect("memory is in order");
+            assert!(tx.get_for_update(table, &key, &mut row).await.expect("nobody is in the way"));
+            tx.update(table, &key, &row).await.expect("it was read");
+            tx.prepare().await.expect("nobody is in the way")
+        })
+    }
+
+    pub(crate) fn unlock(&self, node: usize, locked: Prepared<Worker>) {
+        self.on(node, async move |_| locked.abort().await).expect("memory is in order");
+    }
+
+    /// Commits on a node what leaves something behind in the line of row `beside`, and has it wait in the node's queue: by the
+    /// time at which it could be taken away, `by` has locked that line. The node must commit nothing until it is to be.
+    pub(crate) fn commit_and_leave(
+        &self,
+        (node, by): (usize, usize),
+        number: u32,
+        beside: u32,
+        body: impl AsyncFnOnce(&mut Tx, &Table<Worker>) -> Result<(), TxnError> + 'static,
+    ) {
+        let keys = [2 * number, 2 * number + 1];
+        let prepared = self.on(node, async move |part: Part| {
+            let (others, [one, two]) = (&part.others, keys.map(u32::to_be_bytes));
+            let put = part.database.run(async |tx| tx.insert(others, &one, &row(0, 0)).await);
+            put.await.expect("room");
+            let mut tx = part.database.begin().await.expect("memory is in order");
+            body(&mut tx, &part.table).await.expect("nobody is in the way");
+            // Beside the first one. Its line is not locked.
+            tx.insert(others, &two, &row(0, 0)).await.expect("room");
+            tx.prepare().await.expect("nobody is in the way")
+        });
+        let first = self.lock(by, true, keys[0]);
+        let commits = self.start(node, async move |_| {
+            let mut prepared = prepared;
+            prepared.validate().await?;
+            let cts = prepared.propose()?;
+            prepared.commit(cts).await
+        });
+        // It has unlocked what it has changed, and waits for the line of the row that it has added.
+        self.pass(Duration::from_micros(200));
+        assert!(!commits.is_finished());
+        let second = self.lock(by, false, beside);
+        self.unlock(by, first);
+        self.end(commits).expect("it was validated");
+        self.unlock(by, second);
+    }
+
+    /// How many rows have this code.
+    pub(crate) fn count(&self, node: usize, code: u32) -> usize {
+        self.on(node, async move |part: Part| {
+            let (from, to) = (Key::new().u32(code).done(), Key::new().u32(code + 1).done());
+            let mut found = 0;
+            let looked = part.database.run(async |tx| {
+                found = 0;
+                tx.scan_index(&part.table, 0, Range::between(&from, &to), |_, _| {
+                    found += 1;
+                    ControlFlow::Continue(())
+                })
+                .await
+            });
+            looked.await.expect("nobody is in the way");
+            found
+        })
+    }
+
+    /// Another worker takes the place of a node's, which ends.
+    pub(crate) fn replace_worker(&mut self, node: usize) {
+        let other = self.on(node, async |part: Part| {
+            let Part { memory, database, .. } = part;
+            let root = database.root();
+            let database = Database::open(memory.clone(), database.node().clone(), root).await;
+            let database = database.expect("it is there");
+            let table = database.table("rows").await.expect("it is there");
+            let others = database.table("others").await.expect("it is there");
+            Part { memory, database, table, others }
+        });
+        self.nodes[node].1 = other;
+    }
+
+    /// What went wrong on a node without anybody being told.
+    pub(crate) fn health(&self, node: usize) -> Health {
+        self.nodes[node].1.database.node().health()
+    }
+
+    /// Workers leave, and the world ends.
+    pub(crate) fn finish(self) {
+        for (actor, part) in self.nodes {
+            let Part { memory, database, table, others } = part;
+            drop((database, table, others));
+            let left = actor.handle().spawn_service(memory.leave());
+            let ended = latchwork_runtime::run_all(self.cluster.kernel(), LIMIT, [left]);
+            ended.expect("it ends").pop().expect("one").expect("memory is in order");
+        }
+    }
+}
