@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::AppError;
 use latchwork_harness::outcome::tell;
+use latchwork_harness::{AppError, file_to_write};
 use latchwork_history::{History, Model, Options, check, write_edn};
 
 /// Histories of transactions, as the programs record them with --record.
@@ -79,6 +79,7 @@ fn main() -> ExitCode {
             Ok(report.is_serializable())
         }
         Command::Elle(arguments) => {
+            arguments.out.iter().try_for_each(|path| file_to_write("--out", path))?;
             let history = load(&arguments.files)?;
             let model = match arguments.model {
                 ModelName::RwRegister => Model::RwRegister,

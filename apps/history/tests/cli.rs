@@ -122,5 +122,13 @@ fn what_is_no_history_is_one_line() {
     );
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(history(&["check"]).status.code(), Some(2));
+    // Where to write is looked at before what is to be written.
+    let output = history(&["elle", "--out", "/nowhere/lists.edn", "nothing-of-that-name"]);
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("--out /nowhere/lists.edn") && err.contains("make /nowhere first"),
+        "{err}"
+    );
+    assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{err}");
     assert!(text(&history(&["--help"]).stdout).contains("elle"));
 }

@@ -17,9 +17,7 @@ use std::sync::Arc;
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let settings = Arc::new(settings);
     eprintln!("{}", headline(&settings));
-    let failed = |error: ClusterError| {
-        AppError::Failed(ClusterFlags::cluster_error(&settings.cluster, &error))
-    };
+    let failed = |error: ClusterError| ClusterFlags::cluster_error(&settings.cluster, &error);
     let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric).map_err(failed)?;
     let made = {
         let settings = settings.clone();

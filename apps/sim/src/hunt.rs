@@ -4,8 +4,8 @@ use crate::args::HuntArgs;
 use crate::outcome;
 use crate::shrink::{jobs_default, shrink_and_write, told};
 use crate::{panics, progress, world};
-use latchwork_harness::AppError;
 use latchwork_harness::outcome::short;
+use latchwork_harness::{AppError, directory_to_write};
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_runtime::Clock;
@@ -27,6 +27,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     // What no seed could make fit is told before anything runs.
     (from_seed..from_seed.saturating_add(20)).try_for_each(|seed| world::check(&scenario(seed)))?;
     let json = arguments.output.destination()?;
+    directory_to_write("--out", &arguments.shrink.out)?;
     panics::tell_each_place_once();
     let many = if jobs == 1 { "world" } else { "worlds" };
     eprintln!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}");

@@ -3,7 +3,7 @@
 use crate::args::RunArgs;
 use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
 use crate::outcome;
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, file_to_write};
 use latchwork_hunt::{Diagram, Trace, run as run_world, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
@@ -20,8 +20,8 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     let json = arguments.output.destination()?;
     let log_entries = arguments.last.unwrap_or(usize::MAX);
     let files = [&arguments.log, &arguments.diagram];
-    for path in files.iter().filter_map(|path| path.as_deref()) {
-        writable(path)?;
+    for (flag, path) in ["--log", "--diagram"].into_iter().zip(files) {
+        path.iter().try_for_each(|path| file_to_write(flag, path))?;
     }
     let traced = files.iter().any(|path| path.is_some());
     let keep = if arguments.log.is_some() { log_entries.min(LOG_ENTRIES) } else { Trace::KEEP };
@@ -55,18 +55,6 @@ fn line_named(trace: &Trace, name: &str) -> Result<GlobalAddr, AppError> {
             "--about {name:?}: no such line was seen; lines are called as in the log, for example line 3"
         ))
     })
-}
-
-/// Whether a file could be put there, so that a long run does not end in a typing error.
-fn writable(path: &Path) -> Result<(), AppError> {
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    match directory {
-        Some(directory) if !directory.is_dir() => {
-            let path = path.display();
-            Err(AppError::Usage(format!("{path} cannot be written: its directory does not exist")))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), AppError> {

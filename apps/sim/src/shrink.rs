@@ -3,7 +3,7 @@
 use crate::args::ShrinkArgs;
 use crate::evidence::{Evidence, Failed};
 use crate::{outcome, panics};
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, directory_to_write};
 use latchwork_hunt::{Report, Scenario, Shrinker, run};
 use latchwork_runtime::Clock;
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::time::Duration;
 /// Shrinks a world that fails. Good is what was asked for and found: a failure is bad all the same.
 pub(crate) fn shrink(arguments: &ShrinkArgs) -> Result<bool, AppError> {
     let scenario = arguments.world.chosen(arguments.scenario.as_deref(), arguments.seed)?;
+    directory_to_write("--out", &arguments.shrink.out)?;
     panics::tell_each_place_once();
     let clock = Clock::start();
     let begin = clock.now();

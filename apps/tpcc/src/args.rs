@@ -144,9 +144,10 @@ pub(crate) struct Flags {
     /// After so many aborts of one transaction others make way for it; 0: they never do.
     #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
     pub(crate) elder_after: u32,
-    /// Rows whose place each worker remembers, so that it need not look in the index again; 24 bytes each. 0: none.
-    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().places, value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]
-    pub(crate) places: usize,
+    /// Rows whose place each worker remembers, so that it need not look in the index again; 16 bytes each. 0: none. One for
+    /// each 256 bytes of a node's cache if it is not given, from 65536 to 1048576.
+    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]
+    pub(crate) places: Option<usize>,
     /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when it is on disk.
     /// [default: off, and sync with --wal-dir]
     #[arg(
@@ -157,6 +158,10 @@ pub(crate) struct Flags {
         help_heading = "Log"
     )]
     pub(crate) wal: Option<Wal>,
+    /// Whether commits that wait for a log with --wal sync let others of their node go on with what they have written: on
+    /// or off. Nobody is told of anything earlier.
+    #[arg(long, global = true, value_name = "ON", default_value = "off", value_parser = on_or_off, action = ArgAction::Set, help_heading = "Log")]
+    pub(crate) early_release: bool,
     /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with power-loss
     /// protection]
     #[arg(long, global = true, value_name = "US", value_parser = whole(1..=1_000_000u64), help_heading = "Log")]
@@ -191,6 +196,14 @@ pub(crate) struct Flags {
     pub(crate) fabric: FabricFlags,
     #[command(flatten)]
     pub(crate) json: OutputFlags,
+}
+
+fn on_or_off(given: &str) -> Result<bool, String> {
+    match given {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
 }
 
 /// What reads itself, with its own words for what is wrong.
@@ -238,6 +251,7 @@ mod tests {
             ("--only sell", "--only", "stocklevel"),
             ("--cc mvcc", "--cc", "2pl, to and occ"),
             ("--wal always", "--wal", "off, async, sync"),
+            ("--early-release soon", "--early-release", "on or off"),
             ("--distribution-ratio 101", "--distribution-ratio", "from 0 to 100"),
             ("--roaming --partitioned", "--roaming", "--partitioned"),
             ("--wait --roaming", "--wait", "--roaming"),

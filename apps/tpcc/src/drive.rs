@@ -5,7 +5,7 @@ use crate::check::{self, Expected, Found};
 use crate::intervals::Intervals;
 use crate::load::{self, Load};
 use crate::log;
-use crate::outcome::{Measured, Outcome, World};
+use crate::outcome::{Measured, Outcome};
 use crate::partitions::Partitions;
 use crate::record;
 use crate::recover::{self, Step};
@@ -14,9 +14,9 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::tally::Tally;
 use latchwork_cluster::Member;
-use latchwork_harness::outcome::Check;
-use latchwork_harness::progress::{self, Extent, Timekeeper, Title};
-use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup};
+use latchwork_harness::outcome::{Check, World};
+use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::{AppError, Cluster, ClusterFlags, Course, Phase, Plan, Warmup};
 use latchwork_runtime::sync::{AtomicU32, Mutex};
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Checkpoint;
@@ -65,14 +65,7 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         let tally = outcome.run.as_ref().map(|run| &run.tally);
         driver.check(&Expected::new(settings, tally), &mut outcome)?;
     }
-    if let Cluster::Simulated(cluster) = &driver.cluster {
-        outcome.world = Some(World {
-            event_hash: cluster.kernel().event_hash(),
-            events: cluster.kernel().events(),
-            virtual_time: cluster.kernel().now() - Time::ZERO,
-            real_time: clock.now() - Time::ZERO,
-        });
-    }
+    outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
     Ok(outcome)
 }
 
@@ -91,7 +84,7 @@ impl Driver {
         eprintln!("{}", session.headline());
         let config = session.settings.cluster.clone();
         let cluster = Cluster::start(config, &session.settings.fabric)
-            .map_err(|error| session.cluster_error(&error))?;
+            .map_err(|error| ClusterFlags::cluster_error(&session.settings.cluster, &error))?;
         Ok(Driver { session, cluster })
     }
 
@@ -104,7 +97,7 @@ impl Driver {
         &self,
         title: Title,
         extent: Extent,
-        phase: &Arc<Phase>,
+        phase: &Phase,
         body: F,
     ) -> Result<Vec<T>, AppError>
     where
@@ -112,16 +105,8 @@ impl Driver {
         F: Fn(Member) -> Fut + Sync + 'static,
         Fut: Future<Output = Option<T>> + 'static,
     {
-        let time = match &self.cluster {
-            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
-            Cluster::Simulated(_) => Timekeeper::Virtual(self.cluster.now()),
-        };
         self.session.begin_phase();
-        let ran = progress::show(title, extent, time, phase, || self.cluster.run(body));
-        phase.end()?;
-        let workers = ran.map_err(|error| self.session.cluster_error(&error))?;
-        let lost = || AppError::Failed("a worker ended without a result".to_owned());
-        workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
+        self.cluster.run_phase(title, extent, phase, body)
     }
 
     pub(crate) fn load(&self) -> Result<result::Phase, AppError> {
@@ -213,6 +198,7 @@ impl Driver {
             outcome.checks.push(record::judge(recording, path)?);
         }
         let log = self.session.log_stats();
+        outcome.health = self.session.health();
         outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
         let went = run.course.went().map_err(AppError::Failed)?;
         outcome.counters = went.counters;

@@ -3,9 +3,9 @@
 use crate::session::Session;
 use crate::tally::Tally;
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::{self, Check, short};
+use latchwork_harness::outcome::{self, Check, World, short};
 use latchwork_selcc::Counters;
-use latchwork_txn::Checkpoint;
+use latchwork_txn::{Checkpoint, Health};
 use latchwork_wal::Stats;
 use latchwork_workload::result::{self, Destination, ResultDocument};
 use latchwork_workload::tpcc::check::Report;
@@ -30,6 +30,8 @@ pub(crate) struct Outcome {
     pub(crate) log: Option<Stats>,
     /// What the partitions did in the run, warm-up included.
     pub(crate) partitions: Option<latchwork_partition::Stats>,
+    /// What went wrong in the run behind the backs of its transactions, by the number of the compute node.
+    pub(crate) health: Vec<(usize, Health)>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
 }
@@ -38,16 +40,6 @@ pub(crate) struct Outcome {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
-}
-
-/// A simulated world at its end.
-pub(crate) struct World {
-    /// The hash of all that happened in it.
-    pub(crate) event_hash: u64,
-    pub(crate) events: u64,
-    pub(crate) virtual_time: Duration,
-    /// How long all of it took outside.
-    pub(crate) real_time: Duration,
 }
 
 impl Outcome {
@@ -62,6 +54,7 @@ impl Outcome {
             checkpoint: None,
             log: None,
             partitions: None,
+            health: Vec::new(),
             world: None,
         }
     }
@@ -120,14 +113,7 @@ impl Outcome {
         if let Some(run) = &self.run {
             self.run_table(run, out)?;
         }
-        if let Some(world) = &self.world {
-            let (time, real) = (world.virtual_time.as_secs_f64(), world.real_time.as_secs_f64());
-            writeln!(
-                out,
-                "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
-                world.events, world.event_hash
-            )?;
-        }
+        self.world.iter().try_for_each(|world| world.write(out))?;
         if let Some(run) = &self.run {
             outcome::write_latencies(out, &run.tally.statistics.measured())?;
         }
@@ -183,6 +169,9 @@ impl Outcome {
                  {repeated} messages were sent again"
             )?;
         }
+        for (node, health) in &self.health {
+            writeln!(out, "health node {node}: {health}")?;
+        }
         for (kind, p90) in summary.too_slow() {
             let (flag, limit) = (kind.flag(), kind.response_time_limit());
             writeln!(out, "       {flag} is too slow for the standard: {p90:?}, of {limit:?}")?;
@@ -229,9 +218,54 @@ impl Outcome {
                 ];
                 document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
             }
+            for (_, Health { left_locked, given_up, retries, .. }) in &self.health {
+                let counts = [
+                    ("transactions_left_locked", left_locked),
+                    ("transactions_not_taken_back", given_up),
+                    ("transaction_ends_retried", retries),
+                ];
+                for (name, count) in counts {
+                    *document.counters.entry(name.to_owned()).or_default() += *count as u64;
+                }
+            }
             let skipped = run.tally.skipped;
             document.counters.insert("deliveries_skipped".to_owned(), skipped);
         }
         document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use crate::settings::Settings;
+    use clap::Parser;
+
+    #[test]
+    fn what_went_wrong_behind_the_backs_of_transactions_is_told() {
+        let cli = Cli::try_parse_from(["tpcc", "-w", "1", "--items", "100"]).expect("flags");
+        let session = Arc::new(Session::new(Settings::new(cli).expect("settings")));
+        let mut outcome = Outcome::new(&session);
+        outcome.run = Some(Measured { tally: Tally::default(), elapsed: Duration::from_secs(1) });
+        let told = |outcome: &Outcome| {
+            let mut out = Vec::new();
+            outcome.table(&mut out).expect("memory");
+            (String::from_utf8(out).expect("text"), outcome.document().counters)
+        };
+        let (table, counters) = told(&outcome);
+        assert!(!table.contains("health") && !counters.contains_key("transactions_left_locked"));
+        let last = Some("it was full".to_owned());
+        for node in [1, 3] {
+            let health = Health { left_locked: node, given_up: 2, retries: 7, last: last.clone() };
+            outcome.health.push((node, health));
+        }
+        let (table, counters) = told(&outcome);
+        let line =
+            "health node 3: 3 transactions stay locked until a restart, 2 could not be taken back";
+        assert!(table.contains(line) && table.contains("the last error: it was full"), "{table}");
+        assert_eq!(counters["transactions_left_locked"], 4);
+        assert_eq!(counters["transactions_not_taken_back"], 4);
+        assert_eq!(counters["transaction_ends_retried"], 14);
     }
 }

@@ -189,7 +189,7 @@ impl Runner {
             }
             let Some(part) = self.run.course.next(&self.share, begin) else { return Ok(()) };
             let measured = part == Part::Measured;
-            let end = Box::pin(self.carry_out(&input, begin, measured, &mut buffers)).await;
+            let end = self.carry_out(&input, begin, measured, &mut buffers).await;
             last = match end {
                 Ok(end) => end,
                 Err(error) => {
@@ -235,7 +235,7 @@ impl Runner {
         let mut retry = self.store.retry();
         loop {
             retry.turn().await;
-            let tried = self.attempt(input, &retry, buffers).await;
+            let tried = self.attempt(input, begin, &retry, buffers).await;
             let conflict = match tried {
                 Ok(ended) => {
                     let end = self.handle.now();
@@ -260,7 +260,7 @@ impl Runner {
             }
             if measured {
                 self.done.borrow_mut().tally.statistics.retried(kind);
-                self.note(|statistics| statistics.retried(kind));
+                self.note(self.handle.now(), |statistics| statistics.retried(kind));
             }
         }
     }
@@ -268,21 +268,22 @@ impl Runner {
     async fn attempt(
         &self,
         input: &Transaction,
+        begin: Time,
         retry: &Retry<Worker>,
         buffers: &mut Buffers,
     ) -> Result<Ended, Failure> {
-        let (tables, stamps) = (&self.tables, self.stamps());
+        let (tables, stamps) = (&self.tables, self.stamps(begin));
         match &self.partitioned {
             None => attempt(retry.begin().await?, tables, input, buffers, stamps).await,
             Some(all) => attempt(all.begin().await?, tables, input, buffers, stamps).await,
         }
     }
 
-    /// The time, and the number of a row of HISTORY.
-    fn stamps(&self) -> (NonZeroU64, u64) {
+    /// The time of a transaction that was begun then, and the number of a row of HISTORY.
+    fn stamps(&self, begin: Time) -> (NonZeroU64, u64) {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
-        let now_us = NonZeroU64::new(self.handle.now().as_nanos() / 1_000);
+        let now_us = NonZeroU64::new(begin.as_nanos() / 1_000);
         // A cluster has fewer workers than numbers.
         let number = key::history_number(self.number, self.index as u16, sequence);
         (now_us.unwrap_or(NonZeroU64::MIN), number)
@@ -314,7 +315,7 @@ impl Runner {
         done.tally.skipped += u64::from(ended.skipped);
         drop(done);
         self.run.phase.count(self.index);
-        self.note(|statistics| match ended.rolled_back {
+        self.note(end, |statistics| match ended.rolled_back {
             true => statistics.rolled_back(kind, latency),
             false => statistics.completed(kind, latency),
         });
@@ -325,7 +326,7 @@ impl Runner {
         done.tally.met(conflict);
         done.tally.statistics.aborted(input.kind());
         drop(done);
-        self.note(|statistics| statistics.aborted(input.kind()));
+        self.note(self.handle.now(), |statistics| statistics.aborted(input.kind()));
     }
 
     fn given_up(&self, input: &Transaction, why: String, measured: bool) -> Time {
@@ -340,9 +341,10 @@ impl Runner {
         end
     }
 
-    fn note(&self, note: impl FnOnce(&mut latchwork_workload::tpcc::Statistics)) {
+    /// Notes for the interval of this time.
+    fn note(&self, now: Time, note: impl FnOnce(&mut latchwork_workload::tpcc::Statistics)) {
         if let Some(intervals) = &self.run.intervals {
-            intervals.note(self.index, self.handle.now(), note);
+            intervals.note(self.index, now, note);
         }
     }
 }

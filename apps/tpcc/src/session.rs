@@ -6,13 +6,14 @@ use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::transactions::Failure;
 use latchwork_blink::TreeError;
-use latchwork_cluster::{ClusterError, Member};
+use latchwork_cluster::Member;
 use latchwork_coherence::MemoryError;
+use latchwork_harness::outcome::many;
 use latchwork_harness::{AppError, ClusterFlags, Phase};
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_selcc::Worker;
-use latchwork_txn::{Database, DatabaseId, NodeId, TxnError};
+use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Stats;
 use std::sync::Arc;
@@ -131,6 +132,14 @@ impl Session {
         self.nodes.iter().filter_map(|place| place.node.lock().clone()).collect()
     }
 
+    /// What went wrong on compute nodes in this phase without anybody being told, by their number from 1.
+    pub(crate) fn health(&self) -> Vec<(usize, Health)> {
+        let health = |place: &Place| place.node.lock().as_ref().map(|node| node.health());
+        let nodes = self.nodes.iter().zip(1..);
+        let nodes = nodes.filter_map(|(place, number)| Some((number, health(place)?)));
+        nodes.filter(|(_, health)| !health.is_good()).collect()
+    }
+
     /// Workers of all compute nodes.
     pub(crate) fn workers(&self) -> usize {
         self.settings.cluster.compute_nodes * self.settings.cluster.workers
@@ -218,25 +227,15 @@ impl Session {
 
     /// What is about to be done, for people.
     pub(crate) fn headline(&self) -> String {
-        let (settings, cluster) = (&self.settings, &self.settings.cluster);
-        let many = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            count => format!("{count} {what}s"),
-        };
+        let settings = &self.settings;
         format!(
-            "tpcc{}{}: {} with about {} MiB, {}; {} with {} each, {}, {}; cache of {:.0} MiB per compute node, lines \
-             of {} bytes",
+            "tpcc{}{}: {} with about {} MiB, {}; {}",
             settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
             many(settings.population.warehouses() as usize, "warehouse"),
             settings.population_bytes >> 20,
             settings.txn.scheme,
-            many(cluster.compute_nodes, "compute node"),
-            many(cluster.workers, "worker"),
-            many(cluster.memory_nodes, "memory node"),
-            cluster.node.policy.name,
-            cluster.cache_bytes as f64 / (1 << 20) as f64,
-            cluster.line_size,
+            ClusterFlags::in_words(&settings.cluster),
         )
     }
 
@@ -262,11 +261,5 @@ impl Session {
             Failure::Txn(error) => self.txn_error(error),
             failure => AppError::Failed(format!("the database is damaged: {failure}")),
         }
-    }
-
-    /// The error that ends a run when the cluster fails.
-    pub(crate) fn cluster_error(&self, error: &ClusterError) -> AppError {
-        let text = ClusterFlags::cluster_error(&self.settings.cluster, error);
-        AppError::Failed(text)
     }
 }

@@ -7,7 +7,7 @@ use crate::partitions::{Shares, WORKERS_MAX};
 use crate::{memory, schemas};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
-use latchwork_harness::{AppError, ClusterFlags, FabricChoice};
+use latchwork_harness::{AppError, ClusterFlags, FabricChoice, file_to_write};
 use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_wal::Device;
@@ -95,6 +95,8 @@ impl Settings {
         let Cli { command, flags } = cli;
         let fabric = flags.fabric.choice()?;
         let simulated = fabric.nic().is_some();
+        let json = flags.json.destination()?;
+        flags.record.iter().try_for_each(|path| file_to_write("--record", path))?;
         let wal = check_log(command, &flags, simulated)?;
         let (mut logs, stored) = match (command, &flags.wal_dir) {
             (Some(Command::Run | Command::Check), Some(path)) => {
@@ -111,8 +113,7 @@ impl Settings {
         let warehouses = population.warehouses();
         let shares = shares(&flags, warehouses)?;
         let inputs = inputs(&flags, &population, shares)?;
-        let json = flags.json.destination()?;
-        let warnings = warnings(&flags, simulated);
+        let mut warnings = warnings(&flags, simulated);
         let (time_default, warmup_default, interval_default) = match simulated {
             false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
             true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
@@ -155,7 +156,8 @@ impl Settings {
             read_lease: flags.read_lease,
             extend_timestamps: flags.ts_extension,
             elder_after: flags.elder_after,
-            places: flags.places,
+            early_release: flags.early_release,
+            places: flags.places.unwrap_or_else(|| places_for(cluster.cache_bytes)),
             ..latchwork_txn::Settings::default()
         };
         if wal != Wal::Off && logs.is_none() {
@@ -164,6 +166,11 @@ impl Settings {
                 ..Device::default()
             });
             logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed, device)?);
+        }
+        let lazy = cluster.node.policy.lazy_release;
+        if flags.early_release && (wal != Wal::Sync || !lazy) {
+            let with = if lazy { format!("--wal {}", wal.name()) } else { "--protocol sel".into() };
+            warnings.push(format!("--early-release changes nothing with {with}"));
         }
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
         let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
@@ -252,6 +259,7 @@ impl Settings {
         add("weight", json!(weights));
         add("wait", self.wait.into());
         add("wal", self.wal.name().into());
+        add("early_release", self.txn.early_release.into());
         add("partitioned", self.partitioned.into());
         add("roaming", self.roaming.into());
         add("check", self.check.into());
@@ -461,6 +469,11 @@ fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache has room for, about.
+fn places_for(cache_bytes: usize) -> usize {
+    (cache_bytes / 256).clamp(1 << 16, 1 << 20)
 }
 
 #[cfg(test)]

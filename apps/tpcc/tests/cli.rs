@@ -142,6 +142,21 @@ fn commits_are_acknowledged_by_the_log() {
 }
 
 #[test]
+fn payments_of_one_warehouse_share_syncs_where_commits_release_early() {
+    let shape = "-w 1 --items 200 --customers 60 --compute-nodes 1 --threads 2 --inflight 8 --count 400 --only payment \
+                 --fabric sim --wal sync --sync-us 500";
+    let per_sync = ["on", "off"].map(|release| {
+        let document = document(&format!("{shape} --early-release {release}"));
+        assert_eq!(document["config"]["early_release"], release == "on");
+        let count = |of: &str| document["counters"][of].as_f64().expect("a number");
+        count("log_commits") / count("log_syncs")
+    });
+    assert!(per_sync[0] > 4.0 && per_sync[1] < 2.0, "{per_sync:?}");
+    let idle = tpcc(&format!("{SMALL} --count 10 --early-release on"));
+    assert!(text(&idle.stderr).contains("--early-release changes nothing with --wal off"));
+}
+
+#[test]
 fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
     let directory = prepared("-w 2");
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());

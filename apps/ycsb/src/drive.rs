@@ -3,23 +3,21 @@
 use crate::args::{Command, LoadBy};
 use crate::check::{self, Expected, Found};
 use crate::load::{self, Loaded};
-use crate::outcome::{Outcome, World};
+use crate::outcome::Outcome;
 use crate::run::{self, Done, Plan, Run};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
-use latchwork_cluster::Member;
 use latchwork_harness::AppError;
 use latchwork_harness::Phase;
-use latchwork_harness::outcome::Check;
-use latchwork_harness::progress::{self, Extent, Timekeeper, Title};
-use latchwork_harness::{Cluster, Course, Plan as CoursePlan, Warmup};
+use latchwork_harness::outcome::{Check, World};
+use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::{Cluster, ClusterFlags, Course, Plan as CoursePlan, Warmup};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::result;
 use latchwork_workload::ycsb::{InsertCounter, OperationKind};
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,32 +44,22 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let config = session.settings.cluster.clone();
     let cluster = Cluster::start(config, &session.settings.fabric)
-        .map_err(|error| session.cluster_error(&error))?;
+        .map_err(|error| ClusterFlags::cluster_error(&session.settings.cluster, &error))?;
     let driver = Driver { session, cluster };
     let mut expected = Expected::default();
-    let mut run_in_world = (0, Duration::ZERO);
     let mut outcome = Outcome::new(&driver.session);
     outcome.load = Some(driver.load(&mut expected)?);
     if driver.session.settings.command != Command::Load {
         let mut witness = None;
         let before = (driver.events(), clock.now());
         outcome.run = Some(driver.run(&mut expected, &mut witness, &mut outcome.counters)?);
-        run_in_world = (driver.events() - before.0, clock.now() - before.1);
+        outcome.run_in_world = (driver.events() - before.0, clock.now() - before.1);
         outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
     } else {
         outcome.counters = driver.cluster.counters();
     }
     outcome.checks.splice(0..0, driver.check(&expected)?);
-    if let Cluster::Simulated(cluster) = &driver.cluster {
-        outcome.world = Some(World {
-            run_events: run_in_world.0,
-            run_time: run_in_world.1,
-            event_hash: cluster.kernel().event_hash(),
-            events: cluster.kernel().events(),
-            virtual_time: cluster.kernel().now() - Time::ZERO,
-            real_time: clock.now() - Time::ZERO,
-        });
-    }
+    outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
     Ok(outcome)
 }
 
@@ -91,29 +79,6 @@ fn judge(witness: &Witness) -> Option<Check> {
 }
 
 impl Driver {
-    /// Runs `body` on every worker and shows how far it is. Fails with the first error of any worker.
-    fn on_all<T, F, Fut>(
-        &self,
-        title: Title,
-        extent: Extent,
-        phase: &Arc<Phase>,
-        body: F,
-    ) -> Result<Vec<T>, AppError>
-    where
-        T: Send + 'static,
-        F: Fn(Member) -> Fut + Sync + 'static,
-        Fut: Future<Output = Option<T>> + 'static,
-    {
-        let time = match &self.cluster {
-            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
-            Cluster::Simulated(_) => Timekeeper::Virtual(self.cluster.now()),
-        };
-        let ran = progress::show(title, extent, time, phase, || self.cluster.run(body));
-        phase.end()?;
-        let workers = ran.map_err(|error| self.session.cluster_error(&error))?;
-        workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
-    }
-
     /// A run from `begin` on that warms up until the hit ratio is steady.
     fn course(&self, begin: Time) -> Course {
         let (settings, config) = (&self.session.settings, self.cluster.config());
@@ -146,10 +111,10 @@ impl Driver {
         let begin = self.cluster.now();
         let shared = (session.clone(), phase.clone());
         let workers: Vec<Loaded> = match session.settings.load_by {
-            LoadBy::Inserts => self.on_all(LOAD, extent, &phase, move |member| {
+            LoadBy::Inserts => self.cluster.run_phase(LOAD, extent, &phase, move |member| {
                 load::inserts(shared.0.clone(), shared.1.clone(), member)
             }),
-            LoadBy::Bulk => self.on_all(LOAD, extent, &phase, move |member| {
+            LoadBy::Bulk => self.cluster.run_phase(LOAD, extent, &phase, move |member| {
                 load::bulk(shared.0.clone(), shared.1.clone(), member)
             }),
         }?;
@@ -195,8 +160,9 @@ impl Driver {
             Some(operations) => Extent::Operations(operations),
             None => Extent::Until(plan.until),
         };
-        let workers: Vec<Done> =
-            self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        let workers: Vec<Done> = self
+            .cluster
+            .run_phase(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
         *counters = self.cluster.counters();
         for (node, counted) in counters.iter_mut().enumerate() {
             let first = &workers[node * settings.cluster.workers];
@@ -234,17 +200,13 @@ impl Driver {
         let (session, phase) = (&self.session, self.phase());
         let extent = Extent::Operations(expected.records);
         let shared = (session.clone(), phase.clone());
-        let workers: Vec<Found> = self.on_all(CHECK, extent, &phase, move |member| {
+        let workers: Vec<Found> = self.cluster.run_phase(CHECK, extent, &phase, move |member| {
             check::check(shared.0.clone(), shared.1.clone(), member)
         })?;
         let mut found = Found::default();
         workers.into_iter().for_each(|worker| found.merge(worker));
         Ok(found.judge(expected))
     }
-}
-
-fn lost() -> AppError {
-    AppError::Failed("a worker ended without a result".to_owned())
 }
 
 fn phase_result(ops: u64, begin: Time, ends: impl Iterator<Item = Time>) -> result::Phase {

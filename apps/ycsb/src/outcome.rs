@@ -3,7 +3,7 @@
 use crate::drive::Measured;
 use crate::session::Session;
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::{self, Check, short};
+use latchwork_harness::outcome::{self, Check, World, short};
 use latchwork_selcc::Counters;
 use latchwork_workload::report;
 use latchwork_workload::result::ResultDocument;
@@ -21,19 +21,8 @@ pub(crate) struct Outcome {
     pub(crate) counters: Vec<Counters>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
-}
-
-/// A simulated world at its end.
-pub(crate) struct World {
-    /// The hash of all that happened in it.
-    pub(crate) event_hash: u64,
-    pub(crate) events: u64,
-    /// Of these, the events of the run, and how long they took outside.
-    pub(crate) run_events: u64,
-    pub(crate) run_time: Duration,
-    pub(crate) virtual_time: Duration,
-    /// How long all of it took outside.
-    pub(crate) real_time: Duration,
+    /// Of its events, those of the run, and how long they took outside.
+    pub(crate) run_in_world: (u64, Duration),
 }
 
 impl Outcome {
@@ -45,6 +34,7 @@ impl Outcome {
             checks: Vec::new(),
             counters: Vec::new(),
             world: None,
+            run_in_world: (0, Duration::ZERO),
         }
     }
 
@@ -86,14 +76,9 @@ impl Outcome {
             )?;
         }
         if let Some(world) = &self.world {
-            let (time, real) = (world.virtual_time.as_secs_f64(), world.real_time.as_secs_f64());
-            writeln!(
-                out,
-                "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
-                world.events, world.event_hash
-            )?;
+            world.write(out)?;
             if self.run.is_some() {
-                let (events, seconds) = (world.run_events, world.run_time.as_secs_f64());
+                let (events, seconds) = (self.run_in_world.0, self.run_in_world.1.as_secs_f64());
                 let rate = short(events as f64 / seconds.max(1e-9));
                 writeln!(
                     out,

@@ -2,7 +2,6 @@
 
 use crate::settings::Settings;
 use latchwork_blink::TreeError;
-use latchwork_cluster::ClusterError;
 use latchwork_coherence::MemoryError;
 use latchwork_harness::AppError;
 use latchwork_harness::ClusterFlags;
@@ -28,25 +27,15 @@ impl Session {
 
     /// What is about to be done, for people.
     pub(crate) fn headline(&self) -> String {
-        let (settings, cluster) = (&self.settings, &self.settings.cluster);
-        let many = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            count => format!("{count} {what}s"),
-        };
+        let settings = &self.settings;
         format!(
-            "ycsb {}{}: workload {}, {} records of up to {} bytes; {} with {} each, {}, {}; cache of \
-             {:.0} MiB per compute node, lines of {} bytes",
+            "ycsb {}{}: workload {}, {} records of up to {} bytes; {}",
             settings.command.name(),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
             settings.sources.join(" "),
             self.workload.record_count(),
             self.workload.layout.len_max(),
-            many(cluster.compute_nodes, "compute node"),
-            many(cluster.workers, "worker"),
-            many(cluster.memory_nodes, "memory node"),
-            cluster.node.policy.name,
-            cluster.cache_bytes as f64 / (1 << 20) as f64,
-            cluster.line_size,
+            ClusterFlags::in_words(&settings.cluster),
         )
     }
 
@@ -64,11 +53,5 @@ impl Session {
             TreeError::Memory(MemoryError::OutOfMemory(_)) => self.out_of_memory("during the run"),
             error => AppError::Failed(format!("the table failed: {error}")),
         }
-    }
-
-    /// The error that ends a run when the cluster fails.
-    pub(crate) fn cluster_error(&self, error: &ClusterError) -> AppError {
-        let text = ClusterFlags::cluster_error(&self.settings.cluster, error);
-        AppError::Failed(text)
     }
 }

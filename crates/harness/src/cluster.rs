@@ -9,7 +9,8 @@ use latchwork_runtime::Time;
 use latchwork_selcc::{Counters, Node};
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
-use crate::FabricChoice;
+use crate::progress::{self, Extent, Timekeeper, Title};
+use crate::{AppError, ClusterFlags, FabricChoice, Phase};
 
 /// Virtual time that one body may take: beyond every deadline, and out of reach of any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -52,6 +53,33 @@ impl Cluster {
             Cluster::Embedded(cluster) => cluster.run(body),
             Cluster::Simulated(cluster) => cluster.run(LIMIT, body),
         }
+    }
+
+    /// As [`run`](Cluster::run), of a phase of a program: shows how far it is, and fails with the first error of any worker.
+    ///
+    /// # Errors
+    /// That of the phase; a worker without a result; as [`run`](Cluster::run).
+    pub fn run_phase<T, F, Fut>(
+        &self,
+        title: Title,
+        extent: Extent,
+        phase: &Phase,
+        body: F,
+    ) -> Result<Vec<T>, AppError>
+    where
+        T: Send + 'static,
+        F: Fn(Member) -> Fut + Sync + 'static,
+        Fut: Future<Output = Option<T>> + 'static,
+    {
+        let time = match self {
+            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
+            Cluster::Simulated(_) => Timekeeper::Virtual(self.now()),
+        };
+        let ran = progress::show(title, extent, time, phase, || self.run(body));
+        phase.end()?;
+        let workers = ran.map_err(|error| ClusterFlags::cluster_error(self.config(), &error))?;
+        let lost = || AppError::Failed("a worker ended without a result".to_owned());
+        workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
     }
 
     /// The configuration.

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
+use latchwork_runtime::Time;
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
 
-use crate::{AppError, GIT};
+use crate::{AppError, Cluster, GIT};
 
 /// A check at the end of a run.
 pub struct Check {
@@ -121,6 +123,49 @@ pub fn short(number: f64) -> String {
     }
 }
 
+/// So many things of this name: `1 worker`, `4 workers`.
+pub fn many(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+/// A simulated world at its end.
+pub struct World {
+    /// The hash of all that happened in it.
+    pub event_hash: u64,
+    /// How many events that were.
+    pub events: u64,
+    /// How long all of it took in it.
+    pub virtual_time: Duration,
+    /// And outside.
+    pub real_time: Duration,
+}
+
+impl World {
+    /// The world of a cluster, if it is in one. `real_time` is how long it took outside.
+    pub fn of(cluster: &Cluster, real_time: Duration) -> Option<World> {
+        let Cluster::Simulated(cluster) = cluster else { return None };
+        let kernel = cluster.kernel();
+        let (event_hash, events) = (kernel.event_hash(), kernel.events());
+        Some(World { event_hash, events, virtual_time: kernel.now() - Time::ZERO, real_time })
+    }
+
+    /// Writes it in a line for people.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (time, real) = (self.virtual_time.as_secs_f64(), self.real_time.as_secs_f64());
+        writeln!(
+            out,
+            "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
+            self.events, self.event_hash
+        )
+    }
+}
+
 /// Tells something on standard error.
 ///
 /// # Errors
@@ -207,6 +252,11 @@ mod tests {
         assert_eq!(nodes.collect::<Vec<_>>(), expected);
         assert_eq!(document.nodes[0].counters["cache_misses"], 3);
         assert_eq!(document.nodes[3].counters["bytes"], 77);
+    }
+
+    #[test]
+    fn there_are_many_or_one() {
+        assert_eq!([1, 2].map(|count| many(count, "worker")), ["1 worker", "2 workers"]);
     }
 
     #[test]

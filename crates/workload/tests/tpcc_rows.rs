@@ -1,11 +1,13 @@
 //! Rows become bytes and come back, updates touch their beginnings only, and the standard's arithmetic
 //! is exact.
 
+use latchwork_workload::random::Random;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::{
     BadRow, CUSTOMER_DATA_MAX, Credit, Customer, District, History, Item, NewOrder, Order,
     OrderLine, Stock, Warehouse, note_payment, order_total_cents,
 };
+use latchwork_workload::tpcc::values::{ORIGINAL, is_original};
 use latchwork_workload::tpcc::{CustomerChoice, Population, Scale, Table};
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -275,4 +277,25 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         Stock { quantity: 1, ytd: 2, orders: 3, remotes: 4, district_infos: &infos, data: t50 };
     is_longest(Table::Stock, &|out| stock.encode(out));
     each_row(|table, row| assert!(row.len() <= table.row_len_max()));
+}
+
+#[test]
+fn the_mark_is_found_wherever_it_is_and_nowhere_else() {
+    let mut random = Random::new(1);
+    let (mut with, mut without) = (0, 0);
+    for _ in 0..20_000 {
+        // Letters of the mark only, so that much of it is there nearly always.
+        let mut data: Vec<u8> =
+            (0..random.below(51)).map(|_| ORIGINAL[random.below(8) as usize]).collect();
+        if let Some(places) =
+            data.len().checked_sub(ORIGINAL.len()).filter(|_| random.below(2) == 0)
+        {
+            let at = random.below(places as u64 + 1) as usize;
+            data[at..at + ORIGINAL.len()].copy_from_slice(ORIGINAL);
+        }
+        let there = data.windows(ORIGINAL.len()).any(|window| window == ORIGINAL);
+        assert_eq!(is_original(&data), there, "{}", String::from_utf8_lossy(&data));
+        if there { with += 1 } else { without += 1 }
+    }
+    assert!(with > 5_000 && without > 5_000, "{with} with it, {without} without");
 }

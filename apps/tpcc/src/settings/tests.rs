@@ -43,6 +43,8 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("--memory-mb 32", "--memory-mb 32", "fewer --warehouses"),
         ("-w 1000000", "--warehouses 1000000", "fewer --warehouses"),
         ("--json /nowhere/result.json", "--json", "its directory does not exist"),
+        ("--record /nowhere/history", "--record /nowhere/history", "make /nowhere first"),
+        ("run --wal-dir /nowhere/x --record /nowhere/history", "--record", "make /nowhere first"),
         ("--gcl-size 512", "--gcl-size 512", "use --gcl-size 1024"),
         ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
     ] {

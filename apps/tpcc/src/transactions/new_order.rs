@@ -22,6 +22,8 @@ struct Line {
 impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn new_order(&mut self, input: &NewOrderInput) -> Result<Ended, Failure> {
         let NewOrderInput { warehouse, district, .. } = *input;
+        let customer = CustomerKey { warehouse, district, customer: input.customer }.to_bytes();
+        self.tx.expect(self.tables.of(Table::Customer), &customer);
         let mut lines = [Line { amount_cents: 0, district_info: [0; 24] }; LINES_MAX];
         let mut branded = 0;
         let (asked, items) = (input.lines(), &mut [[0; ItemKey::LEN]; LINES_MAX]);
@@ -38,14 +40,19 @@ impl<T: Rows<Worker>> Work<'_, T> {
         }
         let keys = &keys[..taken];
         self.tx.get_many_for_update(self.tables.of(Table::Stock), keys, stocks).await?;
+        // Bits of the items so far: what has another bit than all is none of them.
+        let mut met = 0_u64;
         for (number, (asked, key)) in asked.iter().zip(keys).enumerate() {
-            if keys[..number].contains(key) {
+            let bit = 1 << (asked.item % u64::BITS);
+            let again = met & bit != 0 && keys[..number].contains(key);
+            met |= bit;
+            if again {
                 // Of an item that is in the order twice, the row has changed since.
                 self.read_to_write(Table::Stock, key).await?;
             }
             let Buffers { row, many: [items, stocks], .. } = &*self.buffers;
             let item = items.get(number).ok_or_else(|| missing(Table::Item, key))?;
-            let stock = match keys[..number].contains(key) {
+            let stock = match again {
                 true => row,
                 false => stocks.get(number).ok_or_else(|| missing(Table::Stock, key))?,
             };
@@ -62,8 +69,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
             };
             self.write_updated(Table::Stock, key, &updated).await?;
         }
-        let customer = CustomerKey { warehouse, district, customer: input.customer };
-        self.read(Table::Customer, &customer.to_bytes()).await?;
+        self.read(Table::Customer, &customer).await?;
         let discount_e4 = Customer::decode(&self.buffers.row)?.discount_e4;
         self.read(Table::Warehouse, &WarehouseKey { warehouse }.to_bytes()).await?;
         let warehouse_tax_e4 = Warehouse::decode(&self.buffers.row)?.tax_e4;

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::{FlagError, SettingFlags};
+use crate::AppError;
+use crate::outcome::many;
 use crate::parse::{line_size, positive, whole};
 
 /// Bytes of a mebibyte.
@@ -135,21 +137,32 @@ impl ClusterFlags {
     }
 
     /// Why a cluster of this configuration failed, with the flag that would help.
-    pub fn cluster_error(config: &ClusterConfig, error: &ClusterError) -> String {
+    pub fn cluster_error(config: &ClusterConfig, error: &ClusterError) -> AppError {
         let memory_mb = config.memory_bytes / MIB;
-        match error {
+        AppError::Failed(match error {
             ClusterError::Cache(_) => {
-                format!(
-                    "{error}; use a smaller --cache-mb than {}",
-                    config.cache_bytes as u64 / MIB
-                )
+                let cache_mb = config.cache_bytes as u64 / MIB;
+                format!("{error}; use a smaller --cache-mb than {cache_mb}")
             }
             ClusterError::Setup(_) => {
                 format!("{error}; use a smaller --memory-mb than {memory_mb}")
             }
             ClusterError::Thread(_) => format!("{error}; use fewer --threads or --compute-nodes"),
             error => error.to_string(),
-        }
+        })
+    }
+
+    /// The cluster in a line for people.
+    pub fn in_words(config: &ClusterConfig) -> String {
+        format!(
+            "{} with {} each, {}, {}; cache of {:.0} MiB per compute node, lines of {} bytes",
+            many(config.compute_nodes, "compute node"),
+            many(config.workers, "worker"),
+            many(config.memory_nodes, "memory node"),
+            config.node.policy.name,
+            config.cache_bytes as f64 / MIB as f64,
+            config.line_size,
+        )
     }
 
     /// The configuration as a result document tells it, settings of the protocol included.

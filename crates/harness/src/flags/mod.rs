@@ -2,10 +2,12 @@
 
 mod cluster;
 mod fabric;
+mod files;
 mod settings;
 
 pub use cluster::{ClusterFlags, MIB};
 pub use fabric::{FabricChoice, FabricFlags, FabricKind};
+pub use files::{directory_to_write, file_to_write};
 pub use settings::SettingFlags;
 
 use clap::Args;
@@ -31,8 +33,8 @@ impl OutputFlags {
     /// When it could not be written there, so that a long run does not end in a typing error.
     pub fn destination(&self) -> Result<Option<Destination>, FlagError> {
         let destination = self.json.as_deref().map(Destination::parse);
-        if let Some(destination) = &destination {
-            destination.check().map_err(|error| FlagError(format!("--json {error}")))?;
+        if let Some(Destination::File(path)) = &destination {
+            file_to_write("--json", path)?;
         }
         Ok(destination)
     }

@@ -177,13 +177,15 @@ macro_rules! rows {
 
             /// Replaces what `out` holds by the row. Texts other than the last have at most 255
             /// bytes.
+            #[inline]
             pub fn encode(&self, out: &mut Vec<u8>) {
-                out.clear();
-                out.resize(Self::HEAD_LEN, 0);
+                let mut head = [0; $Row::HEAD_LEN];
                 let mut at = 0;
-                $(put(&self.$updated, out, &mut at);)*
-                $(put(&self.$fixed, out, &mut at);)*
-                $(put(&measured(self.$text).0, out, &mut at);)*
+                $(put(&self.$updated, &mut head, &mut at);)*
+                $(put(&self.$fixed, &mut head, &mut at);)*
+                $(put(&measured(self.$text).0, &mut head, &mut at);)*
+                out.clear();
+                out.extend_from_slice(&head);
                 $(out.extend_from_slice(measured(self.$text).1);)*
                 $(out.extend_from_slice(self.$rest);)?
             }
