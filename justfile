@@ -67,6 +67,15 @@ costs *ARGS:
     scripts/instructions.sh target/costs/instructions.tsv
     cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/costs.md "$@"
 
+# The RDMA fabric on Soft-RoCE, in a virtual machine; flags are the tests'.
+rdma *ARGS:
+    scripts/check-ibv-layout.sh
+    scripts/test-ibv.sh "$@"
+
+# The RDMA fabric beside perftest, in one virtual machine: `just rdma-perf ROUNDS ITERATIONS`.
+rdma-perf *ARGS:
+    scripts/rdma-perf.sh "$@"
+
 # CPU cache lines that readers share and write, counted under valgrind: there must be none.
 shared-writes *ARGS:
     scripts/shared-writes.sh "$@"

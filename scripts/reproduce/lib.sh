@@ -248,7 +248,8 @@ reap() {
 one() {
     local file=$1 name=$3 begin=$SECONDS child status=0 words
     read -ra words <<<"$2"
-    trap 'kill "$child" 2>/dev/null; wait "$child" || true; rm -f "$file.part" "$file.log"; exit 143' TERM INT
+    # Also before the child has its name, and when it is gone already.
+    trap 'kill "${!:-}" 2>/dev/null || true; wait || true; rm -f "$file.part" "$file.log"; exit 143' TERM INT
     trap - EXIT
     timeout -k 5 600 "$programs/${words[0]}" "${words[@]:1}" --json "$file.part" >/dev/null 2>"$file.log" &
     child=$!
