@@ -89,8 +89,10 @@ tiny "--time 1000"
 bash "$work/tiny.sh" --out "$work/out" --jobs 2 >"$work/log" 2>&1 &
 script=$!
 running() { pgrep -f -- "--json $work/out/" >/dev/null; }
-for _ in $(seq 100); do
+# Before them comes a build that has nothing to do, but may have to wait for another one.
+for _ in $(seq 1200); do
     ! running || break
+    kill -0 "$script" 2>/dev/null || die "the script of endless runs ends before they begin"
     sleep 0.1
 done
 running || die "endless runs do not begin"

@@ -14,8 +14,10 @@
 //!
 //! Two readers on each of two compute nodes read the same lines and the same tree, in each way that
 //! there is, warm. What counts is what a reader's own thread did in its phase: a 64-byte line that it
-//! stored to, and that another reader touched in one of its own phases, is shared.
+//! stored to, and that another reader touched in one of its own phases, is shared. Which blocks of the
+//! heap lie side by side is the allocator's luck and differs from run to run: here each has its lines alone.
 
+mod alone;
 mod readers;
 mod trace;
 
@@ -27,7 +29,11 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use alone::Alone;
 use trace::{Trace, Verdict};
+
+#[global_allocator]
+static ALLOCATOR: Alone = Alone;
 
 /// Counts shared cache lines that reads write; fails if there are any.
 #[derive(Parser)]
@@ -114,9 +120,6 @@ fn start(arguments: &Arguments) -> Result<Child, String> {
     if let Some(spoil) = arguments.spoil.and_then(|spoil| spoil.to_possible_value()) {
         command.arg("--spoil").arg(spoil.get_name());
     }
-    // Without caches of freed blocks in the threads: what a thread allocates comes from an arena of its
-    // own, not from a block that another one had and that lies next to what that one still has.
-    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "there is no valgrind here: install it".to_owned(),
