@@ -1,0 +1,59 @@
+//! [`open`]: the store that an endpoint names.
+
+use std::path::Path;
+use std::time::Duration;
+
+use latchwork_runtime::sync::Arc;
+
+use crate::error::MembershipError;
+use crate::name::checked;
+use crate::store::{FileStore, Store};
+
+/// How long opening may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Opens the store that `endpoint` names; also returns the cluster's name in it.
+///
+/// | endpoint | store |
+/// | --- | --- |
+/// | `file:/path/NAME` | the directory `/path/NAME`, made when it is not there ([`FileStore`]) |
+/// | `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..]/NAME` | etcd, with the feature `etcd` |
+/// | `etcds://..` | the same with TLS |
+///
+/// # Errors
+/// [`MembershipError::Endpoint`] when it cannot be read; what keeps the store from answering.
+pub fn open(endpoint: &str) -> Result<(Arc<dyn Store>, String), MembershipError> {
+    let bad = |why: &str| MembershipError::Endpoint {
+        endpoint: without_password(endpoint),
+        why: why.to_owned(),
+    };
+    if let Some(path) = endpoint.strip_prefix("file:") {
+        let path = Path::new(path.strip_prefix("//").unwrap_or(path));
+        if !path.is_absolute() {
+            return Err(bad("its path does not begin with /"));
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = checked("cluster", name.ok_or_else(|| bad("its path names no cluster"))?)?;
+        return Ok((Arc::new(FileStore::open(path, LIMIT)?), name.to_owned()));
+    }
+    match endpoint.split_once("://") {
+        Some(("etcd" | "etcds", _)) => etcd(endpoint, &bad),
+        Some((scheme, _)) => Err(bad(&format!("{scheme:?} is no kind of store"))),
+        None => Err(bad("it says no kind of store")),
+    }
+}
+
+fn etcd(
+    _endpoint: &str,
+    bad: &dyn Fn(&str) -> MembershipError,
+) -> Result<(Arc<dyn Store>, String), MembershipError> {
+    Err(bad("this program was built without etcd (cargo's feature \"etcd\")"))
+}
+
+/// The endpoint with what stands between the user's colon and the @ left out.
+fn without_password(endpoint: &str) -> String {
+    let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
+    let scheme = before.find("://").map_or(0, |at| at + 3);
+    let user = before[scheme..].split(':').next().unwrap_or_default();
+    format!("{}{user}:...@{after}", &before[..scheme])
+}

@@ -1,0 +1,76 @@
+//! Facts: what a cluster has decided once and for all.
+
+use std::time::Duration;
+
+use crate::error::MembershipError;
+use crate::membership::{Membership, fits};
+use crate::store::{Change, Compare};
+use crate::time::Deadline;
+
+/// Whoever waits looks this often at its lease.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Membership {
+    /// Decides `name` to be `value`, unless somebody has decided it already. All who call this get the same
+    /// value back: that of the first.
+    ///
+    /// # Errors
+    /// [`MembershipError::LeaseEnded`], [`MembershipError::Left`], [`MembershipError::Name`],
+    /// [`MembershipError::TooLong`]; what keeps the store from answering: then it may be decided or not.
+    pub fn decide(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, MembershipError> {
+        let shared = self.shared();
+        shared.check()?;
+        let key = shared.keys.fact(name)?;
+        let put = Change::Put { key: key.clone(), value: value.to_vec(), lease: None };
+        fits(&format!("the fact {name:?}"), &put)?;
+        let compares = [Compare::Absent(key), shared.alive()];
+        if shared.store.commit(&compares, &[put], shared.limit)?.is_some() {
+            return Ok(value.to_vec());
+        }
+        // Facts are never taken back: where none is, it was the other comparison.
+        self.fact(name)?.ok_or_else(|| shared.found_ended())
+    }
+
+    /// What was decided, if it was.
+    ///
+    /// # Errors
+    /// [`MembershipError::Name`]; what keeps the store from answering.
+    pub fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, MembershipError> {
+        let shared = self.shared();
+        let entry = shared.store.get(&shared.keys.fact(name)?, shared.limit)?;
+        Ok(entry.map(|entry| entry.value))
+    }
+
+    /// Waits until somebody has decided `name`.
+    ///
+    /// # Errors
+    /// [`MembershipError::Deadline`] when nobody has within `limit`; [`MembershipError::LeaseEnded`] as soon as
+    /// this node's has; what keeps the store from answering.
+    pub fn wait_for_fact(&self, name: &str, limit: Duration) -> Result<Vec<u8>, MembershipError> {
+        let shared = self.shared();
+        let (key, root) = (shared.keys.fact(name)?, shared.keys.root());
+        let deadline = Deadline::after(limit);
+        while let Some(left) = deadline.left() {
+            shared.check()?;
+            let pause = left.min(LOOK);
+            let looked = shared.store.range(&key, left).and_then(|snapshot| {
+                // Other facts may begin with this one's name.
+                let fact = snapshot.entries.into_iter().find(|entry| entry.key == key);
+                match fact {
+                    Some(fact) => Ok(Some(fact.value)),
+                    None => shared.store.wait(root, snapshot.revision, pause).map(|_| None),
+                }
+            });
+            match looked {
+                Ok(None) => {}
+                Ok(Some(value)) => return Ok(value),
+                Err(error) if error.is_passing() => {
+                    shared.board.trouble(error.to_string());
+                    shared.board.pause(pause / 4);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(shared.deadline(&format!("the fact {name:?}"), limit))
+    }
+}

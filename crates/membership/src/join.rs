@@ -1,0 +1,209 @@
+//! [`Joining`]: how a node takes an id.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use latchwork_runtime::Clock;
+
+use crate::error::MembershipError;
+use crate::keys::{Keys, Record, decode, encode};
+use crate::lease::Lease;
+use crate::name::{NodeName, Role};
+use crate::store::{Change, Compare, Grant, LeaseId, Snapshot, Store};
+use crate::time::{Deadline, since_boot};
+use crate::view::{Member, MemberState, View};
+
+/// The shortest lease.
+pub const TTL_MIN: Duration = Duration::from_millis(100);
+/// The longest lease.
+pub const TTL_MAX: Duration = Duration::from_secs(3600);
+
+/// How a node wants to join. [`Joining::new`] has a default for all but the role.
+#[derive(Clone, Debug)]
+pub struct Joining {
+    /// What it is there for.
+    pub role: Role,
+    /// The id it must have; `None` for the lowest that is free.
+    pub id: Option<u16>,
+    /// How others reach it.
+    pub contact: BTreeMap<String, String>,
+    /// How long its lease lasts without renewal. So long it takes until others learn that it has died. Stores may
+    /// give more: etcd counts in seconds, from two.
+    pub ttl: Duration,
+    /// How long joining may take, and later each call that is not given a deadline of its own.
+    pub limit: Duration,
+    /// The clock of the times that [`Lease::is_valid_at`] is asked with.
+    pub clock: Clock,
+}
+
+impl Joining {
+    /// The lowest free id, no contact, a lease of ten seconds, calls of five.
+    pub fn new(role: Role) -> Self {
+        Joining {
+            role,
+            id: None,
+            contact: BTreeMap::new(),
+            ttl: Duration::from_secs(10),
+            limit: Duration::from_secs(5),
+            clock: Clock::start(),
+        }
+    }
+
+    fn check(&self, keys: &Keys) -> Result<(), MembershipError> {
+        if !(TTL_MIN..=TTL_MAX).contains(&self.ttl) {
+            return Err(MembershipError::Ttl { ttl: self.ttl, min: TTL_MIN, max: TTL_MAX });
+        }
+        let node = self.role.node(self.id.unwrap_or(1))?;
+        self.contact.keys().try_for_each(|key| keys.contact(node, key).map(drop))
+    }
+}
+
+/// A node that has joined.
+pub(crate) struct Joined {
+    pub(crate) me: Member,
+    pub(crate) view: View,
+    pub(crate) lease_id: LeaseId,
+    pub(crate) lease: Lease,
+}
+
+/// Takes an id.
+pub(crate) fn join(
+    store: &dyn Store,
+    keys: &Keys,
+    joining: &Joining,
+) -> Result<Joined, MembershipError> {
+    joining.check(keys)?;
+    let deadline = Deadline::after(joining.limit);
+    let sent = since_boot();
+    let grant = store.grant(joining.ttl, joining.limit)?;
+    let lease = Lease::new(sent, joining.ttl.min(grant.ttl), &joining.clock);
+    let attempt = Attempt { store, keys, joining, grant, lease, deadline };
+    attempt.run().inspect_err(|_| attempt.undo())
+}
+
+struct Attempt<'a> {
+    store: &'a dyn Store,
+    keys: &'a Keys,
+    joining: &'a Joining,
+    grant: Grant,
+    lease: Lease,
+    deadline: Deadline,
+}
+
+impl Attempt<'_> {
+    fn run(&self) -> Result<Joined, MembershipError> {
+        let mut trouble = None;
+        loop {
+            let left = match self.deadline.left() {
+                Some(left) if self.lease.is_valid() => left,
+                _ => break,
+            };
+            let snapshot = self.store.range(&self.keys.view(), left)?;
+            let view = View::read(&self.store.describe(), self.keys, &snapshot)?;
+            if let Some((node, _)) = self.mine(&snapshot)? {
+                // Only seen in the snapshot, because the answer to a transaction may have been lost.
+                let Some(me) = view.get(node).filter(|me| me.state == MemberState::Joined) else {
+                    return Err(MembershipError::LeaseEnded);
+                };
+                let (me, lease, lease_id) = (me.clone(), self.lease.clone(), self.grant.id);
+                return Ok(Joined { me, view, lease_id, lease });
+            }
+            let node = self.choose(&view)?;
+            let (compares, changes) = self.transaction(node, &snapshot)?;
+            match self.store.commit(&compares, &changes, left) {
+                // Another was faster, or it is in the next snapshot.
+                Ok(_) => {}
+                Err(error) if error.is_passing() => trouble = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(trouble.unwrap_or(MembershipError::Deadline {
+            what: format!("an id in {}", self.store.describe()),
+            limit: self.deadline.limit.min(self.joining.ttl),
+            trouble: String::new(),
+        }))
+    }
+
+    /// The node that this attempt has become, and at which epoch.
+    fn mine(&self, snapshot: &Snapshot) -> Result<Option<(NodeName, u64)>, MembershipError> {
+        let nodes = self.keys.view() + "node/";
+        for entry in &snapshot.entries {
+            let Some(node) = entry.key.strip_prefix(&nodes) else { continue };
+            match decode(&self.store.describe(), entry)? {
+                Record::Joined { lease, .. } if lease == self.grant.id.0 => {
+                    return Ok(node.parse().ok().map(|node| (node, entry.modified)));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn choose(&self, view: &View) -> Result<NodeName, MembershipError> {
+        let role = self.joining.role;
+        let free = |node: &NodeName| matches!(view.state(*node), None | Some(MemberState::Left));
+        let Some(id) = self.joining.id else {
+            let dead = view.dead().filter(|member| member.node.kind() == role.kind()).count();
+            let full = MembershipError::Full { kind: role.kind(), dead };
+            return role.nodes().find(free).ok_or(full);
+        };
+        let node = role.node(id)?;
+        let Some(member) = view.get(node) else { return Ok(node) };
+        let epoch = member.epoch;
+        match member.state {
+            MemberState::Left => Ok(node),
+            MemberState::Joined => Err(MembershipError::Taken { node, epoch }),
+            MemberState::Dead => Err(MembershipError::Dead { node, epoch }),
+        }
+    }
+
+    /// Takes `node`, if nobody has since the snapshot. What the last holder left of contacts is deleted.
+    fn transaction(
+        &self,
+        node: NodeName,
+        snapshot: &Snapshot,
+    ) -> Result<(Vec<Compare>, Vec<Change>), MembershipError> {
+        let record_key = self.keys.node(node);
+        let alive_key = self.keys.alive(node);
+        let old = snapshot.entries.iter().find(|entry| entry.key == record_key);
+        let record = match old {
+            Some(old) => Compare::Unchanged(record_key.clone(), old.modified),
+            None => Compare::Absent(record_key.clone()),
+        };
+        let compares = vec![record, Compare::Absent(alive_key.clone())];
+
+        let lease = Some(self.grant.id);
+        let record = Record::Joined { role: self.joining.role, lease: self.grant.id.0 };
+        let mut changes = vec![
+            Change::Put { key: record_key, value: encode(&record), lease: None },
+            Change::Put { key: alive_key, value: Vec::new(), lease },
+        ];
+        let mut contacts = BTreeMap::new();
+        for (key, value) in &self.joining.contact {
+            contacts.insert(self.keys.contact(node, key)?, value.clone().into_bytes());
+        }
+        let prefix = self.keys.contacts(node);
+        let stale = snapshot.entries.iter().filter(|entry| entry.key.starts_with(&prefix));
+        let stale = stale.filter(|entry| !contacts.contains_key(&entry.key));
+        changes.extend(stale.map(|entry| Change::Delete(entry.key.clone())));
+        let puts = contacts.into_iter().map(|(key, value)| Change::Put { key, value, lease: None });
+        changes.extend(puts);
+        Ok((compares, changes))
+    }
+
+    /// Gives back what a failed attempt may have taken after all, as well as that is possible.
+    fn undo(&self) {
+        let limit = self.joining.limit.min(Duration::from_secs(1));
+        let undone = self.store.range(&self.keys.view(), limit).and_then(|snapshot| {
+            let Some((node, epoch)) = self.mine(&snapshot)? else { return Ok(None) };
+            let record = Record::Left { role: self.joining.role, epoch };
+            let (key, alive) = (self.keys.node(node), self.keys.alive(node));
+            let compares = [Compare::Unchanged(alive.clone(), epoch)];
+            let put = Change::Put { key, value: encode(&record), lease: None };
+            self.store.commit(&compares, &[put, Change::Delete(alive)], limit)
+        });
+        if let Err(error) = undone.and_then(|_| self.store.revoke(self.grant.id, limit)) {
+            tracing::debug!(%error, "a lease of a node that did not join was not given back");
+        }
+    }
+}

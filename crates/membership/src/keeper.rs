@@ -1,0 +1,93 @@
+//! The two threads of a node: one renews the lease, the other follows the view.
+//!
+//! They are two so that a callback that takes long costs no lease.
+
+use std::thread;
+use std::time::Duration;
+
+use latchwork_runtime::sync::Arc;
+
+use crate::error::MembershipError;
+use crate::lease::interval;
+use crate::membership::Shared;
+use crate::time::since_boot;
+use crate::view::{MemberState, View};
+
+/// A thread that waits looks this often whether it shall end.
+const LOOK: Duration = Duration::from_millis(200);
+/// And this long after the store did not answer.
+const RETRY: Duration = Duration::from_millis(50);
+
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
+    let spawn = |name: &str, body: fn(&Shared)| {
+        let shared = Arc::clone(shared);
+        let name = format!("{name}-{}", shared.me.node);
+        let thread = thread::Builder::new().name(name).spawn(move || body(&shared));
+        thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
+    };
+    let started = spawn("keeper", keep).and_then(|()| spawn("follower", follow));
+    started.inspect_err(|_| shared.board.stop())
+}
+
+/// Renews the lease until the node leaves, or the lease has ended.
+fn keep(shared: &Shared) {
+    let interval = interval(shared.ttl);
+    let mut pause = interval;
+    while !shared.board.pause(pause) {
+        let sent = since_boot();
+        match shared.store.keep_alive(shared.lease_id, interval) {
+            Ok(ttl) => {
+                shared.lease.extend(sent, ttl.min(shared.ttl));
+                pause = interval.saturating_sub(since_boot().saturating_sub(sent));
+            }
+            Err(error) if error.is_passing() => {
+                shared.board.trouble(error.to_string());
+                pause = interval / 4;
+            }
+            Err(error) => {
+                tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
+                shared.lease.end();
+            }
+        }
+        if !shared.lease.is_valid() {
+            tracing::warn!(node = %shared.me.node, "the lease may have ended: this node stops");
+            shared.lost();
+            return;
+        }
+    }
+}
+
+/// Reads the view whenever it may have changed.
+fn follow(shared: &Shared) {
+    let prefix = shared.keys.view();
+    let mut revision = shared.board.view().revision;
+    let mut failed = false;
+    while !shared.board.is_stopped() {
+        let news = if failed { Ok(true) } else { shared.store.wait(&prefix, revision, LOOK) };
+        let view = news.and_then(|news| if news { shared.read_view().map(Some) } else { Ok(None) });
+        failed = match view {
+            Ok(None) => false,
+            Ok(Some(view)) => {
+                revision = view.revision;
+                if shared.has_ended(&view) {
+                    shared.lost();
+                }
+                shared.board.post(view);
+                false
+            }
+            Err(error) => {
+                shared.board.trouble(error.to_string());
+                shared.board.pause(RETRY);
+                true
+            }
+        };
+    }
+}
+
+impl Shared {
+    /// Whether a view says that this node is not in the cluster any more.
+    fn has_ended(&self, view: &View) -> bool {
+        let me = view.get(self.me.node);
+        !me.is_some_and(|me| me.epoch == self.me.epoch && me.state == MemberState::Joined)
+    }
+}

@@ -1,0 +1,159 @@
+//! Names: of nodes, clusters, facts; and the roles of nodes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MembershipError;
+
+/// A node of a cluster: written `M0`, `C7`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeName {
+    /// A memory node, from 0.
+    Memory(MemoryNodeId),
+    /// A compute node, 1 to 58.
+    Compute(ComputeNodeId),
+}
+
+impl NodeName {
+    /// "memory" or "compute".
+    pub fn kind(self) -> &'static str {
+        match self {
+            NodeName::Memory(_) => "memory",
+            NodeName::Compute(_) => "compute",
+        }
+    }
+
+    /// The compute node's id, when it is one.
+    pub fn compute(self) -> Option<ComputeNodeId> {
+        match self {
+            NodeName::Compute(id) => Some(id),
+            NodeName::Memory(_) => None,
+        }
+    }
+
+    /// The memory node's id, when it is one.
+    pub fn memory(self) -> Option<MemoryNodeId> {
+        match self {
+            NodeName::Memory(id) => Some(id),
+            NodeName::Compute(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeName::Memory(id) => write!(f, "M{}", id.0),
+            NodeName::Compute(id) => write!(f, "C{}", id.get()),
+        }
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let canonical = |digits: &str| !digits.starts_with(['0', '+']) || digits == "0";
+        match text.split_at_checked(1) {
+            Some(("M", id)) if canonical(id) => {
+                id.parse().map(|id| NodeName::Memory(MemoryNodeId(id))).map_err(drop)
+            }
+            Some(("C", id)) if canonical(id) => {
+                let id = id.parse().ok().and_then(ComputeNodeId::new);
+                id.map(NodeName::Compute).ok_or(())
+            }
+            _ => Err(()),
+        }
+    }
+}
+
+/// What a node is in the cluster for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It is memory.
+    Memory {
+        /// How much.
+        bytes: u64,
+    },
+    /// It caches lines and runs code.
+    Compute,
+}
+
+impl Role {
+    /// The node of this role with this id.
+    pub(crate) fn node(self, id: u16) -> Result<NodeName, MembershipError> {
+        match self {
+            Role::Memory { .. } => Ok(NodeName::Memory(MemoryNodeId(id))),
+            Role::Compute => u8::try_from(id)
+                .ok()
+                .and_then(ComputeNodeId::new)
+                .map(NodeName::Compute)
+                .ok_or(MembershipError::Id { id, kind: self.kind(), range: "1 to 58" }),
+        }
+    }
+
+    /// All nodes that this role can be, by ids.
+    pub(crate) fn nodes(self) -> Box<dyn Iterator<Item = NodeName>> {
+        match self {
+            Role::Memory { .. } => {
+                Box::new((0..=u16::MAX).map(|id| NodeName::Memory(MemoryNodeId(id))))
+            }
+            Role::Compute => Box::new(
+                (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).map(NodeName::Compute),
+            ),
+        }
+    }
+
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Role::Memory { .. } => "memory",
+            Role::Compute => "compute",
+        }
+    }
+}
+
+/// The text, when it can be part of a key: a path's or a key's separators are not in it.
+pub(crate) fn checked<'a>(what: &'static str, name: &'a str) -> Result<&'a str, MembershipError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= 64 && name.chars().all(plain) {
+        Ok(name)
+    } else {
+        Err(MembershipError::Name { what, name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_read_as_it_is_written_and_nothing_else_is() {
+        for text in ["M0", "M65535", "C1", "C58"] {
+            assert_eq!(text.parse::<NodeName>().unwrap().to_string(), text);
+        }
+        for text in ["", "C", "M", "C0", "C59", "C01", "M00", "M65536", "M+1", "X1", "m1", "ä1"] {
+            assert!(text.parse::<NodeName>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_leave_its_place() {
+        for name in ["", ".", "..", "a/b", "a b", "-x", "_", "ä", "a\n", &"x".repeat(65)] {
+            assert!(checked("cluster", name).is_err(), "{name:?}");
+        }
+        for name in ["a", "bench-1", "A.b_c", "9"] {
+            assert_eq!(checked("cluster", name), Ok(name));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! [`FileStore`]: for the processes of one machine, in a directory.
+
+mod format;
+mod lock;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::MembershipError;
+use crate::store::state::State;
+use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
+use crate::time::{Deadline, since_boot};
+
+use format::{HEADER_MAX, Header, Image};
+use lock::{Lock, sleep};
+
+/// How often a waiter looks: two hundred reads of one line per second, a thousandth of a core.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A store in a directory, for processes of one machine.
+///
+/// A transaction takes the directory's lock, reads the state file, and puts a new one in its place. Leases end by the
+/// machine's clock since its start; whoever looks at the store then deletes what they held. There is no server:
+/// a process that vanishes leaves nothing but its lease.
+///
+/// The file is not forced to the disk. When the machine goes down, all nodes of the cluster end with it, and
+/// whoever comes after finds all leases ended, or a file that fails its checksum.
+pub struct FileStore {
+    directory: PathBuf,
+    boot: String,
+}
+
+impl FileStore {
+    /// The store in `directory`, which is made when it is not there; its parent has to be.
+    ///
+    /// # Errors
+    /// [`MembershipError::Directory`], [`MembershipError::Damaged`], [`MembershipError::Locked`].
+    pub fn open(directory: impl Into<PathBuf>, limit: Duration) -> Result<Self, MembershipError> {
+        let directory = directory.into();
+        let refuse = |why: String| MembershipError::Directory { path: directory.clone(), why };
+        match fs::create_dir(&directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = directory.parent().unwrap_or(&directory).display();
+                return Err(refuse(format!("{parent} is not there; make it, or correct the path")));
+            }
+            Err(error) => {
+                return Err(refuse(format!("it cannot be made ({error}); name another place")));
+            }
+        }
+        if !directory.is_dir() {
+            return Err(refuse("it is a file; name another place".into()));
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_err(|error| refuse(format!("the machine does not say its boot id ({error})")))?;
+        let store = FileStore { boot: boot.trim().to_owned(), directory: directory.clone() };
+        File::options().create(true).append(true).open(store.lock_path()).map_err(|error| {
+            refuse(format!("it is not writable ({error}); change its mode, or name another place"))
+        })?;
+        let _lock = store.lock(limit)?;
+        if store.state_path().try_exists().map_err(|error| store.failed(&error))? {
+            store.read()?;
+        } else {
+            store.write(&Image { boot: store.boot.clone(), state: State::default() })?;
+        }
+        Ok(store)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.directory.join("lock")
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    fn lock(&self, limit: Duration) -> Result<Lock, MembershipError> {
+        Lock::acquire(&self.describe(), &self.lock_path(), limit)
+    }
+
+    fn failed(&self, error: &io::Error) -> MembershipError {
+        MembershipError::Directory {
+            path: self.directory.clone(),
+            why: format!("its state file: {error}; was it removed while its processes ran?"),
+        }
+    }
+
+    fn damaged(&self, why: String) -> MembershipError {
+        MembershipError::Damaged { path: self.state_path(), why }
+    }
+
+    /// The state as it is. Whole, with or without the lock, because it is only ever replaced.
+    fn read(&self) -> Result<Image, MembershipError> {
+        let bytes = fs::read(self.state_path()).map_err(|error| self.failed(&error))?;
+        Image::decode(&bytes).map_err(|why| self.damaged(why))
+    }
+
+    fn header(&self) -> Result<Header, MembershipError> {
+        let mut first = Vec::with_capacity(HEADER_MAX);
+        File::open(self.state_path())
+            .and_then(|file| file.take(HEADER_MAX as u64).read_to_end(&mut first))
+            .map_err(|error| self.failed(&error))?;
+        Header::decode(&first).map_err(|why| self.damaged(why))
+    }
+
+    /// Puts a new file in the place of the old. Only under the lock.
+    fn write(&self, image: &Image) -> Result<(), MembershipError> {
+        let new = self.directory.join("state.new");
+        fs::write(&new, image.encode()).and_then(|()| fs::rename(&new, self.state_path())).map_err(
+            |error| MembershipError::Directory {
+                path: self.directory.clone(),
+                why: format!("it cannot be written ({error}); is there space left?"),
+            },
+        )
+    }
+
+    /// Changes the state under the lock. The time that `change` is given is not before that of the lock.
+    fn change<R>(
+        &self,
+        limit: Duration,
+        change: impl FnOnce(&mut State, Duration) -> R,
+    ) -> Result<R, MembershipError> {
+        let _lock = self.lock(limit)?;
+        let old = self.read()?;
+        let mut new = old.clone();
+        let now = since_boot();
+        if new.boot == self.boot {
+            new.state.expire(now);
+        } else {
+            // The machine was started anew: its clock, too, and no process is left that held a lease.
+            new.boot.clone_from(&self.boot);
+            new.state.expire_all();
+        }
+        let result = change(&mut new.state, now);
+        if new != old {
+            self.write(&new)?;
+        }
+        Ok(result)
+    }
+
+    /// Looks at the state, without the leases whose time has come.
+    fn look<R>(
+        &self,
+        limit: Duration,
+        look: impl FnOnce(&State) -> R,
+    ) -> Result<R, MembershipError> {
+        let image = self.read()?;
+        let due = image.state.next_end().is_some_and(|end| end <= since_boot());
+        if due || image.boot != self.boot {
+            return self.change(limit, |state, _| look(state));
+        }
+        Ok(look(&image.state))
+    }
+}
+
+impl Store for FileStore {
+    fn describe(&self) -> String {
+        format!("the store in {}", self.directory.display())
+    }
+
+    fn grant(&self, ttl: Duration, limit: Duration) -> Result<Grant, MembershipError> {
+        let id = self.change(limit, |state, now| state.grant(ttl, now))?;
+        Ok(Grant { id, ttl })
+    }
+
+    fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError> {
+        self.change(limit, |state, now| state.keep_alive(lease, now))?
+    }
+
+    fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError> {
+        self.change(limit, |state, _| state.revoke(lease))
+    }
+
+    fn commit(
+        &self,
+        compares: &[Compare],
+        changes: &[Change],
+        limit: Duration,
+    ) -> Result<Option<u64>, MembershipError> {
+        self.change(limit, |state, _| state.commit(compares, changes))?
+    }
+
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+        self.look(limit, |state| state.get(key))
+    }
+
+    fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError> {
+        self.look(limit, |state| state.range(prefix))
+    }
+
+    fn wait(&self, _prefix: &str, after: u64, limit: Duration) -> Result<bool, MembershipError> {
+        let deadline = Deadline::after(limit);
+        loop {
+            let header = self.header()?;
+            if header.revision != after {
+                return Ok(true);
+            }
+            let Some(left) = deadline.left() else { return Ok(false) };
+            if header.next_end.is_some_and(|end| end <= since_boot()) {
+                // Somebody has to end the lease. A store from before a restart was looked at by whoever opened it.
+                match self.change(left, |state, _| state.revision) {
+                    Ok(_) | Err(MembershipError::Locked { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            sleep(LOOK.min(left));
+        }
+    }
+}
