@@ -18,7 +18,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// | --- | --- |
 /// | `file:/path/NAME` | the directory `/path/NAME`, made when it is not there ([`FileStore`]) |
 /// | `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..]/NAME` | etcd, with the feature `etcd` |
-/// | `etcds://..` | the same with TLS |
+/// | `etcds://..[?ca=PATH][&cert=PATH&key=PATH]` | the same over TLS, with the feature `etcd-tls`: the authority to trust, if not the system's, and a certificate of one's own |
+///
+/// In user and password, `%` and two digits stand for a byte; a port that is not there is 2379.
 ///
 /// # Errors
 /// [`MembershipError::Endpoint`] when it cannot be read; what keeps the store from answering.
@@ -43,6 +45,7 @@ pub fn open(endpoint: &str) -> Result<(Arc<dyn Store>, String), MembershipError>
     }
 }
 
+#[cfg(not(feature = "etcd"))]
 fn etcd(
     _endpoint: &str,
     bad: &dyn Fn(&str) -> MembershipError,
@@ -50,8 +53,17 @@ fn etcd(
     Err(bad("this program was built without etcd (cargo's feature \"etcd\")"))
 }
 
+#[cfg(feature = "etcd")]
+fn etcd(
+    endpoint: &str,
+    _bad: &dyn Fn(&str) -> MembershipError,
+) -> Result<(Arc<dyn Store>, String), MembershipError> {
+    let (store, name) = crate::store::EtcdStore::open(endpoint, LIMIT)?;
+    Ok((Arc::new(store), name))
+}
+
 /// The endpoint with what stands between the user's colon and the @ left out.
-fn without_password(endpoint: &str) -> String {
+pub(crate) fn without_password(endpoint: &str) -> String {
     let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
     let scheme = before.find("://").map_or(0, |at| at + 3);
     let user = before[scheme..].split(':').next().unwrap_or_default();

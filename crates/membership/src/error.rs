@@ -68,6 +68,14 @@ pub enum MembershipError {
         /// What it says.
         why: String,
     },
+    /// The store answers with an error of its own.
+    #[error("{store} fails: {why}; look at its log")]
+    Failed {
+        /// The store.
+        store: String,
+        /// What it says.
+        why: String,
+    },
     /// Something else holds the lock of a directory.
     #[error("{store} was locked for {limit:?} by process {holder}; end it if it is stopped")]
     Locked {

@@ -84,6 +84,8 @@ pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
 pub use membership::Membership;
 pub use name::{NodeName, Role};
+#[cfg(feature = "etcd")]
+pub use store::EtcdStore;
 pub use store::{
     Change, Compare, Entry, FileStore, Grant, LeaseId, MemoryStore, Snapshot, Store, VALUE_MAX,
 };

@@ -1,5 +1,7 @@
 //! [`Store`]: what a cluster keeps its state in.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod file;
 mod memory;
 mod state;
@@ -8,6 +10,8 @@ use std::time::Duration;
 
 use crate::error::MembershipError;
 
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdStore;
 pub use file::FileStore;
 pub use memory::MemoryStore;
 

@@ -1,0 +1,340 @@
+//! [`EtcdStore`]: for clusters of several machines.
+
+mod address;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use etcd_client::{
+    Client, CompareOp, ConnectOptions, Error, GetOptions, KeyValue, PutOptions, Txn, TxnOp,
+};
+use latchwork_runtime::sync::Arc;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::error::MembershipError;
+use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
+
+use address::Address;
+use watcher::Watcher;
+
+/// Answers may be as long as the values of a whole cluster.
+const ANSWER_MAX: usize = 128 << 20;
+/// A connection that is silent for twice as long has failed.
+const PING: Duration = Duration::from_secs(2);
+/// What a call may take beyond its limit, when this process gets no CPU.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A store in etcd (version 3.4 or later), over its client port.
+///
+/// One thread of the process speaks with it. Leases count in seconds there, and last at least two; so dead nodes are
+/// noticed that much later.
+pub struct EtcdStore {
+    name: String,
+    client: Client,
+    runtime: Handle,
+    /// Ends the thread when it is dropped.
+    _stop: oneshot::Sender<()>,
+    leases: Mutex<BTreeMap<LeaseId, Duration>>,
+    watchers: Mutex<BTreeMap<String, Arc<Watcher>>>,
+}
+
+impl EtcdStore {
+    /// The store that `endpoint` names, and the cluster's name in it: see [`open`](crate::open).
+    ///
+    /// # Errors
+    /// [`MembershipError::Endpoint`], [`MembershipError::Unreachable`], [`MembershipError::Refused`].
+    pub fn open(endpoint: &str, limit: Duration) -> Result<(Self, String), MembershipError> {
+        let bad = |why| MembershipError::Endpoint {
+            endpoint: crate::endpoint::without_password(endpoint),
+            why,
+        };
+        let address = Address::parse(endpoint).map_err(bad)?;
+        let cluster = crate::name::checked("cluster", &address.cluster)?.to_owned();
+        let options = options(&address).map_err(bad)?;
+        let name = address.describe();
+        let (runtime, stop) = start()?;
+        let client = call(&runtime, &name, limit, {
+            let name = name.clone();
+            async move {
+                greet(&name, &address, limit / 2).await?;
+                let wrong = |error| explain(&name, error);
+                let client = Client::connect(address.urls(), Some(options)).await.map_err(wrong)?;
+                // The first answer: connections are made on demand.
+                client.kv_client().get("/latchwork/", None).await.map_err(wrong)?;
+                Ok(client)
+            }
+        })?;
+        let store = EtcdStore {
+            name,
+            client,
+            runtime,
+            _stop: stop,
+            leases: Mutex::default(),
+            watchers: Mutex::default(),
+        };
+        Ok((store, cluster))
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, MembershipError> {
+        let name = self.name.clone();
+        call(&self.runtime, &self.name, limit, async move {
+            future.await.map_err(|error| explain(&name, error))
+        })
+    }
+
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<LeaseId, Duration>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for EtcdStore {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn grant(&self, ttl: Duration, limit: Duration) -> Result<Grant, MembershipError> {
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let mut client = self.client.lease_client();
+        let (id, ttl) = self.call(limit, async move {
+            let grant = client.grant(seconds, None).await?;
+            Ok((lease_id(grant.id()), Duration::from_secs(grant.ttl().unsigned_abs())))
+        })?;
+        self.leases().insert(id, ttl);
+        Ok(Grant { id, ttl })
+    }
+
+    fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError> {
+        let ttl = self.leases().get(&lease).copied().ok_or(MembershipError::LeaseEnded)?;
+        let mut client = self.client.lease_client();
+        let id = number(lease.0);
+        // Opens a stream for one renewal, which has succeeded when this returns.
+        self.call(limit, async move { client.keep_alive(id).await.map(drop) })?;
+        Ok(ttl)
+    }
+
+    fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError> {
+        let mut client = self.client.lease_client();
+        let id = number(lease.0);
+        match self.call(limit, async move { client.revoke(id).await.map(drop) }) {
+            Ok(()) | Err(MembershipError::LeaseEnded) => {
+                self.leases().remove(&lease);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn commit(
+        &self,
+        compares: &[Compare],
+        changes: &[Change],
+        limit: Duration,
+    ) -> Result<Option<u64>, MembershipError> {
+        let compare = |compare: &Compare| match compare {
+            Compare::Absent(key) => {
+                etcd_client::Compare::create_revision(key.as_str(), CompareOp::Equal, 0)
+            }
+            Compare::Unchanged(key, revision) => {
+                let revision = number(*revision);
+                etcd_client::Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)
+            }
+        };
+        let change = |change: &Change| match change {
+            Change::Put { key, value, lease } => {
+                let options = lease.map(|lease| PutOptions::new().with_lease(number(lease.0)));
+                TxnOp::put(key.as_str(), value.clone(), options)
+            }
+            Change::Delete(key) => TxnOp::delete(key.as_str(), None),
+        };
+        let compares: Vec<_> = compares.iter().map(compare).collect();
+        let changes: Vec<_> = changes.iter().map(change).collect();
+        let mut client = self.client.kv_client();
+        self.call(limit, async move {
+            let answer = client.txn(Txn::new().when(compares).and_then(changes)).await?;
+            let revision = answer.header().map_or(0, |header| header.revision());
+            Ok(answer.succeeded().then_some(revision.unsigned_abs()))
+        })
+    }
+
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+        let mut client = self.client.kv_client().max_decoding_message_size(ANSWER_MAX);
+        let key = key.to_owned();
+        let found = self.call(limit, async move { client.get(key, None).await })?;
+        found.kvs().first().map(|kv| entry(&self.name, kv)).transpose()
+    }
+
+    fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError> {
+        let mut client = self.client.kv_client().max_decoding_message_size(ANSWER_MAX);
+        let prefix = prefix.to_owned();
+        let options = Some(GetOptions::new().with_prefix());
+        let found = self.call(limit, async move { client.get(prefix, options).await })?;
+        let revision = found.header().map_or(0, |header| header.revision()).unsigned_abs();
+        let entries = found.kvs().iter().map(|kv| entry(&self.name, kv));
+        Ok(Snapshot { revision, entries: entries.collect::<Result<_, _>>()? })
+    }
+
+    fn wait(&self, prefix: &str, after: u64, limit: Duration) -> Result<bool, MembershipError> {
+        let watcher = {
+            let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || {
+                let client = self.client.watch_client().max_decoding_message_size(ANSWER_MAX);
+                Watcher::start(&self.runtime, client, prefix, after)
+            };
+            Arc::clone(watchers.entry(prefix.to_owned()).or_insert_with(new))
+        };
+        let unreachable = |why| MembershipError::Unreachable { store: self.name.clone(), why };
+        watcher.wait(after, limit).map_err(unreachable)
+    }
+}
+
+/// Starts the thread that speaks with etcd. It ends when the sender is dropped.
+fn start() -> Result<(Handle, oneshot::Sender<()>), MembershipError> {
+    let failed = |error: std::io::Error| MembershipError::Thread { why: error.to_string() };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let handle = runtime.handle().clone();
+    let (stop, stopped) = oneshot::channel();
+    let body = move || drop(runtime.block_on(stopped));
+    thread::Builder::new().name("etcd".into()).spawn(body).map_err(failed)?;
+    Ok((handle, stop))
+}
+
+/// Lets the thread carry out a future, and waits for it.
+fn call<T: Send + 'static>(
+    runtime: &Handle,
+    name: &str,
+    limit: Duration,
+    future: impl Future<Output = Result<T, MembershipError>> + Send + 'static,
+) -> Result<T, MembershipError> {
+    let (send, receive) = sync_channel(1);
+    runtime.spawn(async move {
+        // Whoever waits may have given up.
+        let _ = send.send(tokio::time::timeout(limit, future).await);
+    });
+    let unreachable = |why| Err(MembershipError::Unreachable { store: name.to_owned(), why });
+    match receive.recv_timeout(limit.saturating_add(GRACE)) {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) | Err(RecvTimeoutError::Timeout) => {
+            unreachable(format!("nothing for {limit:?}"))
+        }
+        Err(RecvTimeoutError::Disconnected) => unreachable("its thread has ended".into()),
+    }
+}
+
+/// Whether anybody listens there: the library would try on and on, and say nothing.
+async fn greet(name: &str, address: &Address, limit: Duration) -> Result<(), MembershipError> {
+    let mut why = Vec::new();
+    for (host, port) in &address.hosts {
+        let host = host.trim_matches(['[', ']']);
+        let attempt = tokio::net::TcpStream::connect((host, *port));
+        match tokio::time::timeout(limit / address.hosts.len() as u32, attempt).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => why.push(error.to_string()),
+            Err(_) => why.push("no connection within the time".into()),
+        }
+    }
+    why.dedup();
+    Err(MembershipError::Unreachable { store: name.to_owned(), why: why.join("; ") })
+}
+
+fn options(address: &Address) -> Result<ConnectOptions, String> {
+    let mut options = ConnectOptions::new()
+        .with_connect_timeout(PING)
+        .with_keep_alive(PING, PING)
+        .with_require_leader(true)
+        .with_auto_token_refresh(true);
+    if let Some((user, password)) = &address.user {
+        options = options.with_user(user, password);
+    }
+    if address.tls {
+        options = with_tls(options, address)?;
+    }
+    Ok(options)
+}
+
+#[cfg(not(feature = "etcd-tls"))]
+fn with_tls(_options: ConnectOptions, _address: &Address) -> Result<ConnectOptions, String> {
+    Err("this program was built without TLS for etcd (cargo's feature \"etcd-tls\")".into())
+}
+
+#[cfg(feature = "etcd-tls")]
+fn with_tls(options: ConnectOptions, address: &Address) -> Result<ConnectOptions, String> {
+    use etcd_client::{Certificate, Identity, TlsOptions};
+
+    let read = |path: &std::path::PathBuf| {
+        std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+    };
+    let mut tls = TlsOptions::new();
+    tls = match &address.ca {
+        Some(path) => tls.ca_certificate(Certificate::from_pem(read(path)?)),
+        None => tls.with_native_roots(),
+    };
+    if let Some((certificate, key)) = &address.identity {
+        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
+    Ok(options.with_tls(tls))
+}
+
+/// What an error of the library means here.
+fn explain(name: &str, error: Error) -> MembershipError {
+    let store = name.to_owned();
+    match error {
+        Error::LeaseKeepAliveError(why) if why == "lease not found" => MembershipError::LeaseEnded,
+        Error::GRpcStatus(status) => {
+            let why = status.message().to_owned();
+            let credentials = ["authentication", "auth token", "user name is empty", "permission"];
+            // The numbers of gRPC: invalid argument, not found, permission denied, failed precondition,
+            // unauthenticated.
+            match status.code() as i32 {
+                5 if why.contains("lease not found") => MembershipError::LeaseEnded,
+                7 | 16 => MembershipError::Refused { store, why },
+                3 | 9 if credentials.iter().any(|text| why.contains(text)) => {
+                    MembershipError::Refused { store, why }
+                }
+                3 | 8 | 9 | 11 | 12 => MembershipError::Failed { store, why },
+                _ => MembershipError::Unreachable { store, why },
+            }
+        }
+        Error::TransportError(error) => {
+            // What happened stands in what caused it.
+            let mut why = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                why = format!("{why}: {error}");
+                cause = error.source();
+            }
+            MembershipError::Unreachable { store, why }
+        }
+        error => MembershipError::Unreachable { store, why: error.to_string() },
+    }
+}
+
+fn entry(name: &str, kv: &KeyValue) -> Result<Entry, MembershipError> {
+    let key = kv.key_str().map_err(|_| MembershipError::Foreign {
+        store: name.to_owned(),
+        key: String::from_utf8_lossy(kv.key()).into_owned(),
+        why: "the key is no text".into(),
+    })?;
+    let lease = (kv.lease() != 0).then(|| lease_id(kv.lease()));
+    let modified = kv.mod_revision().unsigned_abs();
+    Ok(Entry { key: key.to_owned(), value: kv.value().to_vec(), modified, lease })
+}
+
+fn lease_id(id: i64) -> LeaseId {
+    LeaseId(id.unsigned_abs())
+}
+
+// Revisions and leases of etcd are positive numbers of 63 bits.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
