@@ -1,0 +1,104 @@
+//! [`Server`]: an etcd of the test's own, on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::eventually;
+
+/// A server with its data in a directory of its own; it ends with this value.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    child: Child,
+    _data: TempDir,
+}
+
+impl Server {
+    /// Starts one; `None`, and a line that says so, where there is no etcd.
+    pub(crate) fn start() -> Option<Self> {
+        Server::start_with(&[])
+    }
+
+    /// Starts one with more flags.
+    pub(crate) fn start_with(flags: &[&str]) -> Option<Self> {
+        static SAY: Once = Once::new();
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            SAY.call_once(|| eprintln!("no etcd on this machine: its store is not tested"));
+            return None;
+        }
+        // Somebody else may take a port between its choice and etcd's.
+        (0..5).find_map(|_| Server::attempt(flags)).or_else(|| panic!("etcd does not start"))
+    }
+
+    fn attempt(flags: &[&str]) -> Option<Self> {
+        let data = tempfile::tempdir().unwrap();
+        let (address, peers) = (free(), free());
+        let tls = flags.iter().any(|flag| flag.starts_with("--cert-file"));
+        let url = format!("{}://{address}", if tls { "https" } else { "http" });
+        let peers = format!("http://{peers}");
+        let mut child = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(data.path().join("data"))
+            .args(["--name", "test", "--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("test={peers}"), "--unsafe-no-fsync"])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        // Read to its end, so that it never blocks on a full pipe.
+        let (tell, ready) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                if line.contains("ready to serve client requests") {
+                    let _ = tell.send(());
+                }
+            }
+        });
+        if ready.recv_timeout(Duration::from_secs(20)).is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        eventually("etcd to listen", || TcpStream::connect(address).is_ok());
+        Some(Server { address, child, _data: data })
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Runs etcdctl against it.
+    pub(crate) fn ctl(&self, args: &[&str]) -> Option<()> {
+        let endpoint = format!("http://{}", self.address);
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &endpoint]).args(args);
+        let output = command.output().ok()?;
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Some(())
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self._data.path()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}

@@ -1,0 +1,99 @@
+//! [`Faulty`]: a store whose connection can be cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use latchwork_membership::{
+    Change, Compare, Entry, Grant, LeaseId, MembershipError, Snapshot, Store,
+};
+
+use super::sleep;
+
+/// What is wrong with the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Fault {
+    None,
+    /// Calls fail at once, and have no effect.
+    Cut,
+    /// Calls to keep a lease alive take effect, and their answers come when their time is over.
+    LateAnswers,
+    /// Transactions take effect, and their answers are lost; once.
+    LostAnswer,
+}
+
+/// One node's way to a store.
+pub(crate) struct Faulty {
+    inner: Arc<dyn Store>,
+    fault: AtomicU8,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Faulty { inner, fault: AtomicU8::new(Fault::None as u8) })
+    }
+
+    pub(crate) fn set(&self, fault: Fault) {
+        self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault.load(Ordering::SeqCst) == fault as u8
+    }
+
+    fn lost(&self) -> MembershipError {
+        MembershipError::Unreachable { store: self.inner.describe(), why: "it was cut off".into() }
+    }
+
+    fn connected(&self) -> Result<&dyn Store, MembershipError> {
+        if self.has(Fault::Cut) { Err(self.lost()) } else { Ok(&*self.inner) }
+    }
+}
+
+impl Store for Faulty {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn grant(&self, ttl: Duration, limit: Duration) -> Result<Grant, MembershipError> {
+        self.connected()?.grant(ttl, limit)
+    }
+
+    fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError> {
+        let result = self.connected()?.keep_alive(lease, limit);
+        if self.has(Fault::LateAnswers) {
+            sleep(limit);
+            return Err(self.lost());
+        }
+        result
+    }
+
+    fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError> {
+        self.connected()?.revoke(lease, limit)
+    }
+
+    fn commit(
+        &self,
+        compares: &[Compare],
+        changes: &[Change],
+        limit: Duration,
+    ) -> Result<Option<u64>, MembershipError> {
+        let result = self.connected()?.commit(compares, changes, limit);
+        let (lost, none) = (Fault::LostAnswer as u8, Fault::None as u8);
+        let once = self.fault.compare_exchange(lost, none, Ordering::SeqCst, Ordering::SeqCst);
+        if once.is_ok() { Err(self.lost()) } else { result }
+    }
+
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+        self.connected()?.get(key, limit)
+    }
+
+    fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError> {
+        self.connected()?.range(prefix, limit)
+    }
+
+    fn wait(&self, prefix: &str, after: u64, limit: Duration) -> Result<bool, MembershipError> {
+        self.connected()?.wait(prefix, after, limit)
+    }
+}
