@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::thread;
@@ -76,20 +75,6 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-
-    /// Runs etcdctl against it.
-    pub(crate) fn ctl(&self, args: &[&str]) -> Option<()> {
-        let endpoint = format!("http://{}", self.address);
-        let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3").args(["--endpoints", &endpoint]).args(args);
-        let output = command.output().ok()?;
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        Some(())
-    }
-
-    pub(crate) fn data(&self) -> &Path {
-        self._data.path()
     }
 }
 

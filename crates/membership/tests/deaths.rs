@@ -1,0 +1,177 @@
+//! How nodes die: in bounded time, in the right order, and for ever.
+
+mod common;
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use latchwork_membership::{Joining, MemberState, Membership, MembershipError, Role, Store};
+
+use common::faulty::{Fault, Faulty};
+use common::{LONG, Place, compute, compute_as, compute_for, eventually, now};
+
+/// A node with a short lease, whose way to the store can be cut.
+fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {
+    let way = Faulty::new(place.another());
+    let store: Arc<dyn Store> = way.clone();
+    let node = Membership::join(store, "bench", compute_for(place.short())).unwrap();
+    (way, node)
+}
+
+/// What a lease may last beyond its length: etcd looks twice a second, and gives as much time again when it was
+/// busy; and this machine is.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_node_whose_keeper_is_cut_off_is_dead_within_bounded_time_and_knows_before_anybody_else() {
+    for fault in [Fault::Cut, Fault::LateAnswers] {
+        for place in Place::all() {
+            let (way, mortal) = mortal(&place);
+            let other = place.join(compute()).unwrap();
+            let (node, lease) = (mortal.me().node, mortal.lease());
+            let (tell, lost) = mpsc::channel();
+            mortal.on_loss(Box::new(move || tell.send(()).unwrap()));
+            // Looks at the lease of the dying the moment that somebody else can see it dead.
+            let seen = Arc::new(Mutex::new(None));
+            other.follow(Box::new({
+                let (lease, seen) = (lease.clone(), Arc::clone(&seen));
+                move |view| {
+                    if view.state(node) == Some(MemberState::Dead) {
+                        seen.lock().unwrap().get_or_insert(lease.is_valid());
+                    }
+                }
+            }));
+            // Renewals have kept it for longer than a lease lasts.
+            common::sleep(place.short() + place.short() / 2);
+            assert!(lease.is_valid());
+
+            way.set(fault);
+            let begin = now();
+            eventually("the lease to be invalid", || !lease.is_valid());
+            if fault == Fault::Cut {
+                // A fifth of the lease lies between the two: 300 ms and more.
+                assert_eq!(other.view().state(node), Some(MemberState::Joined));
+                let alive = format!("/latchwork/bench/view/alive/{node}");
+                assert!(place.store.get(&alive, LONG).unwrap().is_some(), "{:?}", place.kind);
+            }
+            other.wait(LONG, |view| view.state(node) == Some(MemberState::Dead)).unwrap();
+            let limit = 2 * place.short() + SLACK;
+            assert!(begin.elapsed() < limit, "{:?}: {:?}", place.kind, begin.elapsed());
+            eventually("the callback", || seen.lock().unwrap().is_some());
+            assert_eq!(*seen.lock().unwrap(), Some(false), "{:?}", place.kind);
+            lost.recv_timeout(LONG).unwrap();
+
+            // It comes back, and is nobody.
+            way.set(Fault::None);
+            assert!(!lease.is_valid());
+            for error in [
+                mortal.contact("a", "b").unwrap_err(),
+                mortal.decide("a", b"b").unwrap_err(),
+                mortal.exchange("a", 1, b"", LONG).unwrap_err(),
+                mortal.wait(LONG, |_| false).map(drop).unwrap_err(),
+                mortal.leave().unwrap_err(),
+            ] {
+                assert_eq!(error, MembershipError::LeaseEnded);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_id_of_the_dead_is_never_given_again() {
+    for place in Place::all() {
+        let (way, mortal) = mortal(&place);
+        let memory = Joining { ttl: place.short(), ..Joining::new(Role::Memory { bytes: 4096 }) };
+        let memory = place.join(memory).unwrap();
+        let other = place.join(compute()).unwrap();
+        let (node, epoch) = (mortal.me().node, mortal.me().epoch);
+        let (memory_node, memory_epoch) = (memory.me().node, memory.me().epoch);
+        mortal.contact("pid", "1234").unwrap();
+        way.set(Fault::Cut);
+        drop(memory);
+        let view = other
+            .wait(LONG, |view| {
+                let dead = [view.state(node), view.state(memory_node)];
+                dead == [Some(MemberState::Dead); 2]
+            })
+            .unwrap();
+        // Whoever has to end its process needs it.
+        assert_eq!(view.get(node).unwrap().contact["pid"], "1234");
+        assert_eq!(view.dead().count(), 2);
+
+        let error = place.join(compute_as(1)).unwrap_err();
+        assert_eq!(error, MembershipError::Dead { node, epoch });
+        let again = Joining { id: Some(0), ..Joining::new(Role::Memory { bytes: 4096 }) };
+        let error = place.join(again.clone()).unwrap_err();
+        assert_eq!(error, MembershipError::Dead { node: memory_node, epoch: memory_epoch });
+        assert_eq!(place.join(compute()).unwrap().me().node.to_string(), "C3");
+        let next = place.join(Joining { id: None, ..again }).unwrap();
+        assert_eq!(next.me().node.to_string(), "M1");
+    }
+}
+
+#[test]
+fn dropping_a_node_without_leaving_is_dying() {
+    for place in Place::all() {
+        let other = place.join(compute()).unwrap();
+        let mortal = place.join(compute_for(place.short())).unwrap();
+        let (node, lease) = (mortal.me().node, mortal.lease());
+        let copy = mortal.clone();
+        drop(mortal);
+        assert!(lease.is_valid(), "there is a copy");
+        drop(copy);
+        assert!(!lease.is_valid());
+        other.wait(LONG, |view| view.state(node) == Some(MemberState::Dead)).unwrap();
+    }
+}
+
+#[test]
+fn nobody_joins_twice_when_the_answer_to_joining_is_lost() {
+    for place in Place::all() {
+        let way = Faulty::new(place.another());
+        let store: Arc<dyn Store> = way.clone();
+        way.set(Fault::LostAnswer);
+        let node = Membership::join(store, "bench", compute()).unwrap();
+        assert_eq!(node.me().node.to_string(), "C1");
+        assert_eq!(node.view().members.len(), 1);
+        node.contact("a", "b").unwrap();
+        // And leaving, likewise.
+        way.set(Fault::LostAnswer);
+        node.leave().unwrap();
+        assert_eq!(place.join(compute()).unwrap().me().node, node.me().node);
+    }
+}
+
+#[test]
+fn a_store_that_is_cut_off_gives_errors_with_a_reason_and_no_hang() {
+    for place in Place::all() {
+        let (way, mortal) = mortal(&place);
+        way.set(Fault::Cut);
+        let error = mortal.decide("a", b"b").unwrap_err();
+        assert!(matches!(error, MembershipError::Unreachable { .. }), "{error}");
+        let begin = now();
+        let error = mortal.wait(place.short() / 2, |_| false).unwrap_err();
+        assert!(error.to_string().contains("it was cut off"), "{error}");
+        let error = mortal.wait(LONG, |_| false).unwrap_err();
+        assert_eq!(error, MembershipError::LeaseEnded);
+        let error = mortal.wait_for_fact("a", LONG).unwrap_err();
+        assert_eq!(error, MembershipError::LeaseEnded);
+        assert!(begin.elapsed() < place.short() + SLACK);
+    }
+}
+
+#[test]
+fn the_cost_of_asking_a_lease_is_a_look_at_the_clock() {
+    let place = Place::memory();
+    let node = place.join(compute()).unwrap();
+    let lease = node.lease();
+    let rounds = 200_000;
+    let begin = now();
+    let valid = (0..rounds).filter(|_| std::hint::black_box(&lease).is_valid()).count();
+    let each = begin.elapsed() / rounds;
+    assert_eq!(valid, rounds as usize);
+    println!("Lease::is_valid takes {each:?}");
+    // Some tens of nanoseconds; a call into the kernel or a lock would be several hundreds.
+    assert!(each < Duration::from_micros(5), "{each:?}");
+}
