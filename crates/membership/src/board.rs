@@ -30,7 +30,7 @@ struct Follower {
     seen: Option<Arc<View>>,
 }
 
-// A callback that panics takes its thread with it, and no more: what it left locked is whole.
+// Nothing that is locked here is ever half changed: only a callback can panic, and that ends its node.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,17 +22,33 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     let spawn = |name: &str, body: fn(&Shared)| {
         let shared = Arc::clone(shared);
         let name = format!("{name}-{}", shared.me.node);
-        let thread = thread::Builder::new().name(name).spawn(move || body(&shared));
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let watch = Watch(&shared);
+            body(watch.0);
+        });
         thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
     };
     let started = spawn("keeper", keep).and_then(|()| spawn("follower", follow));
     started.inspect_err(|_| shared.board.stop())
 }
 
+/// Ends the lease when its thread panics, in a callback most likely: without one of its threads a node renews
+/// nothing, or learns of nobody's death.
+struct Watch<'a>(&'a Shared);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lost();
+        }
+    }
+}
+
 /// Renews the lease until the node leaves, or the lease has ended.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
-    let mut pause = interval;
+    // Joining may have taken most of it.
+    let mut pause = Duration::ZERO;
     while !shared.board.pause(pause) {
         let sent = since_boot();
         match shared.store.keep_alive(shared.lease_id, interval) {

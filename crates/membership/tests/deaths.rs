@@ -127,6 +127,17 @@ fn dropping_a_node_without_leaving_is_dying() {
 }
 
 #[test]
+fn a_node_that_cannot_follow_any_more_loses_its_lease() {
+    let place = Place::memory();
+    let node = place.join(compute()).unwrap();
+    let mut first = true;
+    node.follow(Box::new(move |_| assert!(std::mem::take(&mut first), "on purpose")));
+    assert!(node.lease().is_valid());
+    place.join(compute()).unwrap();
+    assert_eq!(node.wait(LONG, |_| false).unwrap_err(), MembershipError::LeaseEnded);
+}
+
+#[test]
 fn nobody_joins_twice_when_the_answer_to_joining_is_lost() {
     for place in Place::all() {
         let way = Faulty::new(place.another());

@@ -5,6 +5,7 @@ mod lock;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ use crate::time::{Deadline, since_boot};
 use format::{HEADER_MAX, Header, Image};
 use lock::{Lock, sleep};
 
-/// How often a waiter looks: two hundred reads of one line per second, a thousandth of a core.
+/// How often a waiter looks whether the state file was replaced: one call into the kernel.
 const LOOK: Duration = Duration::from_millis(5);
+/// After so many looks it reads the first line in any case, for file systems that do not tell.
+const LOOKS: u32 = 10;
 
 /// A store in a directory, for processes of one machine.
 ///
@@ -43,12 +46,13 @@ impl FileStore {
         match fs::create_dir(&directory) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let parent = directory.parent().unwrap_or(&directory).display();
-                return Err(refuse(format!("{parent} is not there; make it, or correct the path")));
-            }
             Err(error) => {
-                return Err(refuse(format!("it cannot be made ({error}); name another place")));
+                let parent = directory.parent().unwrap_or(&directory);
+                return Err(refuse(if parent.exists() || parent.is_symlink() {
+                    format!("it cannot be made ({error}); name another place")
+                } else {
+                    format!("{} is not there; make it, or correct the path", parent.display())
+                }));
             }
         }
         if !directory.is_dir() {
@@ -103,12 +107,14 @@ impl FileStore {
         Image::decode(&bytes).map_err(|why| self.damaged(why))
     }
 
-    fn header(&self) -> Result<Header, MembershipError> {
+    /// The state file as it is, and its first line.
+    fn header(&self) -> Result<(File, Header), MembershipError> {
         let mut first = Vec::with_capacity(HEADER_MAX);
-        File::open(self.state_path())
-            .and_then(|file| file.take(HEADER_MAX as u64).read_to_end(&mut first))
-            .map_err(|error| self.failed(&error))?;
-        Header::decode(&first).map_err(|why| self.damaged(why))
+        let file = File::open(self.state_path()).map_err(|error| self.failed(&error))?;
+        let read = (&file).take(HEADER_MAX as u64).read_to_end(&mut first);
+        read.map_err(|error| self.failed(&error))?;
+        let header = Header::decode(&first).map_err(|why| self.damaged(why))?;
+        Ok((file, header))
     }
 
     /// Puts a new file in the place of the old. Only under the lock.
@@ -198,8 +204,9 @@ impl Store for FileStore {
 
     fn wait(&self, _prefix: &str, after: u64, limit: Duration) -> Result<bool, MembershipError> {
         let deadline = Deadline::after(limit);
+        let (mut file, mut header) = self.header()?;
+        let mut looks = 0;
         loop {
-            let header = self.header()?;
             if header.revision != after {
                 return Ok(true);
             }
@@ -207,11 +214,19 @@ impl Store for FileStore {
             if header.next_end.is_some_and(|end| end <= since_boot()) {
                 // Somebody has to end the lease. A store from before a restart was looked at by whoever opened it.
                 match self.change(left, |state, _| state.revision) {
-                    Ok(_) | Err(MembershipError::Locked { .. }) => continue,
+                    Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),
                 }
+                (file, header) = self.header()?;
+                continue;
             }
             sleep(LOOK.min(left));
+            looks += 1;
+            // A file that was replaced has no name any more. As long as it is open, no other is taken for it.
+            let replaced = file.metadata().map_or(true, |metadata| metadata.nlink() == 0);
+            if replaced || looks % LOOKS == 0 {
+                (file, header) = self.header()?;
+            }
         }
     }
 }
