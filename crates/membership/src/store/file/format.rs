@@ -133,12 +133,13 @@ impl Header {
 
 /// Printable text without spaces; everything else as `\xNN`.
 fn escaped(value: &[u8]) -> String {
+    let digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
     let mut text = String::with_capacity(value.len());
     for byte in value {
         if byte.is_ascii_graphic() && *byte != b'\\' {
             text.push(char::from(*byte));
         } else {
-            let _ = write!(text, "\\x{byte:02x}");
+            text.extend(['\\', 'x', digit(byte >> 4), digit(*byte)]);
         }
     }
     text
