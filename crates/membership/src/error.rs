@@ -53,7 +53,7 @@ pub enum MembershipError {
         why: String,
     },
     /// Nobody answers.
-    #[error("{store} does not answer: {why}; is it started, and is that its address?")]
+    #[error("{store} does not answer: {why}; is it started, is that its address, does it use TLS?")]
     Unreachable {
         /// The store.
         store: String,

@@ -25,7 +25,7 @@ const SLACK: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_node_whose_keeper_is_cut_off_is_dead_within_bounded_time_and_knows_before_anybody_else() {
-    for fault in [Fault::Cut, Fault::LateAnswers] {
+    for fault in [Fault::Cut, Fault::LateAnswers, Fault::SlowAnswer] {
         for place in Place::all() {
             let (way, mortal) = mortal(&place);
             let other = place.join(compute()).unwrap();

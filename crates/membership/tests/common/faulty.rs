@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Cut,
     /// Calls to keep a lease alive take effect, and their answers come when their time is over.
     LateAnswers,
+    /// A renewal takes effect, and its answer comes much later; then the connection is cut.
+    SlowAnswer,
     /// Transactions take effect, and their answers are lost; once.
     LostAnswer,
 }
@@ -65,6 +67,11 @@ impl Store for Faulty {
         if self.has(Fault::LateAnswers) {
             sleep(limit);
             return Err(self.lost());
+        }
+        if self.has(Fault::SlowAnswer) {
+            // Three fifths of the lease, when it is asked for in time.
+            sleep(3 * limit);
+            self.set(Fault::Cut);
         }
         result
     }

@@ -302,21 +302,27 @@ fn explain(name: &str, error: Error) -> MembershipError {
                     MembershipError::Refused { store, why }
                 }
                 3 | 8 | 9 | 11 | 12 => MembershipError::Failed { store, why },
-                _ => MembershipError::Unreachable { store, why },
+                _ => MembershipError::Unreachable { store, why: caused(why, &status) },
             }
         }
         Error::TransportError(error) => {
-            // What happened stands in what caused it.
-            let mut why = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                why = format!("{why}: {error}");
-                cause = error.source();
-            }
-            MembershipError::Unreachable { store, why }
+            MembershipError::Unreachable { store, why: caused(error.to_string(), &error) }
         }
         error => MembershipError::Unreachable { store, why: error.to_string() },
     }
+}
+
+/// What happened stands in what caused it.
+fn caused(mut why: String, error: &dyn std::error::Error) -> String {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !why.contains(&text) {
+            why = format!("{why}: {text}");
+        }
+        cause = error.source();
+    }
+    why
 }
 
 fn entry(name: &str, kv: &KeyValue) -> Result<Entry, MembershipError> {
