@@ -10,7 +10,7 @@ use crate::membership::{Membership, Shared, fits};
 use crate::name::{NodeName, checked};
 use crate::store::{Change, Compare, Snapshot};
 use crate::time::Deadline;
-use crate::view::{MemberState, View};
+use crate::view::{Member, MemberState, View};
 
 /// Whoever waits looks this often at its lease.
 const LOOK: Duration = Duration::from_millis(200);
@@ -195,11 +195,16 @@ impl Exchange<'_> {
             let node = node.ok_or_else(|| foreign(&store.describe(), entry, "it names no node"))?;
             let call: Call = decode(&store.describe(), entry)?;
             let holder = view.get(node).filter(|member| member.epoch == call.epoch);
-            // Whoever is in the cluster takes part in this exchange. Whoever is not has taken part in it if
-            // that was after this node joined, and else in one before.
-            let counts = holder.is_some_and(|member| {
-                member.state == MemberState::Joined || entry.modified > me.epoch
-            });
+            // Whoever has been in the cluster since this node joined takes part in this exchange, also when it
+            // has gone on and left by now. Whoever had left before took part in an earlier one of that name.
+            let was_here = |member: &Member| {
+                let first = self.shared.first.get(node);
+                member.epoch >= me.epoch
+                    || first.is_some_and(|first| {
+                        first.epoch == member.epoch && first.state == MemberState::Joined
+                    })
+            };
+            let counts = holder.is_some_and(was_here);
             if !counts {
                 continue;
             }

@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{Membership, MembershipError, NodeName};
+use latchwork_membership::{Membership, MembershipError, NodeName, Store};
 
+use common::faulty::{Fault, Faulty};
 use common::{LONG, Place, compute, compute_for, now};
 
 type Values = Result<Vec<(NodeName, Vec<u8>)>, MembershipError>;
@@ -67,18 +69,43 @@ fn long_values_arrive_whole() {
 #[test]
 fn a_later_run_may_use_the_names_of_an_earlier_one() {
     for place in Place::all() {
-        for _run in 0..3 {
-            let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
-            // Who comes first finds only what the earlier run has left.
-            let early = nodes[0].exchange("start", 3, b"", Duration::from_millis(50));
-            assert!(matches!(early, Err(MembershipError::Deadline { .. })), "{early:?}");
-            complete(&nodes, "end");
+        for run in 0..3 {
+            let value = |node: &Membership| format!("run {run} of {}", node.me().node);
+            let part = |node: Membership| {
+                let values = node.exchange("end", 3, value(&node).as_bytes(), LONG).unwrap();
+                let expect = (1..=3).map(|id| format!("run {run} of C{id}").into_bytes());
+                assert!(values.into_iter().map(|(_, value)| value).eq(expect));
+                node.leave().unwrap();
+            };
             thread::scope(|scope| {
-                for node in &nodes {
-                    scope.spawn(|| node.leave().unwrap());
+                let first = place.join(compute()).unwrap();
+                scope.spawn(|| part(first));
+                // Who comes first finds only what the earlier run has left.
+                common::sleep(Duration::from_millis(50));
+                let others = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];
+                for node in others {
+                    scope.spawn(|| part(node));
                 }
             });
         }
+    }
+}
+
+#[test]
+fn who_is_slow_gets_the_values_also_when_the_others_go_on_without_it() {
+    for place in Place::all() {
+        let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
+        let way = Faulty::new(place.another());
+        let store: Arc<dyn Store> = way.clone();
+        let slow = Membership::join(store, "bench", compute()).unwrap();
+        way.set(Fault::CutAfterCommit);
+        let slow = thread::spawn(move || slow.exchange("one", 3, b"slow", LONG));
+        let all = exchange(&nodes, "one", 3, LONG);
+        assert!(all.iter().all(Result::is_ok), "{all:?}");
+        complete(&nodes, "two");
+        complete(&nodes, "three");
+        way.set(Fault::None);
+        assert_eq!(slow.join().unwrap(), all[0]);
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     LateAnswers,
     /// A renewal takes effect, and its answer comes much later; then the connection is cut.
     SlowAnswer,
+    /// The next transaction takes effect, and is the last thing that goes through.
+    CutAfterCommit,
     /// Transactions take effect, and their answers are lost; once.
     LostAnswer,
 }
@@ -69,8 +71,8 @@ impl Store for Faulty {
             return Err(self.lost());
         }
         if self.has(Fault::SlowAnswer) {
-            // Three fifths of the lease, when it is asked for in time.
-            sleep(3 * limit);
+            // Two fifths of the lease, so that it still comes in time.
+            sleep(2 * limit);
             self.set(Fault::Cut);
         }
         result
@@ -87,6 +89,9 @@ impl Store for Faulty {
         limit: Duration,
     ) -> Result<Option<u64>, MembershipError> {
         let result = self.connected()?.commit(compares, changes, limit);
+        if self.has(Fault::CutAfterCommit) {
+            self.set(Fault::Cut);
+        }
         let (lost, none) = (Fault::LostAnswer as u8, Fault::None as u8);
         let once = self.fault.compare_exchange(lost, none, Ordering::SeqCst, Ordering::SeqCst);
         if once.is_ok() { Err(self.lost()) } else { result }
