@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::net::TcpListener;
 
 use latchwork_membership::open;
 
@@ -68,11 +67,11 @@ fn a_program_without_etcd_says_so() {
 #[test]
 fn addresses_where_no_etcd_is() {
     // A port that nobody listens at.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     says(&format!("etcd://{free}/bench"), &[&free.to_string(), "refused", "is it started"]);
     says(&format!("etcd://u:geheim@{free},{free}/bench"), &["refused", "is it started"]);
     // Somebody who accepts connections, and says nothing.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_at = silent.local_addr().unwrap();
     says(&format!("etcd://{silent_at}/bench"), &["does not answer", "is it started"]);
     says("etcd://nowhere.invalid:1/bench", &["does not answer"]);
