@@ -100,10 +100,18 @@ impl Driver for RealDriver {
     fn park(&self, until: Option<Time>) {
         // Unpark tokens may be old and parking may end for no reason: only the flag counts.
         while self.notifier.is_parked() {
-            match until.map(|until| until - self.now()) {
-                None => park(&self.thread),
-                Some(Duration::ZERO) => return,
-                Some(left) => park_timeout(&self.thread, left),
+            let left = until.map(|until| until - self.now());
+            if left == Some(Duration::ZERO) {
+                return;
+            }
+            match (self.notifier.bed(), left) {
+                (Some(bed), left) => {
+                    if bed.sleep(&|| self.notifier.is_parked(), left) {
+                        self.notifier.end_parking();
+                    }
+                }
+                (None, None) => park(&self.thread),
+                (None, Some(left)) => park_timeout(&self.thread, left),
             }
         }
     }

@@ -18,6 +18,8 @@
 //!     idle: spin ──► yield the core ──► park until notified or the next deadline
 //! ```
 //!
+//! A worker that other processes send to parks in a [`Bed`] that they can reach.
+//!
 //! # What holds
 //!
 //! - Futures are `!Send` and stay where they were spawned. At most [`ExecutorConfig::depth`] spawned
@@ -54,8 +56,8 @@
 
 #![forbid(unsafe_code)]
 
+mod bed;
 mod config;
-
 mod driver;
 mod error;
 mod executor;
@@ -71,6 +73,7 @@ mod tasks;
 mod timers;
 mod virtual_time;
 
+pub use bed::Bed;
 pub use config::ExecutorConfig;
 pub use driver::{Clock, Driver, RealDriver};
 pub use error::{Aborted, Elapsed};

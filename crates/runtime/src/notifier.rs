@@ -4,7 +4,8 @@ use std::fmt;
 
 use latchwork_simulation::ActorWaker;
 
-use crate::sync::{Arc, AtomicBool, Ordering, Thread, fence};
+use crate::Bed;
+use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 
 /// Wakes one executor if it is parked; one load when it is not. Clones are the same notifier.
 ///
@@ -34,6 +35,8 @@ pub struct Notifier(Arc<Signal>);
 struct Signal {
     parked: AtomicBool,
     target: Target,
+    /// Where the thread sleeps, if not in its own parking.
+    bed: RwLock<Option<Arc<dyn Bed>>>,
 }
 
 enum Target {
@@ -46,12 +49,37 @@ impl Notifier {
         Notifier(Arc::new(Signal {
             parked: AtomicBool::new(false),
             target: Target::Thread(thread),
+            bed: RwLock::default(),
         }))
     }
 
     /// For a worker of a simulated world, which is parked until it fires first.
     pub(crate) fn for_actor(waker: ActorWaker) -> Self {
-        Notifier(Arc::new(Signal { parked: AtomicBool::new(true), target: Target::Actor(waker) }))
+        let (parked, target) = (AtomicBool::new(true), Target::Actor(waker));
+        Notifier(Arc::new(Signal { parked, target, bed: RwLock::default() }))
+    }
+
+    /// From now on the executor's thread sleeps in `bed` when it parks. To be called by that thread. False, and
+    /// without effect, when it has one already, or is no thread but an actor of a simulated world.
+    pub fn sleep_in(&self, bed: Arc<dyn Bed>) -> bool {
+        let mut place = self.0.bed.write();
+        let free = place.is_none() && matches!(self.0.target, Target::Thread(_));
+        if free {
+            *place = Some(bed);
+        }
+        free
+    }
+
+    /// Takes the bed away again, from any thread: whoever sleeps there goes on sleeping in its own parking.
+    pub fn leave_bed(&self) {
+        let left = self.0.bed.write().take();
+        if let Some(bed) = left {
+            bed.wake();
+        }
+    }
+
+    pub(crate) fn bed(&self) -> Option<Arc<dyn Bed>> {
+        self.0.bed.read().clone()
     }
 
     /// Wakes the executor if it is parked or about to park. What it shall find must have been
@@ -66,11 +94,14 @@ impl Notifier {
 
     #[cold]
     fn wake(&self) {
-        // Relaxed: the fence of `notify` stands before it.
-        if self.0.parked.swap(false, Ordering::Relaxed) {
-            match &self.0.target {
-                Target::Thread(thread) => thread.unpark(),
-                Target::Actor(waker) => waker.wake(),
+        // The fence of `notify` stands before it. Acquire is for the bed: with the announcement's release, a
+        // waker that ends a parking knows the bed in which it is spent. Should the bed be taken away right now,
+        // the thread looks at `parked` before it sleeps elsewhere.
+        if self.0.parked.swap(false, Ordering::Acquire) {
+            match (&self.0.target, self.bed()) {
+                (Target::Thread(_), Some(bed)) => bed.wake(),
+                (Target::Thread(thread), None) => thread.unpark(),
+                (Target::Actor(waker), _) => waker.wake(),
             }
         }
     }
@@ -80,7 +111,7 @@ impl Notifier {
     /// A swap where a store would do: the model checker knows where a swap comes among the swaps of
     /// others, but not where a store does.
     pub(crate) fn announce(&self) {
-        self.0.parked.swap(true, Ordering::Relaxed);
+        self.0.parked.swap(true, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -88,6 +119,12 @@ impl Notifier {
     pub(crate) fn is_parked(&self) -> bool {
         // Relaxed: whoever stops parking because of this retracts next.
         self.0.parked.load(Ordering::Relaxed)
+    }
+
+    /// Ends the parking as a notification does; by the parked thread, when its bed was shaken from outside.
+    pub(crate) fn end_parking(&self) {
+        // Relaxed: the thread retracts next, and the bed has acquired what the one outside published.
+        self.0.parked.store(false, Ordering::Relaxed);
     }
 
     /// Takes the announcement back; `true` when somebody had notified meanwhile.

@@ -62,7 +62,12 @@ mod copy;
 mod endpoint;
 mod error;
 #[allow(unsafe_code)] // one system call
+mod futex;
+#[allow(unsafe_code)] // one system call
 mod huge;
+#[cfg(all(target_os = "linux", not(loom)))]
+#[allow(unsafe_code)] // maps files
+mod mapping;
 #[allow(unsafe_code)] // allocates
 mod region;
 mod request;

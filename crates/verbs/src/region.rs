@@ -16,6 +16,8 @@ use thiserror::Error;
 use crate::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use crate::huge::prefer_huge_pages;
+#[cfg(all(target_os = "linux", not(loom)))]
+use crate::mapping::Mapping;
 use crate::words::{WORD, Words};
 
 /// Why a region could not be made.
@@ -32,6 +34,14 @@ pub enum RegionError {
     OutOfMemory {
         /// The length that was asked for, in bytes.
         bytes: usize,
+    },
+    /// The file that should be mapped has another length: touching what it lacks would end the process.
+    #[error("a file of {found} bytes cannot be a region of {bytes}: it is not the one that was meant")]
+    FileLength {
+        /// The length that was asked for, in bytes.
+        bytes: usize,
+        /// The length of the file, in bytes.
+        found: u64,
     },
 }
 
@@ -54,6 +64,37 @@ impl Region {
             return Err(RegionError::BadLength { bytes });
         }
         let memory = Memory::zeroed(bytes).ok_or(RegionError::OutOfMemory { bytes })?;
+        Ok(Arc::new(Region { memory }))
+    }
+
+    /// Maps the first `bytes` bytes of `file`, a positive multiple of 8, to be shared with whoever maps it too,
+    /// in this process or another one. With `huge`, asks for huge pages, as far as the file's system has them.
+    ///
+    /// The file must keep its length for as long as anybody has it mapped: it gets its length, and all of its
+    /// pages, before others learn its name. What is no longer there when it is touched ends the process.
+    ///
+    /// # Errors
+    /// [`RegionError::BadLength`], [`RegionError::FileLength`] when the file is shorter, and
+    /// [`RegionError::OutOfMemory`] when the operating system does not map it.
+    #[cfg(all(target_os = "linux", not(loom)))]
+    pub fn map(
+        file: &std::fs::File,
+        bytes: usize,
+        huge: bool,
+    ) -> Result<Arc<Region>, RegionError> {
+        if bytes == 0 || !bytes.is_multiple_of(WORD) {
+            return Err(RegionError::BadLength { bytes });
+        }
+        let refused = RegionError::OutOfMemory { bytes };
+        let found = file.metadata().map_err(|_| refused)?.len();
+        if found < bytes as u64 {
+            return Err(RegionError::FileLength { bytes, found });
+        }
+        let mapping = Mapping::new(file, bytes, found).ok_or(refused)?;
+        if huge {
+            mapping.prefer_huge_pages();
+        }
+        let memory = Memory { first: mapping.first(), words: bytes / WORD, owner: Owner::File(mapping) };
         Ok(Arc::new(Region { memory }))
     }
 
@@ -89,18 +130,32 @@ impl Region {
     }
 }
 
-/// What the allocator gave.
 #[cfg(not(loom))]
 struct Memory {
-    // What it must be given back with.
-    base: NonNull<u8>,
-    layout: Layout,
     // The aligned part that is used.
     first: NonNull<AtomicU64>,
     words: usize,
+    // Held for its end alone.
+    #[allow(dead_code)]
+    owner: Owner,
 }
 
-// SAFETY: it owns its allocation, and the only access that it gives is to atomic words.
+/// Where memory came from, and what gives it back.
+#[cfg(not(loom))]
+enum Owner {
+    Allocator(Allocation),
+    #[cfg(target_os = "linux")]
+    File(Mapping),
+}
+
+/// What the allocator gave.
+#[cfg(not(loom))]
+struct Allocation {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its allocation or mapping, and the only access that it gives is to atomic words.
 #[cfg(not(loom))]
 unsafe impl Send for Memory {}
 // SAFETY: as above; shared access to `AtomicU64` is free of data races.
@@ -126,19 +181,21 @@ impl Memory {
             slice::from_raw_parts(first.cast::<MaybeUninit<u8>>().as_ptr(), bytes)
         });
         let first = first.cast::<AtomicU64>();
-        Some(Memory { base, layout, first, words: bytes / WORD })
+        let owner = Owner::Allocator(Allocation { base, layout });
+        Some(Memory { first, words: bytes / WORD, owner })
     }
 
     #[inline]
     fn atomics(&self) -> &[AtomicU64] {
         // SAFETY: `first` is aligned and has `words` initialised (zeroed) words behind it, which
-        // live as long as `self`; all access to them is through shared atomics.
+        // live as long as `self`; all access to them is through shared atomics, in other processes that map
+        // the same file as well. Those may store anything, and any bits are a word.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
 
 #[cfg(not(loom))]
-impl Drop for Memory {
+impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: `base` came from `alloc_zeroed` with this layout, and nobody borrows it any more.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
@@ -147,16 +204,28 @@ impl Drop for Memory {
 
 /// The model checker's atomics are no plain words: they are made one by one.
 #[cfg(loom)]
-struct Memory(Box<[AtomicU64]>);
+struct Memory(Box<[AtomicU64]>, Sleepers);
+
+/// Stands for the kernel's list of threads that sleep on some word.
+#[cfg(loom)]
+pub(crate) type Sleepers = (loom::sync::Mutex<()>, loom::sync::Condvar);
 
 #[cfg(loom)]
 impl Memory {
     fn zeroed(bytes: usize) -> Option<Memory> {
-        Some(Memory((0..bytes / WORD).map(|_| AtomicU64::new(0)).collect()))
+        let words = (0..bytes / WORD).map(|_| AtomicU64::new(0)).collect();
+        Some(Memory(words, (loom::sync::Mutex::new(()), loom::sync::Condvar::new())))
     }
 
     fn atomics(&self) -> &[AtomicU64] {
         &self.0
+    }
+}
+
+#[cfg(loom)]
+impl Region {
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.memory.1
     }
 }
 
