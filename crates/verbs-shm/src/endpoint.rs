@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use latchwork_verbs::{BATCH_MAX, Completion, Request, Target, VerbError, check_batch};
+use latchwork_verbs::{
+    BATCH_MAX, Completion, ComputeNodeId, Request, Target, VerbError, check_batch,
+};
 
 use crate::execute::{Barriers, Progress, Stop};
-use crate::fabric::{Node, Shared};
+use crate::node::Node;
 use crate::routes::Routes;
+use crate::shared::Shared;
 
 /// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
 ///
@@ -39,9 +42,9 @@ struct Stalled {
 }
 
 impl Endpoint {
-    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Node>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, id: ComputeNodeId, own: Arc<Node>) -> Self {
         Endpoint {
-            routes: Routes::new(shared, own),
+            routes: Routes::new(shared, id, own),
             posted: Vec::new(),
             requests: Vec::with_capacity(BATCH_MAX),
             stalled: VecDeque::new(),
@@ -86,10 +89,28 @@ impl Endpoint {
         requests.clear();
         (self.posted, self.requests) = (batches, requests);
     }
+
+    fn execute_all(&mut self) {
+        let mut barriers = Barriers::default();
+        self.retry_stalled(&mut barriers);
+        self.execute_posted(&mut barriers);
+        barriers.finish();
+    }
+
+    /// Nodes have gone: what is under way for them ends before others can take their places.
+    #[cold]
+    fn renew_routes(&mut self) {
+        self.routes.leave_gone();
+        self.execute_all();
+        self.routes.forget_gone();
+    }
 }
 
 impl latchwork_verbs::Endpoint for Endpoint {
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+        if self.routes.is_outdated() {
+            self.renew_routes();
+        }
         let remote_len = self.routes.learn_target(target)?;
         check_batch(target, requests, remote_len, |key| self.routes.learn_local(key))?;
         requests.iter().for_each(|request| self.routes.fetch_ahead(target, request));
@@ -108,13 +129,13 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn ring(&mut self) {
+        if self.routes.is_outdated() {
+            self.renew_routes();
+        }
         if self.posted.is_empty() && self.stalled.is_empty() {
             return;
         }
-        let mut barriers = Barriers::default();
-        self.retry_stalled(&mut barriers);
-        self.execute_posted(&mut barriers);
-        barriers.finish();
+        self.execute_all();
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {

@@ -143,8 +143,7 @@ impl Progress {
                     self.keep(old);
                 }
                 Request::Send(ref message) => {
-                    let mailbox = to.mailbox.expect("checked when posted");
-                    if !mailbox.send(message) {
+                    if !to.send(message) {
                         return Err(Stop::InboxFull);
                     }
                     barriers.after_delivery();

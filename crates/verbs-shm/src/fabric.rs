@@ -1,64 +1,29 @@
-//! The nodes of one process and what they registered.
+//! [`Fabric`]: the nodes of one process, and those that it knows of others.
 
 use std::sync::Arc;
 
-use latchwork_runtime::sync::{AtomicBool, Ordering, RwLock};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
 
+use crate::ShmError;
+use crate::across::lane::Lane;
+use crate::across::ring::Ends;
+use crate::config::Config;
 use crate::endpoint::Endpoint;
-use crate::inbox::{Inbox, Mailbox};
+use crate::inbox::{Across, Inbox, Mailbox};
+use crate::node::{Elsewhere, Memory, Node, Post};
+use crate::shared::Shared;
 
-/// How a shared-memory fabric is built.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two;
-    /// 128 bytes each. What is beyond waits at the senders.
-    pub inbox_capacity: usize,
-}
+#[cfg(all(target_os = "linux", not(loom)))]
+mod peers;
 
-impl Default for Config {
-    fn default() -> Self {
-        Config { inbox_capacity: 1024 }
-    }
-}
-
-/// The memory nodes and compute nodes of one process. Clones are the same fabric.
+/// The memory nodes and compute nodes of one process, and in a directory also those of its peers. Clones are the
+/// same fabric.
+///
+/// Every process is responsible for its own nodes. When the last clone and the last endpoint of a fabric in a
+/// directory are dropped, the process's files are removed: no peer can map them any more.
 #[derive(Clone)]
 pub struct Fabric {
-    shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    config: Config,
-    memory: RwLock<Vec<Arc<Region>>>,
-    nodes: RwLock<Vec<Option<Arc<Node>>>>,
-}
-
-/// A compute node, as its peers see it.
-pub(crate) struct Node {
-    pub(crate) mailbox: Arc<Mailbox>,
-    regions: RwLock<Vec<Arc<Region>>>,
-    disconnected: AtomicBool,
-}
-
-impl Node {
-    pub(crate) fn region(&self, key: RegionKey) -> Option<Arc<Region>> {
-        self.regions.read().get(usize::from(key.0)).cloned()
-    }
-
-    pub(crate) fn is_disconnected(&self) -> bool {
-        self.disconnected.load(Ordering::Relaxed)
-    }
-}
-
-impl Shared {
-    pub(crate) fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
-        self.memory.read().get(usize::from(node.0)).cloned()
-    }
-
-    pub(crate) fn node(&self, node: ComputeNodeId) -> Option<Arc<Node>> {
-        self.nodes.read().get(node.index()).cloned().flatten()
-    }
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Default for Fabric {
@@ -68,54 +33,136 @@ impl Default for Fabric {
 }
 
 impl Fabric {
-    /// A fabric without nodes.
+    /// A fabric of this process alone, without nodes.
     pub fn new(config: Config) -> Self {
-        let (memory, nodes) = (RwLock::default(), RwLock::default());
-        Fabric { shared: Arc::new(Shared { config, memory, nodes }) }
+        Fabric { shared: Arc::new(Shared::new(config, None)) }
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8. Ids count from 0. The
-    /// memory costs nothing until it is touched.
+    // ---- memory nodes ------------------------------------------------------------------------------
+
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free id. In one process
+    /// the memory costs nothing until it is touched; in a directory all of it is taken at once.
     ///
     /// # Errors
-    /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`].
+    /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`].
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        let region = Region::zeroed(bytes)?;
+        let id = {
+            let memory = self.shared.memory.read();
+            (0..=u16::MAX).find(|id| !memory.contains_key(id))
+        };
+        let id = MemoryNodeId(id.ok_or(SetupError::TooManyMemoryNodes)?);
+        self.serve_memory_as(id, bytes).map_err(ShmError::setup)?;
+        Ok(id)
+    }
+
+    /// Adds a memory node under this id, as [`Fabric::add_memory_node`] does.
+    ///
+    /// # Errors
+    /// [`ShmError::Known`], [`ShmError::NoRoom`] and whatever else the memory could not be had for.
+    pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), ShmError> {
         let mut memory = self.shared.memory.write();
-        let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;
-        memory.push(region);
-        Ok(MemoryNodeId(id))
+        if memory.contains_key(&id.0) {
+            return Err(ShmError::Known { node: format!("memory node {}", id.0) });
+        }
+        let region = match &self.shared.directory {
+            None => Region::zeroed(bytes)?,
+            Some(directory) => directory.make_memory(id, bytes)?,
+        };
+        memory.insert(id.0, Memory::There(region));
+        Ok(())
     }
 
     /// Has the operating system give the memory of all memory nodes now (see [`Region::prefault`]).
     pub fn prefault(&self) {
         let memory = self.shared.memory.read().clone();
-        memory.iter().for_each(|region| region.prefault());
+        for memory in memory.values() {
+            if let Memory::There(region) = memory {
+                region.prefault();
+            }
+        }
     }
+
+    /// The memory of a memory node, for tests and tools that look at it from outside.
+    pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
+        match self.shared.memory(node)? {
+            Memory::There(region) => Some(region),
+            Memory::Gone { .. } => None,
+        }
+    }
+
+    // ---- compute nodes -----------------------------------------------------------------------------
 
     /// Adds a compute node, with an inbox and without regions.
     ///
     /// # Errors
-    /// [`SetupError::DuplicateNode`].
+    /// [`SetupError::DuplicateNode`]; in a directory also what the operating system refused.
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
         let mut nodes = self.shared.nodes.write();
-        if nodes.len() <= id.index() {
-            nodes.resize_with(id.index() + 1, || None);
-        }
-        let place = &mut nodes[id.index()];
-        if place.is_some() {
+        if nodes.contains_key(&id) {
             return Err(SetupError::DuplicateNode(id));
         }
-        *place = Some(Arc::new(Node {
-            mailbox: Arc::new(Mailbox::new(self.shared.config.inbox_capacity)),
-            regions: RwLock::default(),
-            disconnected: AtomicBool::new(false),
-        }));
+        let across = match &self.shared.directory {
+            None => None,
+            Some(directory) => {
+                Some(Across::new(directory.make_page(id).map_err(ShmError::setup)?))
+            }
+        };
+        let mailbox = Arc::new(Mailbox::new(self.shared.config.inbox_capacity, across));
+        for (peer, node) in nodes.iter() {
+            if let Post::Elsewhere(elsewhere) = &node.post
+                && !node.is_disconnected()
+            {
+                self.connect((id, &mailbox), (*peer, elsewhere)).map_err(ShmError::setup)?;
+            }
+        }
+        nodes.insert(id, Arc::new(Node::new(Post::Here(mailbox))));
         Ok(())
+    }
+
+    /// Makes the rings between a node of this process and one elsewhere.
+    fn connect(
+        &self,
+        (own, mailbox): (ComputeNodeId, &Arc<Mailbox>),
+        (peer, elsewhere): (ComputeNodeId, &Elsewhere),
+    ) -> Result<(), ShmError> {
+        let directory = self.shared.directory.as_ref().ok_or(ShmError::OneProcess)?;
+        let across = mailbox.across().ok_or(ShmError::OneProcess)?;
+        let capacity = self.shared.config.inbox_capacity;
+        let (here, there) =
+            ((directory.incarnation(), own), (elsewhere.incarnation, peer));
+        let incoming = directory.ring(Ends { receiver: here, sender: there }, capacity)?;
+        let outgoing = directory.ring(Ends { receiver: there, sender: here }, capacity)?;
+        // Before the peer can have rung any bed in its present life.
+        across.page.forget(peer);
+        across.lanes.add(peer, incoming);
+        mailbox.wake_all();
+        elsewhere.add_lane(own, Lane::new(outgoing, Arc::clone(&elsewhere.page), own));
+        Ok(())
+    }
+
+    fn own(&self, id: ComputeNodeId) -> Result<(Arc<Node>, Arc<Mailbox>), SetupError> {
+        let node = self.shared.node(id).ok_or(SetupError::UnknownNode(id))?;
+        let mailbox = node.mailbox().cloned().ok_or(SetupError::UnknownNode(id))?;
+        Ok((node, mailbox))
+    }
+
+    /// Memory that peers may address once it is registered for a node of this process: in a directory it is a file
+    /// that they can map, otherwise any [`Region`] would do.
+    ///
+    /// # Errors
+    /// [`SetupError::Region`] and [`SetupError::NoRoom`].
+    pub fn new_region(&self, bytes: usize) -> Result<Arc<Region>, SetupError> {
+        match &self.shared.directory {
+            None => Ok(Region::zeroed(bytes)?),
+            Some(directory) => directory.make_region(bytes).map_err(ShmError::setup),
+        }
     }
 
     /// Registers memory of a compute node, as a local buffer of its own verbs and as a target of its
     /// peers'. Keys count from 0 per node. The fabric keeps the region for its own lifetime.
+    ///
+    /// Peers in other processes can address what [`Fabric::new_region`] gave; for them there is nothing under
+    /// other regions' keys.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -124,45 +171,59 @@ impl Fabric {
         node: ComputeNodeId,
         region: Arc<Region>,
     ) -> Result<RegionKey, SetupError> {
-        let found = self.shared.node(node).ok_or(SetupError::UnknownNode(node))?;
-        let mut regions = found.regions.write();
-        let key = u16::try_from(regions.len()).map_err(|_| SetupError::TooManyRegions(node))?;
-        regions.push(region);
-        Ok(RegionKey(key))
+        let (found, mailbox) = self.own(node)?;
+        let bytes = region.len();
+        let file = self.shared.directory.as_ref().and_then(|it| it.number_of(&region));
+        let publish = |key| {
+            let (Some(across), Some(file)) = (mailbox.across(), file) else { return true };
+            across.page.add_region(key, file, bytes)
+        };
+        found.add_region(region, publish).ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`.
+    /// A new endpoint for one worker of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn endpoint(&self, node: ComputeNodeId) -> Result<Endpoint, SetupError> {
-        let own = self.shared.node(node).ok_or(SetupError::UnknownNode(node))?;
-        Ok(Endpoint::new(Arc::clone(&self.shared), own))
+        let (own, _) = self.own(node)?;
+        Ok(Endpoint::new(Arc::clone(&self.shared), node, own))
     }
 
-    /// The inbox of `node`.
+    /// The inbox of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn inbox(&self, node: ComputeNodeId) -> Result<Inbox, SetupError> {
-        let found = self.shared.node(node).ok_or(SetupError::UnknownNode(node))?;
-        Ok(Inbox::new(Arc::clone(&found.mailbox)))
+        Ok(Inbox::new(self.own(node)?.1))
     }
 
     /// Cuts a compute node off: verbs to it, also those pushed back, complete with
     /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own
     /// verbs to others are not affected.
     ///
+    /// From one in another process nothing is received any more, and nothing of it stays mapped once all workers
+    /// have noticed. What it does to memory that it has mapped nobody can refuse: a process that must not is
+    /// [stopped](Fabric::stop) first.
+    ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
         let found = self.shared.node(node).ok_or(SetupError::UnknownNode(node))?;
-        found.disconnected.store(true, Ordering::Relaxed);
+        let first = found.disconnect();
+        let (Post::Elsewhere(elsewhere), true) = (&found.post, first) else { return Ok(()) };
+        self.shared.count_change();
+        let nodes = self.shared.nodes.read();
+        for (own, mailbox) in nodes.iter().filter_map(|(id, node)| Some((*id, node.mailbox()?))) {
+            if let (Some(across), Some(directory)) = (mailbox.across(), &self.shared.directory) {
+                across.lanes.remove(node);
+                let ends = [(directory.incarnation(), own), (elsewhere.incarnation, node)];
+                directory.remove_ring(Ends { receiver: ends[0], sender: ends[1] });
+                directory.remove_ring(Ends { receiver: ends[1], sender: ends[0] });
+            }
+            // They have its memory mapped until they look.
+            mailbox.wake_all();
+        }
         Ok(())
-    }
-
-    /// The memory of a memory node, for tests and tools that look at it from outside.
-    pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
-        self.shared.memory(node)
     }
 }

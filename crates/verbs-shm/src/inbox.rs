@@ -3,10 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use latchwork_runtime::Notifier;
+use latchwork_runtime::{Bed, Notifier};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use latchwork_verbs::Message;
 
+use crate::across::bed::Berth;
+use crate::across::lane::{Lanes, View};
+use crate::across::page::Page;
 use crate::queue::Queue;
 
 #[cfg(all(test, loom))]
@@ -36,11 +39,38 @@ const RECEIVE_MAX: usize = 32;
 ///
 /// A worker that is taken from the list is counted active by the one who takes it, under the list's
 /// lock, so that a burst of messages wakes one worker and not all.
+///
+/// Senders in other processes have rings of their own, and read `active` where it is shown to them; see
+/// [`crate::across`].
 pub(crate) struct Mailbox {
     queue: Queue,
     active: Active,
     parked: Mutex<Vec<Parked>>,
     subscribers: AtomicU64,
+    across: Option<Across>,
+}
+
+/// What is between an inbox and senders in other processes.
+pub(crate) struct Across {
+    pub(crate) page: Arc<Page>,
+    pub(crate) lanes: Lanes,
+    /// Which beds of the page are taken.
+    beds: Mutex<Vec<bool>>,
+}
+
+impl Across {
+    pub(crate) fn new(page: Arc<Page>) -> Self {
+        let beds = Mutex::new(vec![false; Page::BEDS_MAX]);
+        Across { page, lanes: Lanes::default(), beds }
+    }
+
+    /// A free bed; `None` when there is none.
+    fn take_bed(&self) -> Option<Arc<Berth>> {
+        let mut beds = self.beds.lock();
+        let index = beds.iter().position(|taken| !taken)?;
+        beds[index] = true;
+        Some(Arc::new(Berth { page: Arc::clone(&self.page), index }))
+    }
 }
 
 /// A cache line of its own: every sender reads it.
@@ -53,13 +83,45 @@ struct Parked {
 }
 
 impl Mailbox {
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// For senders of this process, and of others when there is something between.
+    pub(crate) fn new(capacity: usize, across: Option<Across>) -> Self {
         Mailbox {
             queue: Queue::new(capacity),
             active: Active(AtomicUsize::new(0)),
             parked: Mutex::new(Vec::new()),
             subscribers: AtomicU64::new(0),
+            across,
         }
+    }
+
+    pub(crate) fn across(&self) -> Option<&Across> {
+        self.across.as_ref()
+    }
+
+    /// Counts one more active worker, also where others see it.
+    fn add_active(&self) {
+        self.active.0.fetch_add(1, Ordering::Relaxed);
+        if let Some(across) = &self.across {
+            across.page.active().fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn remove_active(&self) {
+        self.active.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(across) = &self.across {
+            across.page.active().fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// D: whether there may be a message; after a full barrier.
+    fn has_ready(&self) -> bool {
+        self.queue.has_ready() || self.across.as_ref().is_some_and(|a| a.lanes.has_ready())
+    }
+
+    /// Wakes every parked worker, to look at what has changed.
+    pub(crate) fn wake_all(&self) {
+        let parked = self.parked.lock();
+        parked.iter().for_each(|parked| parked.notifier.notify());
     }
 
     /// Delivers `message` and wakes a worker if none polls; false when the queue is full.
@@ -85,28 +147,35 @@ impl Mailbox {
                 return;
             }
             let Some(woken) = parked.pop() else { return };
-            self.active.0.fetch_add(1, Ordering::Relaxed);
+            self.add_active();
             woken
         };
         woken.notifier.notify();
     }
 }
 
-/// The inbox of one compute node. Clones are the same inbox.
-#[derive(Clone)]
+/// The inbox of one compute node. Clones are the same inbox; where senders are in other processes, each worker
+/// should have a clone of its own.
 pub struct Inbox {
     mailbox: Arc<Mailbox>,
+    view: View,
+}
+
+impl Clone for Inbox {
+    fn clone(&self) -> Self {
+        Inbox::new(Arc::clone(&self.mailbox))
+    }
 }
 
 impl Inbox {
     pub(crate) fn new(mailbox: Arc<Mailbox>) -> Self {
-        Inbox { mailbox }
+        Inbox { mailbox, view: View::default() }
     }
 
     /// An inbox of no fabric of this crate, for messages that come into the process some other way.
     /// It holds `capacity` messages, rounded up to a power of two.
     pub fn with_capacity(capacity: usize) -> Self {
-        Inbox::new(Arc::new(Mailbox::new(capacity)))
+        Inbox::new(Arc::new(Mailbox::new(capacity, None)))
     }
 
     /// Puts a message in, and wakes a worker if none polls; false when there is no room. A full barrier
@@ -117,11 +186,36 @@ impl Inbox {
 
     /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
     /// as active at once.
+    ///
+    /// When there are senders in other processes, it is to be called by the worker's thread, which from now on
+    /// sleeps where they can wake it. A thread can sleep in one place only: of several subscriptions to
+    /// inboxes of that kind only the first lets its worker park. The same holds beyond 256 workers of a node.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);
-        mailbox.active.0.fetch_add(1, Ordering::Relaxed);
-        Subscription { mailbox, id, notifier, parked: Cell::new(false) }
+        mailbox.add_active();
+        let mut bed = mailbox.across().and_then(Across::take_bed);
+        if let (Some(across), Some(own)) = (mailbox.across(), &bed)
+            && !notifier.sleep_in(Arc::clone(own) as Arc<dyn Bed>)
+        {
+            across.beds.lock()[own.index] = false;
+            bed = None;
+        }
+        Subscription { mailbox, id, notifier, parked: Cell::new(false), bed }
+    }
+}
+
+impl Inbox {
+    /// Gives what senders in other processes have sent to `sink`.
+    fn receive_across(&self, across: &Across, sink: &mut dyn FnMut(Message)) -> bool {
+        let mut some = false;
+        for _ in 0..RECEIVE_MAX {
+            // Nothing is locked while the sink runs.
+            let Some(message) = self.view.pop(&across.lanes) else { break };
+            some = true;
+            sink(message);
+        }
+        some
     }
 }
 
@@ -132,6 +226,9 @@ impl latchwork_verbs::Inbox for Inbox {
             let Some(message) = self.mailbox.queue.pop() else { break };
             some = true;
             sink(message);
+        }
+        if let Some(across) = self.mailbox.across() {
+            some |= self.receive_across(across, sink);
         }
         some
     }
@@ -145,6 +242,8 @@ pub struct Subscription {
     id: u64,
     notifier: Notifier,
     parked: Cell<bool>,
+    /// Where senders in other processes wake the worker.
+    bed: Option<Arc<Berth>>,
 }
 
 impl Subscription {
@@ -157,12 +256,17 @@ impl Subscription {
 
 impl latchwork_verbs::Subscription for Subscription {
     fn park(&self) -> bool {
+        if self.mailbox.across().is_some() {
+            let Some(bed) = &self.bed else { return false };
+            bed.page.make_bed(bed.index);
+            bed.page.set_parked(bed.index);
+        }
         let entry = Parked { subscriber: self.id, notifier: self.notifier.clone() };
         self.mailbox.parked.lock().push(entry);
-        self.mailbox.active.0.fetch_sub(1, Ordering::Relaxed);
+        self.mailbox.remove_active();
         self.parked.set(true);
         fence(Ordering::SeqCst);
-        if self.mailbox.queue.has_ready() {
+        if self.mailbox.has_ready() {
             self.unparked();
             return false;
         }
@@ -173,23 +277,36 @@ impl latchwork_verbs::Subscription for Subscription {
         if !self.parked.replace(false) {
             return;
         }
-        let mut parked = self.mailbox.parked.lock();
-        if self.leave(&mut parked) {
-            // Under the lock, so that a sender there counts either us or the one it wakes.
-            self.mailbox.active.0.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut parked = self.mailbox.parked.lock();
+            if self.leave(&mut parked) {
+                // Under the lock, so that a sender there counts either us or the one it wakes.
+                self.mailbox.add_active();
+            }
+        }
+        if let Some(bed) = &self.bed {
+            bed.page.clear_parked(bed.index);
         }
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if self.parked.get() && self.leave(&mut self.mailbox.parked.lock()) {
+        let counted = !(self.parked.get() && self.leave(&mut self.mailbox.parked.lock()));
+        if let (Some(across), Some(bed)) = (self.mailbox.across(), &self.bed) {
+            bed.page.clear_parked(bed.index);
+            self.notifier.leave_bed();
+            across.beds.lock()[bed.index] = false;
+        } else if !counted {
             return;
         }
-        // Active, or made active by a sender whose wake nobody will answer now.
-        self.mailbox.active.0.fetch_sub(1, Ordering::Relaxed);
+        // Active, or made active by a sender whose wake nobody will answer now. Or rung by one elsewhere, who
+        // makes nobody active.
+        if counted {
+            self.mailbox.remove_active();
+        }
         fence(Ordering::SeqCst);
-        if self.mailbox.queue.has_ready() {
+        if self.mailbox.has_ready() {
             self.mailbox.wake_if_unattended();
         }
     }

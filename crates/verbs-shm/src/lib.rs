@@ -59,14 +59,27 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
+mod across;
+mod config;
 mod endpoint;
+mod error;
 mod execute;
 mod fabric;
 mod inbox;
+mod name;
+#[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
+mod node;
 mod queue;
 mod routes;
+mod shared;
 
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use across::owner::End;
+pub use config::{Config, HugePages, Place};
 pub use endpoint::Endpoint;
+pub use error::ShmError;
 pub use execute::Barriers;
-pub use fabric::{Config, Fabric};
+pub use fabric::Fabric;
 pub use inbox::{Inbox, Subscription};
+pub use name::NodeName;

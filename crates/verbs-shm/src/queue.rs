@@ -30,7 +30,10 @@ pub(crate) struct Queue {
 const FIRST: usize = 6;
 
 /// In a slot's head: there is more than fits the first line.
-const LONG: u64 = 1 << 8;
+pub(crate) const LONG: u64 = 1 << 8;
+
+/// In place of a sender that every slot has.
+const NOBODY: ComputeNodeId = ComputeNodeId::new(1).expect("an id");
 
 /// Two cache lines, so that neighbours do not share one (nor a pair of prefetched ones).
 #[repr(C, align(128))]
@@ -47,30 +50,43 @@ struct Padded(AtomicU64);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
 
-impl Slot {
-    /// By the sender that owns the slot.
-    fn fill(&self, message: &Message) {
-        let (first, rest) = message.body.split_at(FIRST);
-        let long = rest.iter().any(|&word| word != 0);
-        let count = if long { Message::WORDS } else { first.len() };
-        let head = u64::from(message.from.get()) | if long { LONG } else { 0 };
-        self.head.store(head, Ordering::Relaxed);
-        for (word, &value) in self.words.iter().zip(&message.body[..count]) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
+/// Words of a slot: the turn, the head, the message.
+pub(crate) const SLOT_WORDS: usize = 2 + Message::WORDS;
 
-    /// By the receiver that owns the slot.
-    fn message(&self) -> Message {
-        let head = self.head.load(Ordering::Relaxed);
-        let count = if head & LONG == 0 { FIRST } else { Message::WORDS };
-        let mut body = [0; Message::WORDS];
-        for (value, word) in body[..count].iter_mut().zip(&self.words) {
-            *value = word.load(Ordering::Relaxed);
-        }
-        let from = ComputeNodeId::new(head as u8);
-        Message { from: from.expect("a sender's id"), body }
+/// Writes a message into a slot, by the sender that owns it.
+#[inline]
+pub(crate) fn write_message(
+    head: &AtomicU64,
+    words: &[AtomicU64; Message::WORDS],
+    message: &Message,
+) {
+    let (first, rest) = message.body.split_at(FIRST);
+    let long = rest.iter().any(|&word| word != 0);
+    let count = if long { Message::WORDS } else { first.len() };
+    head.store(
+        u64::from(message.from.get()) | if long { LONG } else { 0 },
+        Ordering::Relaxed,
+    );
+    for (word, &value) in words.iter().zip(&message.body[..count]) {
+        word.store(value, Ordering::Relaxed);
     }
+}
+
+/// Reads the message in a slot. It is from `otherwise` if it has no sender, as it cannot be in a slot that was
+/// filled here.
+#[inline]
+pub(crate) fn read_message(
+    head: &AtomicU64,
+    words: &[AtomicU64; Message::WORDS],
+    otherwise: ComputeNodeId,
+) -> Message {
+    let head = head.load(Ordering::Relaxed);
+    let count = if head & LONG == 0 { FIRST } else { Message::WORDS };
+    let mut body = [0; Message::WORDS];
+    for (value, word) in body[..count].iter_mut().zip(words) {
+        *value = word.load(Ordering::Relaxed);
+    }
+    Message { from: ComputeNodeId::new(head as u8).unwrap_or(otherwise), body }
 }
 
 impl Queue {
@@ -114,7 +130,7 @@ impl Queue {
             );
             match taken {
                 Ok(_) => {
-                    slot.fill(message);
+                    write_message(&slot.head, &slot.words, message);
                     slot.turn.store(position + 1, Ordering::Release);
                     // The next message goes there, and a receiver has written it last. To read and not to
                     // write: receivers look at it all the time.
@@ -148,7 +164,7 @@ impl Queue {
             );
             match taken {
                 Ok(_) => {
-                    let message = slot.message();
+                    let message = read_message(&slot.head, &slot.words, NOBODY);
                     slot.turn.store(position + self.slots.len() as u64, Ordering::Release);
                     return Some(message);
                 }

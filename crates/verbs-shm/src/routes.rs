@@ -4,18 +4,22 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target, VerbError, WORD,
-    Words, prefetch_write,
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Request, Target,
+    VerbError, WORD, Words, prefetch_write,
 };
 
-use crate::fabric::{Node, Shared};
+use crate::across::lane::Lane;
 use crate::inbox::Mailbox;
+use crate::node::{Memory, Node, Post};
+use crate::shared::Shared;
 
 /// Nodes and regions that were looked up once, so that a verb takes no lock and counts no reference.
-/// Neither is ever replaced in the fabric, so nothing here goes stale.
+/// What becomes of them in the fabric is counted there ([`Routes::is_outdated`]).
 pub(crate) struct Routes {
     shared: Arc<Shared>,
+    own_id: ComputeNodeId,
     own: Arc<Node>,
+    version: u64,
     local: Vec<Option<Arc<Region>>>,
     memory: Vec<Option<Arc<Region>>>,
     peers: Vec<Option<Peer>>,
@@ -26,13 +30,22 @@ const AHEAD_MAX: u32 = 1 << 10;
 
 struct Peer {
     node: Arc<Node>,
+    way: Way,
     regions: Vec<Option<Arc<Region>>>,
+}
+
+/// How messages get to a peer.
+enum Way {
+    /// It is in this process.
+    Here(Arc<Mailbox>),
+    /// It is in another one.
+    Across(Arc<Lane>),
 }
 
 /// What a batch acts on.
 pub(crate) struct Destination<'a> {
     memory: Option<&'a Region>,
-    pub(crate) mailbox: Option<&'a Mailbox>,
+    way: Option<&'a Way>,
 }
 
 impl Destination<'_> {
@@ -40,6 +53,15 @@ impl Destination<'_> {
     #[inline]
     pub(crate) fn words(&self, remote: u64, len: u32) -> &[AtomicU64] {
         words(self.memory.expect("checked when posted"), remote, len)
+    }
+
+    /// Delivers a message; false when there is no room. Ends in a full barrier when it delivers.
+    #[inline]
+    pub(crate) fn send(&self, message: &Message) -> bool {
+        match self.way.expect("checked when posted") {
+            Way::Here(mailbox) => mailbox.send(message),
+            Way::Across(lane) => lane.send(message),
+        }
     }
 
     /// Asks for the CPU cache lines of a place that will be written, as far as there is such a place.
@@ -56,27 +78,58 @@ fn words(region: &Region, offset: u64, len: u32) -> &[AtomicU64] {
     &region.atomics()[offset as usize / WORD..][..len as usize / WORD]
 }
 
-/// Remembers what `find` finds, in a table indexed by small numbers.
-#[inline]
-fn remember<T>(
-    table: &mut Vec<Option<T>>,
-    index: usize,
-    find: impl FnOnce() -> Option<T>,
-) -> Option<&mut T> {
-    if table.get(index).is_none_or(Option::is_none) {
-        let found = find()?;
-        if table.len() <= index {
-            table.resize_with(index + 1, || None);
-        }
-        table[index] = Some(found);
+/// Puts something into a table indexed by small numbers.
+#[cold]
+fn place<T>(table: &mut Vec<Option<T>>, index: usize, value: T) {
+    if table.len() <= index {
+        table.resize_with(index + 1, || None);
     }
-    table[index].as_mut()
+    table[index] = Some(value);
 }
 
 impl Routes {
-    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Node>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, own_id: ComputeNodeId, own: Arc<Node>) -> Self {
         let (local, memory, peers) = (Vec::new(), Vec::new(), Vec::new());
-        Routes { shared, own, local, memory, peers }
+        let version = shared.changes();
+        Routes { shared, own_id, own, version, local, memory, peers }
+    }
+
+    /// Whether nodes may have gone, or have been replaced, since these routes were learned.
+    #[inline]
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.version != self.shared.changes()
+    }
+
+    /// Gives up the memory of nodes that are gone. What was posted for them fails from now on. To be followed by
+    /// [`Routes::forget_gone`] when all of that has been executed.
+    pub(crate) fn leave_gone(&mut self) {
+        self.version = self.shared.changes();
+        for (id, known) in self.memory.iter_mut().enumerate() {
+            if !matches!(self.shared.memory(MemoryNodeId(id as u16)), Some(Memory::There(_))) {
+                *known = None;
+            }
+        }
+        for peer in self.peers.iter_mut().flatten().filter(|peer| peer.node.is_disconnected()) {
+            peer.regions.clear();
+        }
+    }
+
+    /// Forgets nodes that are gone, so that those that have taken their places are found.
+    pub(crate) fn forget_gone(&mut self) {
+        for known in &mut self.peers {
+            if known.as_ref().is_some_and(|peer| peer.node.is_disconnected()) {
+                *known = None;
+            }
+        }
+    }
+
+    fn find_peer(&self, id: ComputeNodeId) -> Option<Peer> {
+        let node = self.shared.node(id)?;
+        let way = match &node.post {
+            Post::Here(mailbox) => Way::Here(Arc::clone(mailbox)),
+            Post::Elsewhere(elsewhere) => Way::Across(elsewhere.lane(self.own_id)?),
+        };
+        Some(Peer { node, way, regions: Vec::new() })
     }
 
     /// Learns `target`; the bytes of memory that it has, if it has any.
@@ -85,14 +138,29 @@ impl Routes {
         let unknown = VerbError::UnknownTarget { target };
         let region = match target {
             Target::Memory(id) => {
-                let find = || self.shared.memory(id);
-                Some(remember(&mut self.memory, id.0.into(), find).ok_or(unknown)?)
+                if self.memory.get(usize::from(id.0)).is_none_or(Option::is_none) {
+                    match self.shared.memory(id).ok_or(unknown)? {
+                        Memory::There(region) => place(&mut self.memory, id.0.into(), region),
+                        Memory::Gone { bytes } => return Ok(Some(bytes)),
+                    }
+                }
+                self.memory[usize::from(id.0)].as_ref()
             }
             Target::Compute(id, key) => {
-                let find = || Some(Peer { node: self.shared.node(id)?, regions: Vec::new() });
-                let peer = remember(&mut self.peers, id.index(), find).ok_or(unknown)?;
-                let Peer { node, regions } = peer;
-                remember(regions, key.into(), || node.region(RegionKey(key)))
+                if self.peers.get(id.index()).is_none_or(Option::is_none) {
+                    let found = self.find_peer(id).ok_or(unknown)?;
+                    place(&mut self.peers, id.index(), found);
+                }
+                let Peer { node, regions, .. } = self.peers[id.index()].as_mut().ok_or(unknown)?;
+                if regions.get(usize::from(key)).is_none_or(Option::is_none) {
+                    match node.region(RegionKey(key)) {
+                        Some(Memory::There(region)) => place(regions, key.into(), region),
+                        Some(Memory::Gone { bytes }) => return Ok(Some(bytes)),
+                        // A message needs none.
+                        None => return Ok(None),
+                    }
+                }
+                regions[usize::from(key)].as_ref()
             }
         };
         Ok(region.map(|region| region.len() as u64))
@@ -101,25 +169,30 @@ impl Routes {
     /// Learns a local region; its length in bytes.
     #[inline]
     pub(crate) fn learn_local(&mut self, key: RegionKey) -> Option<u64> {
-        let region = remember(&mut self.local, key.0.into(), || self.own.region(key))?;
-        Some(region.len() as u64)
+        let index = usize::from(key.0);
+        if self.local.get(index).is_none_or(Option::is_none) {
+            let Some(Memory::There(region)) = self.own.region(key) else { return None };
+            place(&mut self.local, index, region);
+        }
+        self.local[index].as_ref().map(|region| region.len() as u64)
     }
 
     /// Where the batches for a target that was learned go; an error when it is disconnected.
     #[inline]
     pub(crate) fn destination(&self, target: Target) -> Result<Destination<'_>, VerbError> {
         match target {
-            Target::Memory(MemoryNodeId(id)) => {
-                let memory = self.memory[usize::from(id)].as_deref();
-                Ok(Destination { memory, mailbox: None })
-            }
+            Target::Memory(MemoryNodeId(id)) => match self.memory.get(usize::from(id)) {
+                Some(Some(memory)) => Ok(Destination { memory: Some(memory), way: None }),
+                // It was there when the batch was posted.
+                _ => Err(VerbError::Disconnected { target }),
+            },
             Target::Compute(id, key) => {
                 let peer = self.peer(id);
                 if peer.node.is_disconnected() {
                     return Err(VerbError::Disconnected { target });
                 }
                 let memory = peer.regions.get(usize::from(key)).and_then(Option::as_deref);
-                Ok(Destination { memory, mailbox: Some(&peer.node.mailbox) })
+                Ok(Destination { memory, way: Some(&peer.way) })
             }
         }
     }

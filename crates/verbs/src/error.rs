@@ -110,6 +110,14 @@ pub enum SetupError {
     /// The memory could not be had.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// There is less room for memory than is asked for; only where memory is in files.
+    #[error("room for {free} bytes, and {bytes} are needed: enlarge the directory, or ask for less")]
+    NoRoom {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// Bytes that there are.
+        free: u64,
+    },
     /// The node's agent found no address to listen at; only where nodes have agents.
     #[error("the node's agent cannot listen: {0}")]
     Listen(std::io::ErrorKind),

@@ -94,7 +94,7 @@ impl Region {
         if huge {
             mapping.prefer_huge_pages();
         }
-        let memory = Memory { first: mapping.first(), words: bytes / WORD, owner: Owner::File(mapping) };
+        let memory = Memory { first: mapping.first(), words: bytes / WORD, _owner: Owner::File(mapping) };
         Ok(Arc::new(Region { memory }))
     }
 
@@ -136,12 +136,12 @@ struct Memory {
     first: NonNull<AtomicU64>,
     words: usize,
     // Held for its end alone.
-    #[allow(dead_code)]
-    owner: Owner,
+    _owner: Owner,
 }
 
 /// Where memory came from, and what gives it back.
 #[cfg(not(loom))]
+#[allow(dead_code, reason = "held for their ends alone")]
 enum Owner {
     Allocator(Allocation),
     #[cfg(target_os = "linux")]
@@ -182,7 +182,7 @@ impl Memory {
         });
         let first = first.cast::<AtomicU64>();
         let owner = Owner::Allocator(Allocation { base, layout });
-        Some(Memory { first, words: bytes / WORD, owner })
+        Some(Memory { first, words: bytes / WORD, _owner: owner })
     }
 
     #[inline]

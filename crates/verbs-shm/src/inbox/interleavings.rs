@@ -17,7 +17,7 @@ fn message(value: u64) -> Message {
 }
 
 fn mailbox() -> Arc<Mailbox> {
-    Arc::new(Mailbox::new(2))
+    Arc::new(Mailbox::new(2, None))
 }
 
 /// What a worker does with an inbox.

@@ -1,0 +1,31 @@
+//! [`Berth`]: a worker's bed on the page of its node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_runtime::Bed;
+
+use super::page::Page;
+
+/// One bed of a page, for one worker.
+pub(crate) struct Berth {
+    pub(crate) page: Arc<Page>,
+    pub(crate) index: usize,
+}
+
+impl Bed for Berth {
+    fn sleep(&self, parked: &dyn Fn() -> bool, at_most: Option<Duration>) -> bool {
+        let turn = self.page.turn_of(self.index);
+        if self.page.take_rung(self.index) {
+            return true;
+        }
+        if parked() {
+            self.page.sleep_while_turn_is(self.index, turn, at_most);
+        }
+        false
+    }
+
+    fn wake(&self) {
+        self.page.wake(self.index);
+    }
+}

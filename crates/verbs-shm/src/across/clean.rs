@@ -1,0 +1,154 @@
+//! The names of files, and what is done with those of processes that have ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+use super::owner::{large_of, lives};
+use super::ring::Ends;
+
+/// What every name begins with; the number of a process's start and a dash follow.
+const PREFIX: &str = "latchwork-";
+const DIGITS: usize = 16;
+
+fn name(incarnation: u64, rest: &str) -> String {
+    format!("{PREFIX}{incarnation:016x}-{rest}")
+}
+
+pub(crate) fn owner_name(incarnation: u64) -> String {
+    name(incarnation, "owner")
+}
+
+pub(crate) fn memory_name(incarnation: u64, id: MemoryNodeId) -> String {
+    name(incarnation, &format!("memory-{}", id.0))
+}
+
+pub(crate) fn page_name(incarnation: u64, id: ComputeNodeId) -> String {
+    name(incarnation, &format!("compute-{}", id.get()))
+}
+
+pub(crate) fn region_name(incarnation: u64, number: u64) -> String {
+    name(incarnation, &format!("region-{number}"))
+}
+
+/// The ring between two nodes has one name, whoever of them makes it.
+pub(crate) fn ring_name(ends: Ends) -> String {
+    let Ends { receiver, sender } = ends;
+    let rest = format!("ring-{}-{:016x}-{}", receiver.1.get(), sender.0, sender.1.get());
+    name(receiver.0, &rest)
+}
+
+/// A name that nobody looks for.
+pub(crate) fn temporary_name(incarnation: u64, number: u64) -> String {
+    name(incarnation, &format!("temporary-{number}"))
+}
+
+/// The starts of processes without any of which a file is of no use; none when the name is not one of these.
+fn incarnations(name: &str) -> Option<Vec<u64>> {
+    let hex = |digits: &str| {
+        let fits = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        (fits && digits.len() == DIGITS).then(|| u64::from_str_radix(digits, 16).ok())?
+    };
+    let (first, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let mut found = vec![hex(first)?];
+    let mut parts = rest.split('-');
+    match parts.next()? {
+        "ring" => found.push(hex(parts.nth(1)?)?),
+        "owner" | "memory" | "compute" | "region" | "temporary" => {}
+        _ => return None,
+    }
+    Some(found)
+}
+
+/// Removes the files of processes that have ended. An owner's file goes last, and every process makes its own
+/// first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
+pub(crate) fn clean(directory: &Path) -> io::Result<()> {
+    let mut alive = BTreeMap::new();
+    let mut owners = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(of) = name.to_str().and_then(incarnations) else { continue };
+        let mut dead = false;
+        for incarnation in of {
+            let owner = directory.join(owner_name(incarnation));
+            // What cannot be found out, such as with a file of another user, is left alone.
+            dead |= !*alive.entry(incarnation).or_insert_with(|| lives(&owner).unwrap_or(true));
+        }
+        if !dead {
+            continue;
+        }
+        if name.to_str().is_some_and(|name| name.ends_with("-owner")) {
+            owners.push(entry.path());
+        } else {
+            remove(&entry.path())?;
+        }
+    }
+    for owner in owners {
+        if let Some(large) = large_of(&owner) {
+            clean_large(&large, &owner)?;
+        }
+        remove(&owner)?;
+    }
+    Ok(())
+}
+
+/// Removes what the process with that owner's file has elsewhere.
+fn clean_large(large: &Path, owner: &Path) -> io::Result<()> {
+    let of = |path: &Path| path.file_name()?.to_str().and_then(incarnations)?.first().copied();
+    let files = match fs::read_dir(large) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in files {
+        let path = entry?.path();
+        if of(&path).is_some() && of(&path) == of(owner) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, unless somebody else has.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The owner's file of the process whose file is at `path`, which is in `directory`.
+pub(crate) fn owner_path(directory: &Path, incarnation: u64) -> PathBuf {
+    directory.join(owner_name(incarnation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_whose_files_they_are_and_foreign_ones_tell_nothing() {
+        let node = |id| ComputeNodeId::new(id).unwrap();
+        let ends = Ends { receiver: (0xabc, node(1)), sender: (0xdef, node(58)) };
+        let of = [
+            (owner_name(0xabc), vec![0xabc]),
+            (memory_name(0xabc, MemoryNodeId(9)), vec![0xabc]),
+            (page_name(u64::MAX, node(3)), vec![u64::MAX]),
+            (region_name(0, 7), vec![0]),
+            (temporary_name(1, 7), vec![1]),
+            (ring_name(ends), vec![0xabc, 0xdef]),
+        ];
+        for (name, expected) in of {
+            assert_eq!(incarnations(&name), Some(expected), "{name}");
+        }
+        for name in ["latchwork", "latchwork-", "latchwork-12-owner", "latchwork-000000000000000G-owner",
+            "latchwork-0000000000000001-notes", "latchwork-0000000000000001", "sem.0000000000000001-owner",
+            "latchwork-0000000000000001-ring-1-2-3", "latchwork-000000000000000A-owner"] {
+            assert_eq!(incarnations(name), None, "{name}");
+        }
+    }
+}

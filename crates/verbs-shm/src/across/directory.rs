@@ -1,0 +1,310 @@
+//! [`Directory`]: a process's files, and the way to those of others.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use rustix::fs::OFlags;
+
+use super::clean::{
+    clean, memory_name, owner_path, page_name, region_name, remove, ring_name, temporary_name,
+};
+use super::contact::Contact;
+use super::owner::{Owner, lives, open_checked};
+use super::page::Page;
+use super::ring::{Ends, Ring};
+use super::room::{page_bytes, reserve};
+use crate::ShmError;
+use crate::config::{HugePages, Place};
+use crate::name::NodeName;
+
+/// A name is tried anew so often before the directory counts as broken.
+const NAMES_MAX: usize = 100;
+
+/// One process's part of a directory. When it is dropped its files go.
+pub(crate) struct Directory {
+    path: PathBuf,
+    handle: File,
+    /// Where memory nodes and regions are, if elsewhere.
+    large: Option<(PathBuf, File)>,
+    advise: bool,
+    incarnation: u64,
+    numbers: AtomicU64,
+    made: Mutex<Made>,
+    _owner: Owner,
+}
+
+#[derive(Default)]
+struct Made {
+    files: BTreeSet<PathBuf>,
+    /// Regions that peers can map, and the numbers of their files.
+    regions: Vec<(Weak<Region>, u64)>,
+}
+
+fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ShmError {
+    move |error| ShmError::File { action, path: path.to_owned(), error }
+}
+
+fn open_directory(path: &Path) -> Result<(PathBuf, File), ShmError> {
+    let path = path.canonicalize().map_err(failed("find the directory", path))?;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+    let handle = options.open(&path).map_err(failed("open the directory", &path))?;
+    Ok((path, handle))
+}
+
+impl Directory {
+    /// Opens the directory, makes it if it is missing, and removes what processes that ended have left.
+    pub(crate) fn open(place: &Place) -> Result<Directory, ShmError> {
+        let made = fs::DirBuilder::new().mode(0o700).create(&place.path);
+        if let Err(error) = made.or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        }) {
+            return Err(failed("make the directory", &place.path)(error));
+        }
+        let (path, handle) = open_directory(&place.path)?;
+        let large = match &place.huge_pages {
+            HugePages::Directory(large) => Some(open_directory(large)?),
+            HugePages::Never | HugePages::Advised => None,
+        };
+        clean(&path).map_err(failed("remove files of processes that ended", &path))?;
+        for _ in 0..NAMES_MAX {
+            let incarnation = draw();
+            let owner_path = owner_path(&path, incarnation);
+            let owner = Owner::create(&owner_path, large.as_ref().map(|(path, _)| path.as_path()));
+            let Some(owner) = owner.map_err(failed("make a file", &owner_path))? else { continue };
+            return Ok(Directory {
+                path,
+                handle,
+                large,
+                advise: place.huge_pages == HugePages::Advised,
+                incarnation,
+                numbers: AtomicU64::new(0),
+                made: Mutex::default(),
+                _owner: owner,
+            });
+        }
+        Err(failed("find a free name", &path)(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// The number of this start of this process.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a file of zeros of this process, with all of its memory, and maps it.
+    fn make(&self, name: &str, bytes: usize, large: bool) -> Result<Arc<Region>, ShmError> {
+        let (directory, handle) = match &self.large {
+            Some((path, handle)) if large => (path, handle),
+            _ => (&self.path, &self.handle),
+        };
+        let path = directory.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        let file = options.open(&path).map_err(failed("make a file", &path))?;
+        self.made.lock().files.insert(path.clone());
+        // Whole pages: where they are huge, a file has no other length.
+        let whole = (bytes as u64).next_multiple_of(page_bytes(handle));
+        let mapped = reserve(&file, &path, (handle, directory), whole)
+            .and_then(|()| Ok(Region::map(&file, bytes, self.advise && large)?));
+        if mapped.is_err() {
+            self.remove(&path);
+        }
+        mapped
+    }
+
+    fn remove(&self, path: &Path) {
+        if self.made.lock().files.remove(path) {
+            // What is left is removed when another process starts.
+            let _ = remove(path);
+        }
+    }
+
+    // ---- nodes of this process ---------------------------------------------------------------------
+
+    /// The memory of a memory node.
+    pub(crate) fn make_memory(
+        &self,
+        id: MemoryNodeId,
+        bytes: usize,
+    ) -> Result<Arc<Region>, ShmError> {
+        self.make(&memory_name(self.incarnation, id), bytes, true)
+    }
+
+    /// The page of a compute node.
+    pub(crate) fn make_page(&self, id: ComputeNodeId) -> Result<Arc<Page>, ShmError> {
+        let region = self.make(&page_name(self.incarnation, id), Page::BYTES, false)?;
+        Ok(Arc::new(Page::create(region, self.incarnation, id)))
+    }
+
+    /// A region that peers can map once it is registered.
+    pub(crate) fn make_region(&self, bytes: usize) -> Result<Arc<Region>, ShmError> {
+        let number = self.number();
+        let region = self.make(&region_name(self.incarnation, number), bytes, true)?;
+        let mut made = self.made.lock();
+        made.regions.retain(|(region, _)| region.strong_count() > 0);
+        made.regions.push((Arc::downgrade(&region), number));
+        Ok(region)
+    }
+
+    /// The number of the file that a region is; `None` when it is memory of this process alone.
+    pub(crate) fn number_of(&self, region: &Arc<Region>) -> Option<u64> {
+        let made = self.made.lock();
+        let found = made.regions.iter().find(|(made, _)| made.as_ptr() == Arc::as_ptr(region));
+        found.map(|(_, number)| *number)
+    }
+
+    /// What a peer must know of a memory node of this process.
+    pub(crate) fn memory_contact(&self, id: MemoryNodeId, bytes: u64) -> Contact {
+        let directory = self.large.as_ref().map_or(&self.path, |(path, _)| path);
+        let path = directory.join(memory_name(self.incarnation, id));
+        Contact { incarnation: self.incarnation, bytes, path }
+    }
+
+    /// What a peer must know of a compute node of this process.
+    pub(crate) fn compute_contact(&self, id: ComputeNodeId) -> Contact {
+        let path = self.path.join(page_name(self.incarnation, id));
+        Contact { incarnation: self.incarnation, bytes: Page::BYTES as u64, path }
+    }
+
+    /// Whether this process has made a file.
+    pub(crate) fn has_made(&self, path: &Path) -> bool {
+        self.made.lock().files.contains(path)
+    }
+
+    // ---- nodes of others ---------------------------------------------------------------------------
+
+    /// The name of a node's file.
+    pub(crate) fn name_of(&self, node: NodeName, incarnation: u64) -> String {
+        match node {
+            NodeName::Memory(id) => memory_name(incarnation, id),
+            NodeName::Compute(id) => page_name(incarnation, id),
+        }
+    }
+
+    /// The owner's file of the process that made a contact, which has to be of this directory.
+    pub(crate) fn owner_of(&self, contact: &Contact, name: &str) -> Result<PathBuf, ShmError> {
+        let owner = owner_path(&self.path, contact.incarnation);
+        let directory = contact.path.parent();
+        let ours = directory == Some(&self.path)
+            || directory.map(Path::to_owned) == super::owner::large_of(&owner)
+            || (self.large.as_ref()).is_some_and(|(large, _)| directory == Some(large));
+        if !ours || contact.path.file_name() != Some(name.as_ref()) {
+            let (path, directory) = (contact.path.clone(), self.path.clone());
+            return Err(ShmError::OtherDirectory { path, directory });
+        }
+        Ok(owner)
+    }
+
+    /// Opens and maps a file of a process that lives.
+    fn map(&self, contact: &Contact, name: &str, large: bool) -> Result<Arc<Region>, ShmError> {
+        let owner = self.owner_of(contact, name)?;
+        let ended = || ShmError::Ended { path: contact.path.clone() };
+        if !lives(&owner)? {
+            return Err(ended());
+        }
+        let file = open_checked(&contact.path, true)?.ok_or_else(ended)?;
+        let layout = || ShmError::Layout { path: contact.path.clone() };
+        let bytes = usize::try_from(contact.bytes).map_err(|_| layout())?;
+        Region::map(&file, bytes, self.advise && large).map_err(|error| match error {
+            latchwork_verbs::RegionError::OutOfMemory { .. } => error.into(),
+            _ => layout(),
+        })
+    }
+
+    pub(crate) fn map_memory(
+        &self,
+        id: MemoryNodeId,
+        contact: &Contact,
+    ) -> Result<Arc<Region>, ShmError> {
+        self.map(contact, &memory_name(contact.incarnation, id), true)
+    }
+
+    pub(crate) fn map_page(
+        &self,
+        id: ComputeNodeId,
+        contact: &Contact,
+    ) -> Result<Arc<Page>, ShmError> {
+        let region = self.map(contact, &page_name(contact.incarnation, id), false)?;
+        let page = Page::open(region, contact.incarnation, id);
+        Ok(Arc::new(page.ok_or_else(|| ShmError::Layout { path: contact.path.clone() })?))
+    }
+
+    /// A region of a compute node, which has told of it on its page.
+    pub(crate) fn map_region(
+        &self,
+        incarnation: u64,
+        number: u64,
+        bytes: usize,
+    ) -> Option<Arc<Region>> {
+        let owner = owner_path(&self.path, incarnation);
+        let large = super::owner::large_of(&owner);
+        let path = large.unwrap_or_else(|| self.path.clone()).join(region_name(incarnation, number));
+        let file = open_checked(&path, true).ok()??;
+        Region::map(&file, bytes, self.advise).ok()
+    }
+
+    /// The ring between a node of this process and one of another. Whoever of them comes first makes it, so neither
+    /// has to wait for the other: it gets its name when it is complete.
+    pub(crate) fn ring(&self, ends: Ends, capacity: usize) -> Result<Ring, ShmError> {
+        let path = self.path.join(ring_name(ends));
+        let layout = || ShmError::Layout { path: path.clone() };
+        for _ in 0..NAMES_MAX {
+            if let Some(file) = open_checked(&path, true)? {
+                self.made.lock().files.insert(path.clone());
+                // As long as it is: how long it should be is told by what is in it.
+                let bytes = file.metadata().map_err(failed("look at", &path))?.len();
+                let bytes = usize::try_from(bytes).map_err(|_| layout())?;
+                let region = Region::map(&file, bytes, false).map_err(|_| layout())?;
+                return Ring::open(region, ends).ok_or_else(layout);
+            }
+            let temporary = temporary_name(self.incarnation, self.number());
+            let region = self.make(&temporary, Ring::bytes(capacity), false)?;
+            Ring::create(&region, capacity, ends);
+            let temporary = self.path.join(temporary);
+            let linked = fs::hard_link(&temporary, &path);
+            self.remove(&temporary);
+            match linked {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed("name a file", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Err(layout())
+    }
+
+    /// Removes the ring between two nodes one of which is gone.
+    pub(crate) fn remove_ring(&self, ends: Ends) {
+        self.remove(&self.path.join(ring_name(ends)));
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let files = std::mem::take(&mut self.made.lock().files);
+        // Those that resist are removed when another process starts.
+        files.iter().for_each(|path| drop(remove(path)));
+        let _ = remove(&owner_path(&self.path, self.incarnation));
+    }
+}
+
+/// A number that nobody has had.
+fn draw() -> u64 {
+    let state = std::collections::hash_map::RandomState::new();
+    let mut hasher = state.build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish().max(1)
+}

@@ -1,0 +1,258 @@
+//! [`Page`]: what a compute node shows to the processes of its peers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
+
+/// The first words of the file, then what changes, each kind on CPU cache lines of its own.
+///
+/// ```text
+///   word 0      1             2    16        32..36             48       64..576              1024..3072
+///   magic  incarnation   node id   active    parked: 256 bits   count    regions: 128 × 4     beds: 256 × 8
+///                                                                        key, file, bytes     rung, turn
+/// ```
+///
+/// The node's process writes all of it, but for the beds, which others ring.
+#[cfg(not(loom))]
+mod layout {
+    pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchpg1");
+    pub(super) const ACTIVE: usize = 16;
+    pub(super) const PARKED: usize = 32;
+    pub(super) const COUNT: usize = 48;
+    pub(super) const REGIONS: usize = 64;
+    pub(super) const REGIONS_MAX: usize = 128;
+    pub(super) const BEDS: usize = 1024;
+    pub(super) const BEDS_MAX: usize = 256;
+    pub(super) const BED_WORDS: usize = 8;
+}
+
+/// Small, for the model checker, which keeps books on every word.
+#[cfg(loom)]
+mod layout {
+    pub(super) const MAGIC: u64 = 1;
+    pub(super) const ACTIVE: usize = 3;
+    pub(super) const PARKED: usize = 4;
+    pub(super) const COUNT: usize = 5;
+    pub(super) const REGIONS: usize = 6;
+    pub(super) const REGIONS_MAX: usize = 0;
+    pub(super) const BEDS: usize = 6;
+    pub(super) const BEDS_MAX: usize = 2;
+    pub(super) const BED_WORDS: usize = 2;
+}
+
+use layout::{ACTIVE, BED_WORDS, BEDS, COUNT, MAGIC, PARKED, REGIONS, REGIONS_MAX};
+
+const INCARNATION: usize = 1;
+const NODE: usize = 2;
+const REGION_WORDS: usize = 4;
+const BITS: usize = u64::BITS as usize;
+
+/// See the module.
+pub(crate) struct Page(Arc<Region>);
+
+impl Page {
+    /// Bytes of the file.
+    pub(crate) const BYTES: usize = (layout::BEDS + layout::BEDS_MAX * BED_WORDS) * WORD;
+    /// Workers of one node that can be woken from other processes.
+    pub(crate) const BEDS_MAX: usize = layout::BEDS_MAX;
+
+    /// The page of a new node, in a region of zeros.
+    pub(crate) fn create(region: Arc<Region>, incarnation: u64, id: ComputeNodeId) -> Self {
+        let words = region.words();
+        words.set_word(INCARNATION, incarnation);
+        words.set_word(NODE, id.get().into());
+        words.set_word(0, MAGIC);
+        Page(region)
+    }
+
+    /// The page of a peer; `None` when it is not the page of this node.
+    pub(crate) fn open(region: Arc<Region>, incarnation: u64, id: ComputeNodeId) -> Option<Self> {
+        let words = region.words();
+        let head = [words.word(0), words.word(INCARNATION), words.word(NODE)];
+        let fits = region.len() == Self::BYTES && head == [MAGIC, incarnation, id.get().into()];
+        fits.then(|| Page(region))
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.0.atomics()[index]
+    }
+
+    // ---- who polls ---------------------------------------------------------------------------------
+
+    /// How many of the node's workers poll; the node's own process counts.
+    #[inline]
+    pub(crate) fn active(&self) -> &AtomicU64 {
+        self.word(ACTIVE)
+    }
+
+    /// P: the worker of this bed is about to park. Written by one process, from several threads.
+    pub(crate) fn set_parked(&self, bed: usize) {
+        self.word(PARKED + bed / BITS).fetch_or(1 << (bed % BITS), Ordering::Relaxed);
+    }
+
+    /// The worker of this bed is up.
+    pub(crate) fn clear_parked(&self, bed: usize) {
+        self.word(PARKED + bed / BITS).fetch_and(!(1 << (bed % BITS)), Ordering::Relaxed);
+    }
+
+    /// A bed whose worker is parked, as far as is known.
+    fn parked(&self) -> Option<usize> {
+        (0..Self::BEDS_MAX.div_ceil(BITS)).find_map(|word| {
+            let bits = self.word(PARKED + word).load(Ordering::Relaxed);
+            let bed = word * BITS + bits.trailing_zeros() as usize;
+            (bits != 0 && bed < Self::BEDS_MAX).then_some(bed)
+        })
+    }
+
+    // ---- beds --------------------------------------------------------------------------------------
+
+    fn rung(&self, bed: usize) -> &AtomicU64 {
+        self.word(BEDS + bed * BED_WORDS)
+    }
+
+    /// Index of the word that changes with every wake.
+    fn turn(bed: usize) -> usize {
+        BEDS + bed * BED_WORDS + 1
+    }
+
+    /// R: forgets who has rung, before anybody can know that the bed's worker parks.
+    pub(crate) fn make_bed(&self, bed: usize) {
+        self.rung(bed).store(0, Ordering::Relaxed);
+    }
+
+    /// What a wake changes; to be read before the last look at whether to sleep.
+    pub(crate) fn turn_of(&self, bed: usize) -> u64 {
+        // Acquire: who sees the change sees what came before it.
+        self.word(Self::turn(bed)).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a wake changes what was read, for `at_most`.
+    pub(crate) fn sleep_while_turn_is(&self, bed: usize, turn: u64, at_most: Option<Duration>) {
+        // The low half is enough: nobody is woken four billion times between two instructions.
+        self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
+    }
+
+    /// Whether somebody elsewhere has rung, which is told once.
+    pub(crate) fn take_rung(&self, bed: usize) -> bool {
+        // Acquire: the sweep that comes next finds what was sent before the ringing.
+        self.rung(bed).load(Ordering::Relaxed) != 0
+            && self.rung(bed).swap(0, Ordering::Acquire) != 0
+    }
+
+    /// K: wakes one of the parked workers, on behalf of node `by`, after a full barrier.
+    #[cold]
+    pub(crate) fn wake_one(&self, by: ComputeNodeId) {
+        let Some(bed) = self.parked() else { return };
+        let bit = 1 << by.index();
+        // The bit is set already: a thread of this process is about to wake the worker, or has.
+        if self.rung(bed).fetch_or(bit, Ordering::Release) & bit == 0 {
+            self.wake(bed);
+        }
+    }
+
+    /// Ends the sleep in a bed, after what shall be seen was stored.
+    pub(crate) fn wake(&self, bed: usize) {
+        self.word(Self::turn(bed)).fetch_add(1, Ordering::Release);
+        self.0.wake_sleepers(Self::turn(bed));
+    }
+
+    /// Takes a node's bit out of all beds and wakes all sleepers: it may have died between setting it
+    /// and waking.
+    pub(crate) fn forget(&self, by: ComputeNodeId) {
+        for bed in 0..Self::BEDS_MAX {
+            if self.rung(bed).fetch_and(!(1 << by.index()), Ordering::Relaxed) != 0 {
+                self.wake(bed);
+            }
+        }
+    }
+
+    // ---- regions -----------------------------------------------------------------------------------
+
+    /// Tells peers of a region: its key, the number of its file, its length. False when there are too many.
+    /// Not for two threads at once.
+    pub(crate) fn add_region(&self, key: RegionKey, file: u64, bytes: usize) -> bool {
+        let count = self.word(COUNT).load(Ordering::Relaxed) as usize;
+        if count >= REGIONS_MAX {
+            return false;
+        }
+        let entry = REGIONS + count * REGION_WORDS;
+        for (word, value) in [u64::from(key.0), file, bytes as u64].into_iter().enumerate() {
+            self.word(entry + word).store(value, Ordering::Relaxed);
+        }
+        self.word(COUNT).store(count as u64 + 1, Ordering::Release);
+        true
+    }
+
+    /// The number of a region's file, and its length in bytes.
+    pub(crate) fn find_region(&self, key: RegionKey) -> Option<(u64, usize)> {
+        let count = self.word(COUNT).load(Ordering::Acquire) as usize;
+        (0..count.min(REGIONS_MAX)).find_map(|index| {
+            let entry = REGIONS + index * REGION_WORDS;
+            let word = |word| self.word(entry + word).load(Ordering::Relaxed);
+            (word(0) == u64::from(key.0)).then(|| (word(1), word(2) as usize))
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).unwrap()
+    }
+
+    fn page() -> Page {
+        Page::create(Region::zeroed(Page::BYTES).unwrap(), 99, node(3))
+    }
+
+    #[test]
+    fn a_page_is_opened_as_that_of_its_node_alone() {
+        let page = page();
+        for (incarnation, id, fits) in [(99, 3, true), (98, 3, false), (99, 4, false)] {
+            assert_eq!(Page::open(page.0.clone(), incarnation, node(id)).is_some(), fits);
+        }
+        let short = Region::zeroed(Page::BYTES - 8).unwrap();
+        assert!(Page::open(Page::create(short, 99, node(3)).0, 99, node(3)).is_none());
+    }
+
+    #[test]
+    fn each_node_rings_a_bed_once_until_it_is_made_again() {
+        let page = page();
+        page.wake_one(node(1));
+        let turn = |bed| page.turn_of(bed);
+        assert!((0..Page::BEDS_MAX).all(|bed| turn(bed) == 0), "nobody is parked");
+        page.set_parked(200);
+        for (by, turns) in [(1, 1), (1, 1), (58, 2), (1, 2)] {
+            page.wake_one(node(by));
+            assert_eq!(turn(200), turns, "rung by node {by}");
+        }
+        assert!(page.take_rung(200) && !page.take_rung(200));
+        page.wake_one(node(1));
+        assert_eq!(turn(200), 3);
+        page.forget(node(2));
+        page.wake_one(node(1));
+        assert_eq!(turn(200), 4, "woken, so that nobody relies on one who is gone");
+        page.forget(node(1));
+        page.wake_one(node(1));
+        assert_eq!(turn(200), 6);
+        page.clear_parked(200);
+        page.wake_one(node(7));
+        assert_eq!(turn(200), 6);
+    }
+
+    #[test]
+    fn regions_are_found_by_their_keys_as_long_as_there_is_room() {
+        let page = page();
+        assert_eq!(page.find_region(RegionKey(0)), None);
+        for key in 0..REGIONS_MAX as u16 {
+            assert!(page.add_region(RegionKey(key * 2), u64::from(key) + 5, 4096));
+        }
+        assert!(!page.add_region(RegionKey(1), 1, 8));
+        assert_eq!(page.find_region(RegionKey(6)), Some((8, 4096)));
+        assert_eq!(page.find_region(RegionKey(7)), None);
+    }
+}

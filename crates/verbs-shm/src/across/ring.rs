@@ -1,0 +1,318 @@
+//! [`Ring`]: messages from one compute node to another, of different processes.
+
+use std::sync::Arc;
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::{ComputeNodeId, Message, Region, WORD};
+
+use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
+
+/// A bounded ring: one process fills it, one other empties it, each with as many threads as it likes.
+///
+/// ```text
+///   word 0      1         2, 3          4, 5         32      512                528
+///   magic   capacity   receiver's    sender's       head    slot 0             slot 1      ...
+///                      incarnation, id                       turn, message
+///
+///   slot of position p (p modulo capacity):  turn == p + 1   it holds the message of p
+///                                            turn <= p       not yet
+/// ```
+///
+/// `tail`, the next position to be filled, is the sender's own and in no file: threads claim positions by
+/// exchanges, as in the queue of one process. `head` is the next position to be taken. A taker copies the message
+/// first and then moves `head` by an exchange. If that succeeds, the slot was not filled anew meanwhile, as
+/// only positions less than `capacity` beyond `head` are. So at no time is a message half taken, and a sender
+/// that finds room needs no word from the slot itself.
+///
+/// Each word has one process that writes it. Whatever the other one wrote there before it died is harmless: see
+/// the module above.
+pub(crate) struct Ring {
+    region: Arc<Region>,
+    mask: u64,
+    tail: Tail,
+}
+
+/// What the sending process alone knows, on a cache line of its own.
+#[repr(align(128))]
+struct Tail {
+    next: AtomicU64,
+    /// Where `head` was when it was looked at last: most senders need not ask for its cache line.
+    head: AtomicU64,
+}
+
+/// The two ends of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
+    pub(crate) receiver: (u64, ComputeNodeId),
+    pub(crate) sender: (u64, ComputeNodeId),
+}
+
+impl Ends {
+    fn words(&self) -> [u64; 4] {
+        let Ends { receiver, sender } = self;
+        [receiver.0, receiver.1.get().into(), sender.0, sender.1.get().into()]
+    }
+}
+
+#[cfg(not(loom))]
+const MAGIC: u64 = u64::from_le_bytes(*b"latchrg1");
+#[cfg(loom)]
+const MAGIC: u64 = 2;
+const CAPACITY: usize = 1;
+const ENDS: usize = 2;
+#[cfg(not(loom))]
+const HEAD: usize = 32;
+#[cfg(not(loom))]
+const SLOTS: usize = 512;
+/// For the model checker, which keeps books on every word.
+#[cfg(loom)]
+const HEAD: usize = 6;
+#[cfg(loom)]
+const SLOTS: usize = 8;
+
+/// Messages that a ring may hold at most: 128 MiB.
+const CAPACITY_MAX: usize = 1 << 20;
+
+impl Ring {
+    /// How many messages a ring holds of which `capacity` are asked for.
+    pub(crate) fn capacity(capacity: usize) -> usize {
+        capacity.clamp(2, CAPACITY_MAX).next_power_of_two()
+    }
+
+    /// Bytes of the file of a ring for so many messages.
+    pub(crate) fn bytes(capacity: usize) -> usize {
+        (SLOTS + Self::capacity(capacity) * SLOT_WORDS) * WORD
+    }
+
+    /// Makes zeros a ring.
+    pub(crate) fn create(region: &Region, capacity: usize, ends: Ends) {
+        let words = region.words();
+        words.set_word(CAPACITY, Self::capacity(capacity) as u64);
+        for (word, value) in ends.words().into_iter().enumerate() {
+            words.set_word(ENDS + word, value);
+        }
+        words.set_word(0, MAGIC);
+    }
+
+    /// A ring that exists; `None` when that is no ring between these two.
+    pub(crate) fn open(region: Arc<Region>, ends: Ends) -> Option<Ring> {
+        let words = region.words();
+        let capacity = words.word(CAPACITY) as usize;
+        let fits = words.word(0) == MAGIC
+            && std::array::from_fn(|word| words.word(ENDS + word)) == ends.words()
+            && capacity == Self::capacity(capacity)
+            && region.len() >= Self::bytes(capacity);
+        let tail = Tail { next: AtomicU64::new(0), head: AtomicU64::new(0) };
+        fits.then(|| Ring { mask: capacity as u64 - 1, region, tail })
+    }
+
+    fn head(&self) -> &AtomicU64 {
+        &self.region.atomics()[HEAD]
+    }
+
+    /// The turn, and what is behind it.
+    #[inline]
+    fn slot(&self, position: u64) -> &[AtomicU64; SLOT_WORDS] {
+        let first = SLOTS + (position & self.mask) as usize * SLOT_WORDS;
+        let slot = self.region.atomics()[first..].first_chunk();
+        slot.expect("checked when opened: the mask leads to no slot beyond the region")
+    }
+
+    /// Appends `message`; false when there is no room. For the sending process. Release: see [`Ring::pop`].
+    #[inline]
+    pub(crate) fn push(&self, message: &Message) -> bool {
+        let mut position = self.tail.next.load(Ordering::Relaxed);
+        loop {
+            // Acquire: whoever took the slot's last message had read it by then, also when it was another
+            // thread here that learned so.
+            let room = |head: u64| position.wrapping_sub(head) <= self.mask;
+            if !room(self.tail.head.load(Ordering::Acquire)) {
+                let head = self.head().load(Ordering::Acquire);
+                self.tail.head.store(head, Ordering::Release);
+                if !room(head) {
+                    let now = self.tail.next.load(Ordering::Relaxed);
+                    if now == position {
+                        return false;
+                    }
+                    position = now;
+                    continue;
+                }
+            }
+            let claimed = self.tail.next.compare_exchange_weak(
+                position,
+                position + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match claimed {
+                Ok(_) => {
+                    let [turn, head, words @ ..] = self.slot(position);
+                    write_message(head, words, message);
+                    turn.store(position + 1, Ordering::Release);
+                    return true;
+                }
+                Err(now) => position = now,
+            }
+        }
+    }
+
+    /// Takes the oldest message, if it is complete. For the receiving process. Acquire: whoever takes a message
+    /// sees what its sender did before it pushed.
+    #[inline]
+    pub(crate) fn pop(&self, sender: ComputeNodeId) -> Option<Message> {
+        loop {
+            let position = self.head().load(Ordering::Relaxed);
+            let [turn, head, words @ ..] = self.slot(position);
+            let found = turn.load(Ordering::Acquire);
+            if found <= position {
+                return None;
+            }
+            // More than that: other threads have taken so many that the slot has come round again.
+            if found == position.wrapping_add(1) {
+                let message = read_message(head, words, sender);
+                // Release: the copy is made before the sender may learn that there is room.
+                let taken = self.head().compare_exchange(
+                    position,
+                    position + 1,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                );
+                if taken.is_ok() {
+                    return Some(message);
+                }
+            } else if self.head().load(Ordering::Relaxed) == position {
+                // Nothing that a sender does.
+                return None;
+            }
+        }
+    }
+
+    /// Whether the oldest position is *not* known to be empty. Errs only to true. Orders nothing: whoever acts on
+    /// it has a fence.
+    pub(crate) fn has_ready(&self) -> bool {
+        let position = self.head().load(Ordering::Relaxed);
+        self.slot(position)[0].load(Ordering::Relaxed) > position
+    }
+}
+
+const _: () = assert!(LONG > u8::MAX as u64, "beside the sender's id");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn ends() -> Ends {
+        let node = |id| ComputeNodeId::new(id).unwrap();
+        Ends { receiver: (11, node(1)), sender: (22, node(2)) }
+    }
+
+    /// The ring as its sender and as its receiver see it.
+    fn ring(capacity: usize) -> (Ring, Ring) {
+        let region = Region::zeroed(Ring::bytes(capacity)).unwrap();
+        Ring::create(&region, capacity, ends());
+        let open = || Ring::open(region.clone(), ends()).unwrap();
+        (open(), open())
+    }
+
+    fn message(value: u64) -> Message {
+        let mut body = [0; Message::WORDS];
+        body[0] = value;
+        body[Message::WORDS - 1] = !value;
+        Message { from: ends().sender.1, body }
+    }
+
+    fn pop(ring: &Ring) -> Option<Message> {
+        ring.pop(ends().sender.1)
+    }
+
+    #[test]
+    fn messages_leave_in_the_order_of_their_arrival_and_a_full_ring_refuses() {
+        let (sender, receiver) = ring(4);
+        for round in 0..10 {
+            assert!(!receiver.has_ready());
+            for i in 0..4 {
+                assert!(sender.push(&message(round + i)));
+            }
+            assert!(!sender.push(&message(99)));
+            assert!(receiver.has_ready());
+            for i in 0..4 {
+                assert_eq!(pop(&receiver), Some(message(round + i)));
+            }
+            assert_eq!(pop(&receiver), None);
+        }
+    }
+
+    #[test]
+    fn a_ring_is_opened_between_its_own_ends_and_at_its_own_length_alone() {
+        let region = Region::zeroed(Ring::bytes(4)).unwrap();
+        assert!(Ring::open(region.clone(), ends()).is_none(), "not made yet");
+        Ring::create(&region, 4, ends());
+        assert!(Ring::open(region.clone(), ends()).is_some());
+        let others = Ends { receiver: ends().sender, sender: ends().receiver };
+        assert!(Ring::open(region.clone(), others).is_none());
+        for capacity in [0, 3, 8, u64::MAX] {
+            region.words().set_word(CAPACITY, capacity);
+            assert!(Ring::open(region.clone(), ends()).is_none(), "capacity {capacity}");
+        }
+    }
+
+    #[test]
+    fn nonsense_in_a_ring_ends_no_process_and_no_call() {
+        let (sender, receiver) = ring(4);
+        for nonsense in [1, 2, 7, 1 << 40, u64::MAX - 1, u64::MAX] {
+            assert!(sender.push(&message(1)) || nonsense > 1);
+            for word in (0..4).map(|slot| SLOTS + slot * SLOT_WORDS) {
+                sender.region.words().set_word(word, nonsense);
+                sender.region.words().set_word(word + 1, nonsense);
+            }
+            for head in [0, nonsense] {
+                receiver.region.words().set_word(HEAD, head);
+                for _ in 0..3 {
+                    let _ = (receiver.has_ready(), pop(&receiver));
+                    sender.push(&message(2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_message_arrives_whole_and_once_and_in_the_order_of_its_thread() {
+        const EACH: u64 = 20_000;
+        let (sender, receiver) = ring(8);
+        let received: Vec<u64> = thread::scope(|scope| {
+            for thread in 0..2 {
+                let sender = &sender;
+                scope.spawn(move || {
+                    for i in 0..EACH {
+                        while !sender.push(&message(thread * EACH + i)) {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let take = || {
+                let mut last = [None; 2];
+                let mut received = Vec::new();
+                while received.len() < EACH as usize {
+                    let Some(got) = pop(&receiver) else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    let value = got.body[0];
+                    assert_eq!(got, message(value));
+                    let last = &mut last[(value / EACH) as usize];
+                    assert!(last.replace(value).is_none_or(|last| last < value), "out of order");
+                    received.push(value);
+                }
+                received
+            };
+            let receivers: Vec<_> = (0..2).map(|_| scope.spawn(take)).collect();
+            receivers.into_iter().flat_map(|receiver| receiver.join().unwrap()).collect()
+        });
+        let mut sorted = received;
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..2 * EACH));
+    }
+}

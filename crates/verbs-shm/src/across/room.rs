@@ -1,0 +1,70 @@
+//! Files that have all of their memory before anybody touches it.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+use rustix::io::Errno;
+
+use crate::ShmError;
+
+/// So much is taken in one call, which no signal may interrupt.
+const STEP: u64 = 256 << 20;
+/// The number of file systems that live in memory.
+const TMPFS: i128 = 0x0102_1994;
+
+/// Bytes of a whole page there.
+pub(crate) fn page_bytes(directory: &File) -> u64 {
+    fstatfs(directory).map_or(4096, |stats| (stats.f_bsize as u64).max(4096))
+}
+
+/// Bytes that are free; `None` when there is no telling.
+fn free(directory: &File) -> Option<u64> {
+    let (stats, kind) = (fstatvfs(directory).ok()?, fstatfs(directory).ok()?.f_type as i128);
+    // A memory file system without a limit says that it has no blocks.
+    let room = (stats.f_blocks > 0).then(|| stats.f_bavail.saturating_mul(stats.f_frsize));
+    let memory = if kind == TMPFS { available_memory() } else { None };
+    [room, memory].into_iter().flatten().min()
+}
+
+/// Memory that the machine could give, in bytes.
+fn available_memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let find = |name: &str| -> Option<u64> {
+        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    Some((find("MemAvailable:")? + find("SwapFree:").unwrap_or(0)) << 10)
+}
+
+/// Takes `bytes` of memory for an empty file in `directory`. What it cannot have is an error here and now;
+/// nobody is killed later for touching what is not there.
+pub(crate) fn reserve(
+    file: &File,
+    path: &Path,
+    directory: (&File, &Path),
+    bytes: u64,
+) -> Result<(), ShmError> {
+    let no_room = |free| ShmError::NoRoom { path: directory.1.to_owned(), bytes, free };
+    let failed = |error: Errno| ShmError::File {
+        action: "reserve memory",
+        path: path.to_owned(),
+        error: error.into(),
+    };
+    let free = free(directory.0);
+    if let Some(free) = free.filter(|&free| free < bytes) {
+        return Err(no_room(free));
+    }
+    let mut taken = 0;
+    while taken < bytes {
+        let step = STEP.min(bytes - taken);
+        match fallocate(file, FallocateFlags::empty(), taken, step) {
+            Ok(()) => taken += step,
+            Err(Errno::INTR) => {}
+            // Others were faster.
+            Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => return Err(no_room(free.unwrap_or(taken))),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! [`NodeName`]: a node of either kind.
+
+use std::fmt;
+
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+/// A memory node or a compute node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum NodeName {
+    /// A memory node.
+    Memory(MemoryNodeId),
+    /// A compute node.
+    Compute(ComputeNodeId),
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeName::Memory(id) => write!(f, "memory node {}", id.0),
+            NodeName::Compute(id) => write!(f, "compute node {}", id.get()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! [`Node`]: a compute node as its peers see it; [`Memory`]: a memory node.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use latchwork_runtime::sync::{AtomicBool, Ordering, RwLock};
+use latchwork_verbs::{ComputeNodeId, Region, RegionKey};
+
+use crate::across::lane::Lane;
+use crate::across::page::Page;
+use crate::inbox::Mailbox;
+
+/// A memory node, or a region of a compute node.
+#[derive(Clone)]
+pub(crate) enum Memory {
+    /// It is here, or its memory is mapped.
+    There(Arc<Region>),
+    /// It was cut off.
+    Gone {
+        /// Bytes that it had.
+        bytes: u64,
+    },
+}
+
+/// A compute node.
+pub(crate) struct Node {
+    pub(crate) post: Post,
+    // As far as they are known.
+    regions: RwLock<BTreeMap<u16, Memory>>,
+    disconnected: AtomicBool,
+}
+
+/// Where a node's messages go.
+pub(crate) enum Post {
+    /// To its inbox, which is in this process.
+    Here(Arc<Mailbox>),
+    /// To another process.
+    Elsewhere(Elsewhere),
+}
+
+/// A node of another process.
+pub(crate) struct Elsewhere {
+    pub(crate) page: Arc<Page>,
+    /// Of its process.
+    pub(crate) incarnation: u64,
+    // From each node of this process.
+    lanes: RwLock<BTreeMap<ComputeNodeId, Arc<Lane>>>,
+    map: Box<MapRegion>,
+}
+
+/// Maps the file of a region, which has this number and so many bytes.
+pub(crate) type MapRegion = dyn Fn(u64, usize) -> Option<Arc<Region>> + Send + Sync;
+
+impl Elsewhere {
+    pub(crate) fn new(page: Arc<Page>, incarnation: u64, map: Box<MapRegion>) -> Self {
+        Elsewhere { page, incarnation, lanes: RwLock::default(), map }
+    }
+
+    /// The lane that starts at a node of this process.
+    pub(crate) fn lane(&self, from: ComputeNodeId) -> Option<Arc<Lane>> {
+        self.lanes.read().get(&from).cloned()
+    }
+
+    pub(crate) fn add_lane(&self, from: ComputeNodeId, lane: Lane) {
+        self.lanes.write().insert(from, Arc::new(lane));
+    }
+}
+
+impl Node {
+    pub(crate) fn new(post: Post) -> Self {
+        Node { post, regions: RwLock::default(), disconnected: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        match &self.post {
+            Post::Here(mailbox) => Some(mailbox),
+            Post::Elsewhere(_) => None,
+        }
+    }
+
+    pub(crate) fn region(&self, key: RegionKey) -> Option<Memory> {
+        if let Some(known) = self.regions.read().get(&key.0) {
+            return Some(known.clone());
+        }
+        let Post::Elsewhere(elsewhere) = &self.post else { return None };
+        let (file, bytes) = elsewhere.page.find_region(key)?;
+        let mut regions = self.regions.write();
+        let found = match regions.entry(key.0) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if self.is_disconnected() => {
+                place.insert(Memory::Gone { bytes: bytes as u64 })
+            }
+            Entry::Vacant(place) => place.insert(Memory::There((elsewhere.map)(file, bytes)?)),
+        };
+        Some(found.clone())
+    }
+
+    /// Adds a region of a node of this process, after `publish`, which is told its key, has made it known. `None`
+    /// when there are as many as there can be.
+    pub(crate) fn add_region(
+        &self,
+        region: Arc<Region>,
+        publish: impl FnOnce(RegionKey) -> bool,
+    ) -> Option<RegionKey> {
+        let mut regions = self.regions.write();
+        let key = u16::try_from(regions.len()).ok()?;
+        publish(RegionKey(key)).then(|| {
+            regions.insert(key, Memory::There(region));
+            RegionKey(key)
+        })
+    }
+
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.disconnected.load(Ordering::Relaxed)
+    }
+
+    /// Cuts it off; false when it was before. Of a node elsewhere nothing stays mapped once all endpoints have noticed.
+    pub(crate) fn disconnect(&self) -> bool {
+        let first = !self.disconnected.swap(true, Ordering::Relaxed);
+        if let Post::Elsewhere(_) = &self.post {
+            self.regions.write().values_mut().for_each(Memory::leave);
+        }
+        first
+    }
+}
+
+impl Memory {
+    /// Cuts it off: it is not used from here any more.
+    pub(crate) fn leave(&mut self) {
+        if let Memory::There(region) = self {
+            *self = Memory::Gone { bytes: region.len() as u64 };
+        }
+    }
+}
