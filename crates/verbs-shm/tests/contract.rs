@@ -1,4 +1,7 @@
-//! The shared-memory fabric keeps the contract of the verbs, with a thread for each worker.
+//! The shared-memory fabric keeps the contract of the verbs, with a thread for each worker: in one fabric, with a
+//! fabric for each node as if it were a process of its own, and with memory nodes that are in another process.
+
+mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,35 +13,95 @@ use latchwork_verbs::contract::{
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 use latchwork_verbs_shm::{Config, Fabric};
 
+use common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
+
+/// The scripts of the contract share memory of their test, so they run in one process, on threads.
 struct Threads {
-    fabric: Fabric,
+    // That of the memory nodes, and then those of the compute nodes; all the same in one process.
+    fabrics: Vec<Fabric>,
     regions: Vec<Arc<Region>>,
+    _server: Option<Process>,
+    _directory: Option<Directory>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    OneFabric,
+    FabricForEachNode,
+    MemoryElsewhere,
 }
 
 /// Far beyond what any promise needs: some ten seconds of one core.
 const STEPS_MAX: u64 = 50_000_000;
 
+const CONFIG: Config = Config { inbox_capacity: INBOX_CAPACITY };
+
 impl Threads {
-    fn new() -> Self {
-        let fabric = Fabric::new(Config { inbox_capacity: INBOX_CAPACITY });
+    fn all() -> impl Iterator<Item = Threads> {
+        [Mode::OneFabric, Mode::FabricForEachNode, Mode::MemoryElsewhere].into_iter().map(Self::new)
+    }
+
+    fn new(mode: Mode) -> Self {
+        if mode == Mode::OneFabric {
+            let fabrics = vec![Fabric::new(CONFIG); 1 + usize::from(COMPUTE_NODES)];
+            let mut threads = Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
+            threads.add_memory_nodes(0);
+            threads.add_compute_nodes();
+            return threads;
+        }
+        let directory = Directory::new();
+        let fabric = || Fabric::in_directory(&directory.0, CONFIG).unwrap();
+        let fabrics = (0..=COMPUTE_NODES).map(|_| fabric()).collect();
+        let mut threads = Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
+        threads.add_compute_nodes();
+        let names: Vec<_> = (1..=COMPUTE_NODES).map(compute).collect();
+        let of = |id: u8| (&threads.fabrics[usize::from(id)], &names[usize::from(id) - 1..][..1]);
+        introduce(&(1..=COMPUTE_NODES).map(of).collect::<Vec<_>>());
+        let mut server = None;
+        let contacts: Vec<String> = if mode == Mode::MemoryElsewhere {
+            let mut process = Process::start(&["memory", directory.0.to_str().unwrap()]);
+            let contacts = (0..MEMORY_NODES).map(|_| process.hear()).collect();
+            server = Some(process);
+            contacts
+        } else {
+            threads.add_memory_nodes(0);
+            let contact = |id| threads.fabrics[0].contact(memory(id)).unwrap();
+            (0..MEMORY_NODES).map(contact).collect()
+        };
+        let first = usize::from(server.is_none());
+        for fabric in &threads.fabrics[first..] {
+            for (id, contact) in contacts.iter().enumerate() {
+                fabric.add_peer(memory(id as u16), contact).unwrap();
+            }
+        }
+        Threads { _server: server, _directory: Some(directory), ..threads }
+    }
+
+    fn add_memory_nodes(&self, of: usize) {
         for _ in 0..MEMORY_NODES {
-            fabric.add_memory_node(MEMORY_BYTES).unwrap();
+            self.fabrics[of].add_memory_node(MEMORY_BYTES).unwrap();
         }
-        let mut regions = Vec::new();
-        for node in (1..=COMPUTE_NODES).filter_map(ComputeNodeId::new) {
-            let region = Region::zeroed(REGION_BYTES).unwrap();
-            fabric.add_compute_node(node).unwrap();
-            fabric.register(node, Arc::clone(&region)).unwrap();
-            regions.push(region);
+    }
+
+    fn add_compute_nodes(&mut self) {
+        for id in 1..=COMPUTE_NODES {
+            let fabric = &self.fabrics[usize::from(id)];
+            let region = fabric.new_region(REGION_BYTES).unwrap();
+            fabric.add_compute_node(node(id)).unwrap();
+            fabric.register(node(id), Arc::clone(&region)).unwrap();
+            self.regions.push(region);
         }
-        Threads { fabric, regions }
+    }
+
+    fn of(&self, node: ComputeNodeId) -> &Fabric {
+        &self.fabrics[usize::from(node.get())]
     }
 
     fn run_one(&self, script: Script, failed: &AtomicBool) {
         let node = script.node;
-        let endpoint = self.fabric.endpoint(node).unwrap();
-        let inbox = self.fabric.inbox(node).unwrap();
-        let fabric = self.fabric.clone();
+        let endpoint = self.of(node).endpoint(node).unwrap();
+        let inbox = self.of(node).inbox(node).unwrap();
+        let fabric = self.of(node).clone();
         let disconnect = move |node| fabric.disconnect(node).unwrap();
         let mut running = script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect));
         // A script that panics must end the others, which may wait for it.
@@ -75,7 +138,7 @@ impl Harness for Threads {
     }
 
     fn memory(&self, node: MemoryNodeId) -> Arc<Region> {
-        self.fabric.memory(node).unwrap()
+        self.fabrics[0].memory(node).unwrap()
     }
 
     fn region(&self, node: ComputeNodeId) -> Arc<Region> {
@@ -87,16 +150,29 @@ impl Harness for Threads {
     }
 }
 
-latchwork_verbs::contract_tests!([Threads::new()]);
+latchwork_verbs::contract_tests!(Threads::all());
+
+/// Serves memory until whoever started it is gone.
+#[test]
+fn child() {
+    let Some(role) = role() else { return };
+    assert_eq!(role[0], "memory");
+    let fabric = Fabric::in_directory(role[1].as_str(), CONFIG).unwrap();
+    for id in 0..MEMORY_NODES {
+        fabric.serve_memory_as(MemoryNodeId(id), MEMORY_BYTES).unwrap();
+        say(&fabric.contact(memory(id)).unwrap());
+    }
+    while hear().is_some() {}
+}
 
 /// What [`latchwork_verbs::Request::ReadIf`] permits is what is done here: the buffer is left alone.
 #[test]
 fn a_read_whose_condition_does_not_hold_is_left_out() {
     use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};
 
-    let threads = Threads::new();
-    let node = ComputeNodeId::new(1).unwrap();
-    let mut endpoint = threads.fabric.endpoint(node).unwrap();
+    let threads = Threads::new(Mode::OneFabric);
+    let node = node(1);
+    let mut endpoint = threads.of(node).endpoint(node).unwrap();
     let memory = threads.memory(MemoryNodeId(0));
     memory.words().set_u64(8, 7);
     let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 8 };
