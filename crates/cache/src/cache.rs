@@ -71,6 +71,22 @@ impl Cache {
     /// # Errors
     /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and when memory is refused.
     pub fn with_memory(bytes: usize, line_size: usize, least: usize) -> Result<Self, CacheError> {
+        Self::with_memory_in(bytes, line_size, least, |arena| {
+            let refused = |_| CacheError::OutOfMemory { bytes };
+            Region::zeroed(arena).map_err(refused)
+        })
+    }
+
+    /// As [`with_memory`](Cache::with_memory), with lines in memory of another origin: `make` is told how many bytes.
+    ///
+    /// # Errors
+    /// As there, and those of `make`.
+    pub fn with_memory_in<E: From<CacheError>>(
+        bytes: usize,
+        line_size: usize,
+        least: usize,
+        make: impl FnOnce(usize) -> Result<Arc<Region>, E>,
+    ) -> Result<Self, E> {
         let least = least.max(Self::MIN_FRAMES);
         let mut low = 0;
         let mut high = bytes / line_size + 1;
@@ -84,9 +100,11 @@ impl Cache {
         }
         if low < least {
             let least_bytes = Self::footprint(least, line_size);
-            return Err(CacheError::TooSmall { bytes, frames: low, line_size, least, least_bytes });
+            let too_small =
+                CacheError::TooSmall { bytes, frames: low, line_size, least, least_bytes };
+            return Err(too_small.into());
         }
-        Self::with_frames(low, line_size)
+        Ok(Self::in_arena(low, line_size, make(Self::arena_bytes(low, line_size))?))
     }
 
     /// A cache of exactly `frames` frames.
@@ -94,9 +112,17 @@ impl Cache {
     /// # Errors
     /// When memory is refused.
     pub fn with_frames(frames: usize, line_size: usize) -> Result<Self, CacheError> {
-        let arena = Region::zeroed(frames * (line_size + STAGGER))
+        let arena = Region::zeroed(Self::arena_bytes(frames, line_size))
             .map_err(|_| CacheError::OutOfMemory { bytes: Self::footprint(frames, line_size) })?;
-        Ok(Cache {
+        Ok(Self::in_arena(frames, line_size, arena))
+    }
+
+    fn arena_bytes(frames: usize, line_size: usize) -> usize {
+        frames * (line_size + STAGGER)
+    }
+
+    fn in_arena(frames: usize, line_size: usize, arena: Arc<Region>) -> Self {
+        Cache {
             frames: large_slice(frames, Frame::default),
             arena,
             index: Index::new(frames),
@@ -104,7 +130,7 @@ impl Cache {
             free: FreeFrames::all(frames),
             line_size,
             replacement: Policy::new(ReplacementPolicy::default()),
-        })
+        }
     }
 
     /// The same cache, still empty, with another replacement policy.

@@ -20,7 +20,7 @@ use latchwork_verbs_tcp as tcp;
 /// `Send`, and let it make its own enum from that.
 #[derive(Clone)]
 pub enum Fabric {
-    /// Threads of one process, on shared memory.
+    /// Threads of one process, or of several on one host, on shared memory.
     Shm(shm::Fabric),
     /// Actors of one simulated world.
     Sim(sim::Fabric),
@@ -127,6 +127,22 @@ impl Fabric {
             Fabric::Tcp(fabric) => fabric.add_compute_node(id),
             #[cfg(target_os = "linux")]
             Fabric::Ibv(fabric) => fabric.add_compute_node(id),
+        }
+    }
+
+    /// Memory for regions that peers address: on shared memory of several processes it is a file that they can map,
+    /// everywhere else any [`Region`] would do.
+    ///
+    /// # Errors
+    /// [`SetupError::Region`] and [`SetupError::NoRoom`].
+    pub fn new_region(&self, bytes: usize) -> Result<Arc<Region>, SetupError> {
+        match self {
+            Fabric::Shm(fabric) => fabric.new_region(bytes),
+            Fabric::Sim(_) => Ok(Region::zeroed(bytes)?),
+            #[cfg(feature = "tcp")]
+            Fabric::Tcp(_) => Ok(Region::zeroed(bytes)?),
+            #[cfg(target_os = "linux")]
+            Fabric::Ibv(_) => Ok(Region::zeroed(bytes)?),
         }
     }
 
