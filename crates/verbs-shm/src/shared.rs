@@ -19,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Option<Directory>,
     changes: AtomicU64,
     /// Compute nodes elsewhere that are or were known, by the start of their processes.
+    #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
     met: Mutex<BTreeSet<(u64, ComputeNodeId)>>,
 }
 

@@ -1,4 +1,7 @@
-//! Parked workers and messages: no wake is lost, and no worker is woken in vain.
+//! Parked workers and messages: no wake is lost, and no worker is woken in vain; in one fabric, and between two
+//! that share a directory as two processes do.
+
+mod common;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,23 +11,34 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::{Executor, ExecutorConfig, Notifier, Poller, RealDriver, Time};
-use latchwork_verbs::{
-    ComputeNodeId, Endpoint, Inbox as _, Message, Request, Subscription as _, Target,
-};
+use latchwork_verbs::{Endpoint, Inbox as _, Message, Request, Subscription as _, Target};
 use latchwork_verbs_shm::{Config, Fabric, Inbox, Subscription};
 
-/// Far more than a wake takes, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(20);
+use common::{Directory, PATIENCE, compute, introduce, node};
 
-fn node(id: u8) -> ComputeNodeId {
-    ComputeNodeId::new(id).unwrap()
+/// Two nodes, each with the fabric of its process.
+struct Pair {
+    /// Has node 1.
+    receiver: Fabric,
+    /// Has node 2.
+    sender: Fabric,
+    _directory: Option<Directory>,
 }
 
-fn cluster(inbox_capacity: usize) -> Fabric {
+/// In one fabric and across two.
+fn pairs(inbox_capacity: usize) -> [Pair; 2] {
     let fabric = Fabric::new(Config { inbox_capacity });
-    fabric.add_compute_node(node(1)).unwrap();
-    fabric.add_compute_node(node(2)).unwrap();
-    fabric
+    let one = Pair { receiver: fabric.clone(), sender: fabric, _directory: None };
+    let directory = Directory::new();
+    let fabric = || Fabric::in_directory(&directory.0, Config { inbox_capacity }).unwrap();
+    let two = Pair { receiver: fabric(), sender: fabric(), _directory: Some(directory) };
+    let pairs = [one, two];
+    for pair in &pairs {
+        pair.receiver.add_compute_node(node(1)).unwrap();
+        pair.sender.add_compute_node(node(2)).unwrap();
+    }
+    introduce(&[(&pairs[1].receiver, &[compute(1)]), (&pairs[1].sender, &[compute(2)])]);
+    pairs
 }
 
 /// Parks as soon as there is nothing to do.
@@ -131,27 +145,30 @@ fn bursts(fabric: &Fabric, received: &AtomicU64, rounds: u64, burst_max: u64) {
 #[test]
 fn a_message_always_finds_a_parked_worker() {
     for (workers, rounds) in [(1, 4_000), (3, 4_000)] {
-        let fabric = cluster(1024);
-        let servers = Servers::start(&fabric, workers);
-        bursts(&fabric, &servers.received, rounds, 2);
-        servers.stop();
+        for Pair { receiver, sender, .. } in &pairs(1024) {
+            let servers = Servers::start(receiver, workers);
+            bursts(sender, &servers.received, rounds, 2);
+            servers.stop();
+        }
     }
 }
 
 #[test]
 fn bursts_beyond_the_inbox_arrive_at_parked_workers() {
-    let fabric = cluster(4);
-    let servers = Servers::start(&fabric, 2);
-    bursts(&fabric, &servers.received, 400, 60);
-    servers.stop();
+    for Pair { receiver, sender, .. } in &pairs(4) {
+        let servers = Servers::start(receiver, 2);
+        bursts(sender, &servers.received, 400, 60);
+        servers.stop();
+    }
 }
 
 #[test]
 fn two_senders_and_workers_that_come_and_go_lose_nothing() {
-    let fabric = cluster(16);
-    for _ in 0..20 {
-        let servers = Servers::start(&fabric, 2);
-        let short_lived = Servers::start(&fabric, 1);
+    let pairs = pairs(16);
+    for round in 0..40 {
+        let Pair { receiver, sender: fabric, .. } = &pairs[round % 2];
+        let servers = Servers::start(receiver, 2);
+        let short_lived = Servers::start(receiver, 1);
         let received = Arc::clone(&servers.received);
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -185,14 +202,19 @@ fn two_senders_and_workers_that_come_and_go_lose_nothing() {
 
 #[test]
 fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one() {
-    let fabric = cluster(16);
-    let servers = Servers::start(&fabric, 1);
+    for pair in &pairs(16) {
+        check_that_an_active_worker_that_leaves_hands_on(pair);
+    }
+}
+
+fn check_that_an_active_worker_that_leaves_hands_on(Pair { receiver, sender, .. }: &Pair) {
+    let servers = Servers::start(receiver, 1);
     let mut worker = sleepy();
     let handle = worker.handle();
     // Active, and never polls.
-    let idler = fabric.inbox(node(1)).unwrap().subscribe(handle.notifier());
+    let idler = receiver.inbox(node(1)).unwrap().subscribe(handle.notifier());
     worker.block_on(handle.sleep(Duration::from_millis(5)));
-    let mut endpoint = fabric.endpoint(node(2)).unwrap();
+    let mut endpoint = sender.endpoint(node(2)).unwrap();
     endpoint.post(Target::Compute(node(1), 0), 0, &message(0)).unwrap();
     endpoint.ring();
     worker.block_on(handle.sleep(Duration::from_millis(5)));
@@ -211,13 +233,18 @@ fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one() {
 
 #[test]
 fn a_worker_with_a_message_in_its_inbox_does_not_park() {
-    let fabric = cluster(16);
+    for pair in &pairs(16) {
+        check_that_a_worker_with_a_message_does_not_park(pair);
+    }
+}
+
+fn check_that_a_worker_with_a_message_does_not_park(Pair { receiver, sender, .. }: &Pair) {
     let worker = sleepy();
-    let inbox = fabric.inbox(node(1)).unwrap();
+    let inbox = receiver.inbox(node(1)).unwrap();
     let subscription = inbox.subscribe(worker.handle().notifier());
     assert!(subscription.park());
     subscription.unparked();
-    let mut endpoint = fabric.endpoint(node(2)).unwrap();
+    let mut endpoint = sender.endpoint(node(2)).unwrap();
     endpoint.post(Target::Compute(node(1), 0), 0, &message(0)).unwrap();
     assert!(subscription.park(), "posted is not sent");
     subscription.unparked();

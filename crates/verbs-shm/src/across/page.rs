@@ -153,6 +153,15 @@ impl Page {
         }
     }
 
+    /// The first half of K, by one who is killed then.
+    #[cfg(all(test, loom))]
+    pub(crate) fn ring_and_die(&self, by: ComputeNodeId) {
+        latchwork_runtime::sync::fence(Ordering::SeqCst);
+        if let Some(bed) = self.parked() {
+            self.rung(bed).fetch_or(1 << by.index(), Ordering::Release);
+        }
+    }
+
     /// Ends the sleep in a bed, after what shall be seen was stored.
     pub(crate) fn wake(&self, bed: usize) {
         self.word(Self::turn(bed)).fetch_add(1, Ordering::Release);

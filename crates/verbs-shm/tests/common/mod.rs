@@ -131,6 +131,11 @@ impl Process {
         self.lines.lock().unwrap().recv_timeout(PATIENCE).expect("a child that says something")
     }
 
+    /// Says that nothing more will be said.
+    pub(crate) fn close(&mut self) {
+        drop(self.input.take());
+    }
+
     /// Whether it said nothing more and ended well, now that nothing more is said to it.
     pub(crate) fn finish(mut self) {
         drop(self.input.take());
