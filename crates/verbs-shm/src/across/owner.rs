@@ -28,7 +28,8 @@ pub enum End {
 ///
 /// The lock is what counts. The kernel takes it away when the process has ended in whatever way, which is after
 /// its threads have left its memory: a file without a lock is one of a process that writes nothing any more.
-/// The process id is for those who must end it, and is proved by the time of the start, which the kernel knows.
+/// The process id is for those who must end it. It is believed when the kernel says that this process holds the
+/// lock, and has started when the file says.
 #[derive(PartialEq, Eq, Debug)]
 struct Identity {
     pid: i32,
@@ -155,6 +156,20 @@ pub(crate) fn large_of(path: &Path) -> Option<PathBuf> {
     read_identity(&mut open_checked(path, false).ok()??)?.large
 }
 
+/// The process that took the lock of the file, as the kernel tells.
+fn holder(file: &File) -> Option<i32> {
+    let wanted = inode(file)?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // Number, kind, manner, access, process, device and inode, range.
+        let mut fields = line.split_whitespace().skip(1);
+        let [kind, _, access, pid, place] = std::array::from_fn(|_| fields.next().unwrap_or(""));
+        let inode: u64 = place.rsplit(':').next()?.parse().ok()?;
+        let fits = kind == "FLOCK" && access == "WRITE" && inode == wanted;
+        fits.then(|| pid.parse().ok())?
+    })
+}
+
 fn read_identity(file: &mut File) -> Option<Identity> {
     let mut text = String::new();
     file.take(1 << 16).read_to_string(&mut text).ok()?;
@@ -164,8 +179,8 @@ fn read_identity(file: &mut File) -> Option<Identity> {
 /// Kills the process whose owner's file is at `path`, and waits for its end.
 ///
 /// Nobody else is ever killed: what is signalled is a handle of a process, not a number. The process behind the
-/// handle is the one in the file if it started when the file says, and was still there after that was looked up.
-/// And only a process that holds the lock is meant.
+/// handle is the one in the file if it started when the file says and holds the file's lock, and was still there
+/// after that was looked up.
 pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let unproven = |why| Err(ShmError::Unproven { path: path.to_owned(), why });
     let failed = |action| {
@@ -204,8 +219,11 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
             return Err(ShmError::File { action: "when it started", path: path.to_owned(), error });
         }
     }
-    if !is_held(&file) {
-        return Ok(End::WasGone);
+    match holder(&file) {
+        Some(holder) if holder == identity.pid => {}
+        _ if !is_held(&file) => return Ok(End::WasGone),
+        Some(_) => return unproven("another process holds its lock"),
+        None => return unproven("/proc/locks does not say who holds its lock"),
     }
     match pidfd_send_signal(&process, Signal::KILL) {
         // Ended by itself just now; its memory is left when the handle says so.
