@@ -126,6 +126,14 @@ impl Node {
 }
 
 impl Memory {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Memory::There(region) => region.len() as u64,
+            Memory::Gone { bytes } => *bytes,
+        }
+    }
+
     /// Cuts it off: it is not used from here any more.
     pub(crate) fn leave(&mut self) {
         if let Memory::There(region) = self {

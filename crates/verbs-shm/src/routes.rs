@@ -135,46 +135,57 @@ impl Routes {
     /// Learns `target`; the bytes of memory that it has, if it has any.
     #[inline]
     pub(crate) fn learn_target(&mut self, target: Target) -> Result<Option<u64>, VerbError> {
-        let unknown = VerbError::UnknownTarget { target };
-        let region = match target {
+        match target {
             Target::Memory(id) => {
-                if self.memory.get(usize::from(id.0)).is_none_or(Option::is_none) {
-                    match self.shared.memory(id).ok_or(unknown)? {
-                        Memory::There(region) => place(&mut self.memory, id.0.into(), region),
-                        Memory::Gone { bytes } => return Ok(Some(bytes)),
-                    }
+                if let Some(Some(region)) = self.memory.get(usize::from(id.0)) {
+                    return Ok(Some(region.len() as u64));
                 }
-                self.memory[usize::from(id.0)].as_ref()
             }
             Target::Compute(id, key) => {
+                if let Some(Some(Peer { regions, .. })) = self.peers.get(id.index())
+                    && let Some(Some(region)) = regions.get(usize::from(key))
+                {
+                    return Ok(Some(region.len() as u64));
+                }
+            }
+        }
+        self.look_up(target).ok_or(VerbError::UnknownTarget { target })
+    }
+
+    /// Looks up what of a target is not known yet. `None` when there is none, `Some(None)` when it has no memory.
+    #[cold]
+    fn look_up(&mut self, target: Target) -> Option<Option<u64>> {
+        let (known, region) = match target {
+            Target::Memory(id) => (&mut self.memory, (usize::from(id.0), self.shared.memory(id)?)),
+            Target::Compute(id, key) => {
                 if self.peers.get(id.index()).is_none_or(Option::is_none) {
-                    let found = self.find_peer(id).ok_or(unknown)?;
+                    let found = self.find_peer(id)?;
                     place(&mut self.peers, id.index(), found);
                 }
-                let Peer { node, regions, .. } = self.peers[id.index()].as_mut().ok_or(unknown)?;
-                if regions.get(usize::from(key)).is_none_or(Option::is_none) {
-                    match node.region(RegionKey(key)) {
-                        Some(Memory::There(region)) => place(regions, key.into(), region),
-                        Some(Memory::Gone { bytes }) => return Ok(Some(bytes)),
-                        // A message needs none.
-                        None => return Ok(None),
-                    }
-                }
-                regions[usize::from(key)].as_ref()
+                let Peer { node, regions, .. } = self.peers[id.index()].as_mut()?;
+                // A message needs none.
+                let Some(region) = node.region(RegionKey(key)) else { return Some(None) };
+                (regions, (usize::from(key), region))
             }
         };
-        Ok(region.map(|region| region.len() as u64))
+        let bytes = region.1.len();
+        if let (index, Memory::There(region)) = region {
+            place(known, index, region);
+        }
+        Some(Some(bytes))
     }
 
     /// Learns a local region; its length in bytes.
     #[inline]
     pub(crate) fn learn_local(&mut self, key: RegionKey) -> Option<u64> {
         let index = usize::from(key.0);
-        if self.local.get(index).is_none_or(Option::is_none) {
-            let Some(Memory::There(region)) = self.own.region(key) else { return None };
-            place(&mut self.local, index, region);
+        if let Some(Some(region)) = self.local.get(index) {
+            return Some(region.len() as u64);
         }
-        self.local[index].as_ref().map(|region| region.len() as u64)
+        let Some(Memory::There(region)) = self.own.region(key) else { return None };
+        let bytes = region.len() as u64;
+        place(&mut self.local, index, region);
+        Some(bytes)
     }
 
     /// Where the batches for a target that was learned go; an error when it is disconnected.

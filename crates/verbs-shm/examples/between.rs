@@ -1,0 +1,295 @@
+//! What it costs that a peer is in another process: round trips between two processes beside those between two threads
+//! of one, in turns.
+//!
+//! `cargo run --release -p latchwork-verbs-shm --example between -- [ROUNDS [TRIPS [DIRECTORY]]]`
+//!
+//! - `message`: a message and its answer, both sides polling.
+//! - `forward`: a line of 2 KiB written into the peer's region, a message behind it, and its answer.
+//! - `parked`: a message and its answer, both sides parked until it comes.
+//! - `verb`: an addition and a READ of 2 KiB, from a memory node of the same process and of the other one.
+
+use std::cell::{Cell, RefCell};
+use std::env;
+use std::error::Error;
+use std::future::poll_fn;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::thread;
+
+use latchwork_runtime::{Clock, Executor, ExecutorConfig, Poller, RealDriver, Time};
+use latchwork_verbs::{
+    ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, MemoryNodeId, Message, RegionKey,
+    Request, Subscription as _, Target,
+};
+use latchwork_verbs_shm::{Config, Endpoint, Fabric, Inbox, NodeName, Subscription};
+
+type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const LINE: u32 = 2048;
+const LOCAL: LocalBuffer = LocalBuffer { region: RegionKey(0), offset: 0, len: LINE };
+const MEMORY: MemoryNodeId = MemoryNodeId(0);
+/// In a child: the directory.
+const CHILD: &str = "LATCHWORK_BETWEEN";
+
+/// What a message says. Anything else is to be answered.
+const END: u64 = 0;
+const POLL: u64 = 1;
+const FIRST: u64 = 2;
+
+fn node(id: u8) -> ComputeNodeId {
+    ComputeNodeId::new(id).expect("a small id")
+}
+
+/// One side of a pair, which polls or parks.
+struct Side {
+    own: u8,
+    peer: u8,
+    answers: Cell<bool>,
+    endpoint: RefCell<Endpoint>,
+    inbox: Inbox,
+    subscription: Subscription,
+    received: Cell<Option<u64>>,
+    waiter: Cell<Option<Waker>>,
+}
+
+impl Side {
+    fn send(&self, value: u64, line: bool) {
+        let mut body = [0; Message::WORDS];
+        body[0] = value;
+        let send = Request::Send(Message { from: node(self.own), body });
+        let both = [Request::Write { remote: 0, local: LOCAL }, send];
+        let batch = if line { &both[..] } else { &both[1..] };
+        let mut endpoint = self.endpoint.borrow_mut();
+        let target = Target::Compute(node(self.peer), 0);
+        endpoint.post(target, 0, batch).expect("a peer that is there");
+        endpoint.ring();
+        endpoint.poll(&mut |_| {});
+    }
+
+    fn poll_for(&self) -> u64 {
+        loop {
+            self.inbox.receive(&mut |message| self.received.set(Some(message.body[0])));
+            if let Some(value) = self.received.take() {
+                return value;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Poller for Side {
+    fn poll(&self, _now: Time) -> bool {
+        let mut got = None;
+        self.inbox.receive(&mut |message| got = Some(message.body[0]));
+        match got {
+            None => return false,
+            Some(value) if self.answers.get() && value >= FIRST => self.send(value, false),
+            value => {
+                self.received.set(value);
+                self.waiter.take().into_iter().for_each(Waker::wake);
+            }
+        }
+        true
+    }
+
+    fn flush(&self) {}
+
+    fn may_park(&self) -> bool {
+        self.subscription.park()
+    }
+
+    fn unparked(&self) {
+        self.subscription.unparked();
+    }
+}
+
+/// A side, and what it parks with.
+struct Worker {
+    side: Rc<Side>,
+    executor: Executor<RealDriver>,
+}
+
+impl Worker {
+    fn new(fabric: &Fabric, own: u8, peer: u8) -> Done<Worker> {
+        let config =
+            ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
+        let executor = Executor::new(RealDriver::new(), config);
+        let inbox = fabric.inbox(node(own))?;
+        let side = Rc::new(Side {
+            own,
+            peer,
+            answers: Cell::new(false),
+            endpoint: RefCell::new(fabric.endpoint(node(own))?),
+            subscription: inbox.subscribe(executor.handle().notifier()),
+            inbox,
+            received: Cell::new(None),
+            waiter: Cell::new(None),
+        });
+        executor.handle().add_poller(side.clone());
+        Ok(Worker { side, executor })
+    }
+
+    fn park_for(&mut self) -> u64 {
+        let side = &self.side;
+        self.executor.block_on(poll_fn(|cx| match side.received.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                side.waiter.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }))
+    }
+
+    /// The other side of all trips.
+    fn answer(mut self) {
+        self.side.answers.set(true);
+        while self.park_for() == POLL {
+            loop {
+                match self.side.poll_for() {
+                    POLL => break,
+                    value => self.side.send(value, false),
+                }
+            }
+        }
+    }
+
+    /// Nanoseconds of a trip, with both sides polling.
+    fn polled(&self, trips: u64, line: bool) -> f64 {
+        self.side.send(POLL, false);
+        let clock = Clock::start();
+        for trip in 0..trips {
+            self.side.send(FIRST + trip, line);
+            self.side.poll_for();
+        }
+        let time = clock.now() - Time::ZERO;
+        self.side.send(POLL, false);
+        time.as_nanos() as f64 / trips as f64
+    }
+
+    /// Nanoseconds of a trip, with both sides parked.
+    fn parked(&mut self, trips: u64) -> f64 {
+        let clock = Clock::start();
+        for trip in 0..trips {
+            self.side.send(FIRST + trip, false);
+            self.park_for();
+        }
+        (clock.now() - Time::ZERO).as_nanos() as f64 / trips as f64
+    }
+
+    /// Nanoseconds of an addition with a READ.
+    fn verbs(&self, trips: u64) -> f64 {
+        let mut endpoint = self.side.endpoint.borrow_mut();
+        let batch = [
+            Request::FetchAdd { remote: 512, add: 8 },
+            Request::Read { remote: 4096, local: LOCAL },
+        ];
+        let clock = Clock::start();
+        for _ in 0..trips {
+            endpoint.post(Target::Memory(MEMORY), 0, &batch).expect("a memory node");
+            endpoint.ring();
+            endpoint.poll(&mut |_| {});
+        }
+        (clock.now() - Time::ZERO).as_nanos() as f64 / trips as f64
+    }
+}
+
+fn add_node(fabric: &Fabric, id: u8) -> Done {
+    fabric.add_compute_node(node(id))?;
+    fabric.register(node(id), fabric.new_region(1 << 16)?)?;
+    Ok(())
+}
+
+fn child(directory: &str) -> Done {
+    let fabric = Fabric::in_directory(directory, Config::default())?;
+    fabric.serve_memory_as(MEMORY, 1 << 20)?;
+    add_node(&fabric, 2)?;
+    println!("{}", fabric.contact(NodeName::Memory(MEMORY))?);
+    println!("{}", fabric.contact(NodeName::Compute(node(2)))?);
+    let mut contact = String::new();
+    std::io::stdin().read_line(&mut contact)?;
+    fabric.add_peer(NodeName::Compute(node(1)), contact.trim_end())?;
+    let worker = Worker::new(&fabric, 2, 1)?;
+    println!("ready");
+    worker.answer();
+    Ok(())
+}
+
+fn start_child(fabric: &Fabric, directory: &str) -> Done<Child> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(CHILD, directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn()?;
+    let output = child.stdout.take().ok_or("no output of the other process")?;
+    let mut lines = BufReader::new(output).lines();
+    let mut line = || lines.next().unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
+    fabric.add_peer(NodeName::Memory(MEMORY), &line()?)?;
+    fabric.add_peer(NodeName::Compute(node(2)), &line()?)?;
+    let mut input = child.stdin.take().ok_or("no input of the other process")?;
+    writeln!(input, "{}", fabric.contact(NodeName::Compute(node(1)))?)?;
+    line()?;
+    Ok(child)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Done {
+    if let Ok(directory) = env::var(CHILD) {
+        return child(&directory);
+    }
+    let mut args = env::args().skip(1);
+    let rounds: usize = args.next().map_or(Ok(7), |rounds| rounds.parse())?;
+    let trips: u64 = args.next().map_or(Ok(100_000), |trips| trips.parse())?;
+    let directory =
+        args.next().unwrap_or_else(|| format!("/dev/shm/latchwork-between-{}", std::process::id()));
+    let here = Fabric::new(Config::default());
+    here.add_memory_node(1 << 20)?;
+    add_node(&here, 1)?;
+    add_node(&here, 2)?;
+    let there = Fabric::in_directory(directory.as_str(), Config::default())?;
+    add_node(&there, 1)?;
+    let mut process = start_child(&there, &directory)?;
+    let thread = thread::spawn({
+        let here = here.clone();
+        move || Worker::new(&here, 2, 1).map(Worker::answer)
+    });
+    // A thread can sleep in one place only, so the two sides here are two threads in turn.
+    let names = ["message", "forward", "parked", "verb"];
+    let mut times = [0; 4].map(|_| [Vec::new(), Vec::new()]);
+    for _ in 0..rounds {
+        for (fabric, place) in [(&here, 0), (&there, 1)] {
+            let measured: Done<[f64; 4]> = thread::scope(|scope| {
+                let run = || {
+                    let mut worker = Worker::new(fabric, 1, 2)?;
+                    worker.polled(trips / 10, true);
+                    Ok([
+                        worker.polled(trips, false),
+                        worker.polled(trips, true),
+                        worker.parked(trips / 10),
+                        worker.verbs(trips),
+                    ])
+                };
+                scope.spawn(run).join().unwrap_or_else(|_| Err("a worker panicked".into()))
+            });
+            for (time, measured) in times.iter_mut().zip(measured?) {
+                time[place].push(measured);
+            }
+        }
+    }
+    for fabric in [&here, &there] {
+        Worker::new(fabric, 1, 2)?.side.send(END, false);
+    }
+    thread.join().map_err(|_| "the other thread panicked")??;
+    process.wait()?;
+    drop(there);
+    let _ = std::fs::remove_dir(&directory);
+    println!("{:10} {:>12} {:>12} {:>8}   nanoseconds, medians of {rounds}", "", "threads", "processes", "ratio");
+    for (name, [mut threads, mut processes]) in names.into_iter().zip(times) {
+        let (threads, processes) = (median(&mut threads), median(&mut processes));
+        println!("{name:10} {threads:12.0} {processes:12.0} {:8.2}", processes / threads);
+    }
+    Ok(())
+}
