@@ -231,6 +231,32 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     assert_eq!((large.files(), directory.files()), (vec!["notes".to_owned()], vec![]));
 }
 
+/// Needs huge pages: `LATCHWORK_HUGE_PAGES` names a directory on a file system of those that has 8 MiB to give.
+#[test]
+fn memory_of_huge_pages_has_whole_ones_or_is_refused() {
+    let Some(large) = std::env::var_os("LATCHWORK_HUGE_PAGES") else {
+        println!("skipped: no LATCHWORK_HUGE_PAGES");
+        return;
+    };
+    let directory = Directory::new();
+    let place = || Place {
+        path: directory.0.clone(),
+        huge_pages: HugePages::Directory(large.clone().into()),
+    };
+    let open = || Fabric::in_directory(place(), Config::default()).unwrap();
+    let (one, two) = (open(), open());
+    // Not as long as a page.
+    one.serve_memory_as(MemoryNodeId(0), (2 << 20) + 8).unwrap();
+    two.add_peer(memory(0), &one.contact(memory(0)).unwrap()).unwrap();
+    one.prefault();
+    one.memory(MemoryNodeId(0)).unwrap().words().set_u64(2 << 20, 7);
+    assert_eq!(two.memory(MemoryNodeId(0)).unwrap().words().u64(2 << 20), 7);
+    let refused = one.serve_memory_as(MemoryNodeId(1), 1 << 36).unwrap_err();
+    assert!(matches!(refused, ShmError::NoRoom { .. }), "{refused}");
+    drop((one, two));
+    assert_eq!(std::fs::read_dir(&large).unwrap().count(), 0);
+}
+
 #[test]
 fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
     let directory = Directory::new();
