@@ -292,7 +292,8 @@ fn main() -> Done {
     for (name, [mut threads, mut processes]) in names.into_iter().zip(times) {
         let (threads, processes) = (ranks(&mut threads), ranks(&mut processes));
         for (rank, (threads, processes)) in threads.into_iter().zip(processes).enumerate() {
-            let (name, rank) = (if rank == 0 { name } else { "" }, ["best", "quartile", "median"][rank]);
+            let (name, rank) =
+                (if rank == 0 { name } else { "" }, ["best", "quartile", "median"][rank]);
             let ratio = processes / threads;
             println!("{name:8} {rank:10} {threads:10.0} {processes:10.0} {ratio:7.2}");
         }

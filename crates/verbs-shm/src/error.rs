@@ -38,7 +38,9 @@ pub enum ShmError {
         free: u64,
     },
     /// The fabric is not in a directory.
-    #[error("this fabric is of one process: make it with Fabric::in_directory to have peers in others")]
+    #[error(
+        "this fabric is of one process: make it with Fabric::in_directory to have peers in others"
+    )]
     OneProcess,
     /// The text is no contact.
     #[error("{text:?} is no contact of a node in shared memory: take what Fabric::contact gives")]

@@ -103,9 +103,7 @@ impl Fabric {
         }
         let across = match &self.shared.directory {
             None => None,
-            Some(directory) => {
-                Some(Across::new(directory.make_page(id).map_err(ShmError::setup)?))
-            }
+            Some(directory) => Some(Across::new(directory.make_page(id).map_err(ShmError::setup)?)),
         };
         let mailbox = Arc::new(Mailbox::new(self.shared.config.inbox_capacity, across));
         for (peer, node) in nodes.iter() {
@@ -128,8 +126,7 @@ impl Fabric {
         let directory = self.shared.directory.as_ref().ok_or(ShmError::OneProcess)?;
         let across = mailbox.across().ok_or(ShmError::OneProcess)?;
         let capacity = self.shared.config.inbox_capacity;
-        let (here, there) =
-            ((directory.incarnation(), own), (elsewhere.incarnation, peer));
+        let (here, there) = ((directory.incarnation(), own), (elsewhere.incarnation, peer));
         let incoming = directory.ring(Ends { receiver: here, sender: there }, capacity)?;
         let outgoing = directory.ring(Ends { receiver: there, sender: here }, capacity)?;
         // Before the peer can have rung any bed in its present life.

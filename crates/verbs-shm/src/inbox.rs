@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use latchwork_runtime::{Bed, Notifier};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use latchwork_runtime::{Bed, Notifier};
 use latchwork_verbs::Message;
 
 use crate::across::bed::Berth;

@@ -63,10 +63,7 @@ pub(crate) fn write_message(
     let (first, rest) = message.body.split_at(FIRST);
     let long = rest.iter().any(|&word| word != 0);
     let count = if long { Message::WORDS } else { first.len() };
-    head.store(
-        u64::from(message.from.get()) | if long { LONG } else { 0 },
-        Ordering::Relaxed,
-    );
+    head.store(u64::from(message.from.get()) | if long { LONG } else { 0 }, Ordering::Relaxed);
     for (word, &value) in words.iter().zip(&message.body[..count]) {
         word.store(value, Ordering::Relaxed);
     }

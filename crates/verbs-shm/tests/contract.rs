@@ -44,7 +44,8 @@ impl Threads {
     fn new(mode: Mode) -> Self {
         if mode == Mode::OneFabric {
             let fabrics = vec![Fabric::new(CONFIG); 1 + usize::from(COMPUTE_NODES)];
-            let mut threads = Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
+            let mut threads =
+                Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
             threads.add_memory_nodes(0);
             threads.add_compute_nodes();
             return threads;

@@ -71,8 +71,10 @@ fn nobody_is_stopped_of_whom_it_is_not_certain_who_it_is() {
     let text = fs::read_to_string(&owner).unwrap();
     let mut bystander = Process::start(&[directory.0.to_str().unwrap()]);
     bystander.hear();
-    let lie = text.replace(&format!("process {}", process.id()), &format!("process {}", bystander.id()));
-    for false_text in [lie.as_str(), "", "process 1\n", &text.replace("namespace ", "namespace 1")] {
+    let lie =
+        text.replace(&format!("process {}", process.id()), &format!("process {}", bystander.id()));
+    for false_text in [lie.as_str(), "", "process 1\n", &text.replace("namespace ", "namespace 1")]
+    {
         fs::write(&owner, false_text).unwrap();
         let refused = own.stop(memory(0), &contact, Duration::ZERO);
         assert!(matches!(refused, Err(ShmError::Unproven { .. })), "{refused:?}");
@@ -183,7 +185,11 @@ fn more_memory_than_there_is_room_for_is_one_error_and_leaves_nothing() {
     }
     assert_eq!(directory.files(), before);
     assert!(own.add_memory_node(12).is_err());
-    assert_eq!(own.add_memory_node(1 << 16).unwrap(), MemoryNodeId(0), "and there is room for less");
+    assert_eq!(
+        own.add_memory_node(1 << 16).unwrap(),
+        MemoryNodeId(0),
+        "and there is room for less"
+    );
 }
 
 #[test]
@@ -209,10 +215,8 @@ fn a_directory_that_is_none_is_refused() {
 fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     let (directory, large) = (Directory::new(), Directory::new());
     fs::write(large.0.join("notes"), "precious").unwrap();
-    let place = || Place {
-        path: directory.0.clone(),
-        huge_pages: HugePages::Directory(large.0.clone()),
-    };
+    let place =
+        || Place { path: directory.0.clone(), huge_pages: HugePages::Directory(large.0.clone()) };
     let open = || Fabric::in_directory(place(), Config::default()).unwrap();
     let (one, two) = (open(), open());
     one.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
@@ -293,15 +297,23 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
             failed += 1;
         });
         assert_eq!((failed, region.words().u64(8)), (2, round + 1));
-        if let Some((_, contact)) = last.replace((other.clone(), other.contact(compute(2)).unwrap())) {
-            assert!(matches!(own.add_peer(compute(2), &contact), Err(ShmError::Known { .. } | ShmError::Ended { .. })));
+        if let Some((_, contact)) =
+            last.replace((other.clone(), other.contact(compute(2)).unwrap()))
+        {
+            assert!(matches!(
+                own.add_peer(compute(2), &contact),
+                Err(ShmError::Known { .. } | ShmError::Ended { .. })
+            ));
         }
         assert!(matches!(
             own.add_peer(compute(2), &other.contact(compute(2)).unwrap()),
             Err(ShmError::Known { .. })
         ));
     }
-    assert_eq!(own.register(node(2), Region::zeroed(64).unwrap()), Err(SetupError::UnknownNode(node(2))));
+    assert_eq!(
+        own.register(node(2), Region::zeroed(64).unwrap()),
+        Err(SetupError::UnknownNode(node(2)))
+    );
     assert!(own.endpoint(node(2)).is_err() && own.inbox(node(2)).is_err());
     assert_eq!(own.register(node(1), Region::zeroed(64).unwrap()), Ok(RegionKey(0)));
 }

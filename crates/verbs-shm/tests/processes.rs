@@ -59,9 +59,7 @@ fn join(id: u8, directory: &str) -> Fabric {
     let region = fabric.new_region(4096).unwrap();
     fabric.register(node(id), region).unwrap();
     say(&fabric.contact(compute(id)).unwrap());
-    while let Some((name, contact)) =
-        hear().as_deref().expect("somebody to tell").split_once(' ')
-    {
+    while let Some((name, contact)) = hear().as_deref().expect("somebody to tell").split_once(' ') {
         let name = match name {
             "memory" => memory(0),
             id => compute(id.parse().unwrap()),
@@ -89,7 +87,8 @@ const MESSAGES: u64 = 20_000;
 /// Adds to a word of a memory node, and sends numbered messages to the other counters.
 fn count(id: u8, directory: &str) {
     let fabric = join(id, directory);
-    let (mut endpoint, inbox) = (fabric.endpoint(node(id)).unwrap(), fabric.inbox(node(id)).unwrap());
+    let (mut endpoint, inbox) =
+        (fabric.endpoint(node(id)).unwrap(), fabric.inbox(node(id)).unwrap());
     let mut seen = [(); COUNTERS as usize + 1].map(|()| vec![false; MESSAGES as usize]);
     let expected = MESSAGES * u64::from(COUNTERS - 1);
     let (mut received, mut added, mut sent, mut completed) = (0, 0, 0, 0);
@@ -470,7 +469,9 @@ fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
         assert!(known || file == "notes", "{file} is of a process that is gone");
     }
     let total = floods + steady.stop();
-    println!("{KILLS} kills: {early} of them early, {stopped} by handle; {total} messages of victims");
+    println!(
+        "{KILLS} kills: {early} of them early, {stopped} by handle; {total} messages of victims"
+    );
     drop((next, pinger, own));
     assert_eq!(directory.files(), ["notes"]);
 }

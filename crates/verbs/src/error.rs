@@ -111,7 +111,9 @@ pub enum SetupError {
     #[error(transparent)]
     Region(#[from] RegionError),
     /// There is less room for memory than is asked for; only where memory is in files.
-    #[error("room for {free} bytes, and {bytes} are needed: enlarge the directory, or ask for less")]
+    #[error(
+        "room for {free} bytes, and {bytes} are needed: enlarge the directory, or ask for less"
+    )]
     NoRoom {
         /// Bytes that were asked for.
         bytes: u64,

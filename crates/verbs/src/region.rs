@@ -36,7 +36,9 @@ pub enum RegionError {
         bytes: usize,
     },
     /// The file that should be mapped has another length: touching what it lacks would end the process.
-    #[error("a file of {found} bytes cannot be a region of {bytes}: it is not the one that was meant")]
+    #[error(
+        "a file of {found} bytes cannot be a region of {bytes}: it is not the one that was meant"
+    )]
     FileLength {
         /// The length that was asked for, in bytes.
         bytes: usize,
@@ -77,11 +79,7 @@ impl Region {
     /// [`RegionError::BadLength`], [`RegionError::FileLength`] when the file is shorter, and
     /// [`RegionError::OutOfMemory`] when the operating system does not map it.
     #[cfg(all(target_os = "linux", not(loom)))]
-    pub fn map(
-        file: &std::fs::File,
-        bytes: usize,
-        huge: bool,
-    ) -> Result<Arc<Region>, RegionError> {
+    pub fn map(file: &std::fs::File, bytes: usize, huge: bool) -> Result<Arc<Region>, RegionError> {
         if bytes == 0 || !bytes.is_multiple_of(WORD) {
             return Err(RegionError::BadLength { bytes });
         }
@@ -94,7 +92,8 @@ impl Region {
         if huge {
             mapping.prefer_huge_pages();
         }
-        let memory = Memory { first: mapping.first(), words: bytes / WORD, _owner: Owner::File(mapping) };
+        let memory =
+            Memory { first: mapping.first(), words: bytes / WORD, _owner: Owner::File(mapping) };
         Ok(Arc::new(Region { memory }))
     }
 

@@ -145,9 +145,17 @@ mod tests {
         for (name, expected) in of {
             assert_eq!(incarnations(&name), Some(expected), "{name}");
         }
-        for name in ["latchwork", "latchwork-", "latchwork-12-owner", "latchwork-000000000000000G-owner",
-            "latchwork-0000000000000001-notes", "latchwork-0000000000000001", "sem.0000000000000001-owner",
-            "latchwork-0000000000000001-ring-1-2-3", "latchwork-000000000000000A-owner"] {
+        for name in [
+            "latchwork",
+            "latchwork-",
+            "latchwork-12-owner",
+            "latchwork-000000000000000G-owner",
+            "latchwork-0000000000000001-notes",
+            "latchwork-0000000000000001",
+            "sem.0000000000000001-owner",
+            "latchwork-0000000000000001-ring-1-2-3",
+            "latchwork-000000000000000A-owner",
+        ] {
             assert_eq!(incarnations(name), None, "{name}");
         }
     }

@@ -49,7 +49,9 @@ mod tests {
         let contact =
             Contact { incarnation: 0xfe, bytes: 4096, path: PathBuf::from("/dev/shm/a:b/c d") };
         assert_eq!(contact.to_string().parse::<Contact>().unwrap(), contact);
-        for text in ["", "shm1", "shm1:1:2", "shm2:1:2:/a", "shm1:x:2:/a", "shm1:1:-2:/a", "shm1:1:2:a"] {
+        for text in
+            ["", "shm1", "shm1:1:2", "shm2:1:2:/a", "shm1:x:2:/a", "shm1:1:-2:/a", "shm1:1:2:a"]
+        {
             assert!(text.parse::<Contact>().is_err(), "{text}");
         }
     }

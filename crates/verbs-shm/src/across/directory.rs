@@ -251,7 +251,8 @@ impl Directory {
     ) -> Option<Arc<Region>> {
         let owner = owner_path(&self.path, incarnation);
         let large = super::owner::large_of(&owner);
-        let path = large.unwrap_or_else(|| self.path.clone()).join(region_name(incarnation, number));
+        let path =
+            large.unwrap_or_else(|| self.path.clone()).join(region_name(incarnation, number));
         let file = open_checked(&path, true).ok()??;
         Region::map(&file, bytes, self.advise).ok()
     }

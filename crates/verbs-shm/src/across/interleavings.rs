@@ -9,9 +9,7 @@ use std::task::{Poll, Waker};
 
 use latchwork_runtime::sync::{Arc, AtomicBool, Ordering, yield_now};
 use latchwork_runtime::{Driver, Executor, ExecutorConfig, Poller, RealDriver, Time};
-use latchwork_verbs::{
-    ComputeNodeId, Inbox as _, Message, Region, Subscription as _,
-};
+use latchwork_verbs::{ComputeNodeId, Inbox as _, Message, Region, Subscription as _};
 use loom::thread;
 
 use super::lane::Lane;
@@ -196,9 +194,8 @@ struct Serve {
 
 impl Poller for Serve {
     fn poll(&self, _now: Time) -> bool {
-        let some = self
-            .inbox
-            .receive(&mut |message| self.received.borrow_mut().push(whole(&message)));
+        let some =
+            self.inbox.receive(&mut |message| self.received.borrow_mut().push(whole(&message)));
         if some {
             self.waiter.take().into_iter().for_each(Waker::wake);
         }

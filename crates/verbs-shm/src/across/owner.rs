@@ -60,9 +60,8 @@ impl Identity {
 
     fn parse(text: &str) -> Option<Identity> {
         let text = text.strip_suffix("end\n")?;
-        let find = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-        };
+        let find =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Some(Identity {
             pid: find("process")?.parse().ok()?,
             started: find("started")?.parse().ok()?,
@@ -94,7 +93,11 @@ impl Owner {
     pub(crate) fn create(path: &Path, large: Option<&Path>) -> io::Result<Option<Owner>> {
         let identity = Identity::own(large.map(Path::to_owned))?;
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let mut file = match options.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
@@ -120,7 +123,10 @@ fn inode(file: &File) -> Option<u64> {
 /// Opens a file of a peer: one of this user, no link, nothing special. `None` when there is none.
 pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, ShmError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(write).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    options
+        .read(true)
+        .write(write)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
     let opened = options.open(path).and_then(|file| Ok((file.metadata()?, file)));
     match opened {
         Ok((found, file)) if found.is_file() && found.uid() == geteuid().as_raw() => Ok(Some(file)),
@@ -193,8 +199,11 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let Some(identity) = read_identity(&mut file) else {
         return unproven("the file does not say whose it is");
     };
-    let own = Identity::own(None)
-        .map_err(|error| ShmError::File { action: "who am I", path: path.to_owned(), error })?;
+    let own = Identity::own(None).map_err(|error| ShmError::File {
+        action: "who am I",
+        path: path.to_owned(),
+        error,
+    })?;
     if identity.namespace != own.namespace {
         return unproven("its process counts its ids in another container");
     }

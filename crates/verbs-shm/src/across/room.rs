@@ -62,7 +62,9 @@ pub(crate) fn reserve(
             Ok(()) => taken += step,
             Err(Errno::INTR) => {}
             // Others were faster.
-            Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => return Err(no_room(free.unwrap_or(taken))),
+            Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
+                return Err(no_room(free.unwrap_or(taken)));
+            }
             Err(error) => return Err(failed(error)),
         }
     }

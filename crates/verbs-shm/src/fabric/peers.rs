@@ -6,6 +6,7 @@ use std::time::Duration;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 
 use super::Fabric;
+use crate::ShmError;
 use crate::across::Directory;
 use crate::across::contact::Contact;
 use crate::across::owner::{End, lives, stop};
@@ -13,7 +14,6 @@ use crate::config::{Config, Place};
 use crate::name::NodeName;
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
-use crate::ShmError;
 
 impl Fabric {
     /// A fabric of all processes that meet in this directory, without nodes and without peers. What processes that
@@ -35,7 +35,8 @@ impl Fabric {
     /// # Errors
     /// [`ShmError::OneProcess`], and [`ShmError::Unknown`] when this process has no such node.
     pub fn contact(&self, node: NodeName) -> Result<String, ShmError> {
-        let (directory, unknown) = (self.directory()?, || ShmError::Unknown { node: node.to_string() });
+        let (directory, unknown) =
+            (self.directory()?, || ShmError::Unknown { node: node.to_string() });
         let contact = match node {
             NodeName::Memory(id) => {
                 let memory = self.memory(id).ok_or_else(unknown)?;
@@ -97,7 +98,9 @@ impl Fabric {
         let known = || ShmError::Known { node: NodeName::Compute(id).to_string() };
         let mut nodes = self.shared.nodes.write();
         let replaces = match nodes.get(&id) {
-            Some(node) if node.mailbox().is_some() || !node.is_disconnected() => return Err(known()),
+            Some(node) if node.mailbox().is_some() || !node.is_disconnected() => {
+                return Err(known());
+            }
             other => other.is_some(),
         };
         // The rings of that start were given up, with whatever stood in them.
@@ -171,12 +174,7 @@ impl Fabric {
     /// # Errors
     /// [`ShmError::NotEnded`] when it is still there after `patience`, [`ShmError::Unproven`] when it is not certain
     /// whose the files are, [`ShmError::OwnProcess`], and what is wrong with the contact.
-    pub fn stop(
-        &self,
-        node: NodeName,
-        contact: &str,
-        patience: Duration,
-    ) -> Result<End, ShmError> {
+    pub fn stop(&self, node: NodeName, contact: &str, patience: Duration) -> Result<End, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         let owner = directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?;
         stop(&owner, patience)
