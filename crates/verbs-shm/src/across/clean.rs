@@ -1,13 +1,13 @@
 //! The names of files, and what is done with those of processes that have ended.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
-use super::owner::{large_of, lives};
+use super::owner::{large_of, take_over};
 use super::ring::Ends;
 
 /// What every name begins with; the number of a process's start and a dash follow.
@@ -63,10 +63,31 @@ fn incarnations(name: &str) -> Option<Vec<u64>> {
     Some(found)
 }
 
-/// Removes the files of processes that have ended. An owner's file goes last, and every process makes its own
-/// first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
+/// What is known of a process while its files are looked at.
+enum Of {
+    /// It lives, or nobody knows, as with a file of another user.
+    Somebody,
+    /// It has ended. With the lock of its owner's file, if there is one.
+    Nobody { _lock: Option<File> },
+}
+
+impl Of {
+    fn find(owner: &Path) -> Of {
+        match fs::symlink_metadata(owner) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Of::Nobody { _lock: None },
+            Err(_) => Of::Somebody,
+            Ok(_) => match take_over(owner) {
+                Some(lock) => Of::Nobody { _lock: Some(lock) },
+                None => Of::Somebody,
+            },
+        }
+    }
+}
+
+/// Removes the files of processes that have ended. An owner's file goes last, and every process makes and locks its
+/// own first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
 pub(crate) fn clean(directory: &Path) -> io::Result<()> {
-    let mut alive = BTreeMap::new();
+    let mut known = BTreeMap::new();
     let mut owners = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -74,9 +95,8 @@ pub(crate) fn clean(directory: &Path) -> io::Result<()> {
         let Some(of) = name.to_str().and_then(incarnations) else { continue };
         let mut dead = false;
         for incarnation in of {
-            let owner = directory.join(owner_name(incarnation));
-            // What cannot be found out, such as with a file of another user, is left alone.
-            dead |= !*alive.entry(incarnation).or_insert_with(|| lives(&owner).unwrap_or(true));
+            let find = || Of::find(&owner_path(directory, incarnation));
+            dead |= matches!(known.entry(incarnation).or_insert_with(find), Of::Nobody { .. });
         }
         if !dead {
             continue;

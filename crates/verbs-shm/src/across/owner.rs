@@ -152,6 +152,30 @@ fn is_held(file: &File) -> bool {
     }
 }
 
+/// The owner's file of a process that has ended, with its lock: nobody who is just starting can take it meanwhile,
+/// nor can two clean up after the same process. `None` when it lives, or that cannot be found out.
+pub(crate) fn take_over(path: &Path) -> Option<File> {
+    let file = open_checked(path, false).ok()??;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    // Others may have removed it before the lock was taken.
+    let there = fs::symlink_metadata(path).ok()?.ino();
+    (inode(&file) == Some(there)).then_some(file)
+}
+
+/// Whether nobody holds the file any more, by the end of `patience`: somebody may just be looking at it, or cleaning
+/// up after its process.
+fn is_left(file: &File, patience: Duration) -> bool {
+    let clock = Clock::start();
+    let deadline = clock.now() + patience;
+    while is_held(file) {
+        if clock.now() >= deadline {
+            return false;
+        }
+        let _ = poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
+    }
+    true
+}
+
 /// Whether the process lives whose owner's file is at `path`. One without a file does not.
 pub(crate) fn lives(path: &Path) -> Result<bool, ShmError> {
     Ok(open_checked(path, false)?.is_some_and(|file| is_held(&file)))
@@ -216,13 +240,13 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
         // It has ended since the lock was looked at.
-        Err(Errno::SRCH) if !is_held(&file) => return Ok(End::WasGone),
+        Err(Errno::SRCH) if is_left(&file, patience) => return Ok(End::WasGone),
         Err(Errno::SRCH) => return unproven("another process holds its lock"),
         Err(error) => return Err(failed("open the process")(error)),
     };
     match started(identity.pid) {
         Ok(Some(found)) if found == identity.started => {}
-        Ok(_) if !is_held(&file) => return Ok(End::WasGone),
+        Ok(_) if is_left(&file, patience) => return Ok(End::WasGone),
         Ok(_) => return unproven("another process holds its lock"),
         Err(error) => {
             return Err(ShmError::File { action: "when it started", path: path.to_owned(), error });
@@ -230,7 +254,7 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     }
     match holder(&file) {
         Some(holder) if holder == identity.pid => {}
-        _ if !is_held(&file) => return Ok(End::WasGone),
+        _ if is_left(&file, patience) => return Ok(End::WasGone),
         Some(_) => return unproven("another process holds its lock"),
         None => return unproven("/proc/locks does not say who holds its lock"),
     }
