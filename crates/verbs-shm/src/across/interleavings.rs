@@ -327,3 +327,21 @@ fn a_worker_that_is_rung_and_leaves_hands_the_message_on() {
         sender.join().unwrap();
     });
 }
+
+#[test]
+fn a_bed_that_is_rung_while_something_else_wakes_its_worker_can_be_rung_again() {
+    larger(|| {
+        let Cluster { mailbox, mut lanes, .. } = cluster(&[2]);
+        let server = Server::new(&mailbox);
+        let notifier = server.executor.handle().notifier();
+        let other = thread::spawn(move || notifier.notify());
+        let lane = lanes.remove(0);
+        let sender = thread::spawn(move || {
+            assert!(lane.send(&message(1)));
+            assert!(lane.send(&message(2)));
+        });
+        assert_eq!(server.receive(2), [1, 2]);
+        other.join().unwrap();
+        sender.join().unwrap();
+    });
+}
