@@ -258,7 +258,6 @@ impl latchwork_verbs::Subscription for Subscription {
     fn park(&self) -> bool {
         if self.mailbox.across().is_some() {
             let Some(bed) = &self.bed else { return false };
-            bed.page.make_bed(bed.index);
             bed.page.set_parked(bed.index);
         }
         let entry = Parked { subscriber: self.id, notifier: self.notifier.clone() };

@@ -38,24 +38,25 @@
 //!
 //! ```text
 //!   sender, elsewhere                        worker that parks
-//!   A  message into the ring                 R  bed: rung = 0
-//!      fence(SeqCst)                         P  parked |= bit of the bed
-//!   B  active = 0?                           C  active -= 1
-//!      which beds are in `parked`?              fence(SeqCst)
-//!   K  one of them: rung |= bit of sender    D  look at all rings; a message? active += 1, do not park
-//!      was not set? turn += 1, futex wake    S  turn = t; not rung, not notified? futex wait while turn is t
+//!   A  message into the ring                 P  parked |= bit of the bed
+//!      fence(SeqCst)                         C  active -= 1
+//!   B  active = 0?                              fence(SeqCst)
+//!      which beds are in `parked`?           D  look at all rings; a message? active += 1, do not park
+//!   K  one of them: rung |= bit of sender    S  turn = t; rung = 0? it was not: awake
+//!      was not set? turn += 1, futex wake       not notified? futex wait while turn is t
 //! ```
 //!
 //! The fences are ordered one way or the other, as they are for [senders of the same process](crate::inbox). If the
 //! sender's is first, D sees A. If the worker's is first, B sees C and P, unless the worker has become active since,
-//! and then that one polls or goes through all of this once more; and K comes after R. Between S's look at `turn` and
-//! the waiting the kernel stands: it compares once more under the lock under which K's wake looks for sleepers. So a
-//! wake is either seen or felt.
+//! and then that one polls or goes through all of this once more. Who sleeps has seen `rung` empty, and taken out all
+//! that was in it, after it looked at `turn`. Between that look and the waiting the kernel stands: it compares once more
+//! under the lock under which K's wake looks for sleepers. So a wake is either seen or felt.
 //!
 //! Between K's first step and its last the sender may die, and nobody finishes for it: the message of the dead may
 //! wait, which harms nobody. Others must not rely on it, so each node has its own bit in `rung`, and whoever
 //! finds its own bit set leaves the waking to another thread of *its own* process, with which it would die. That also
-//! keeps a burst from waking the same sleeper twice. When a node comes back under an old number, its bit is taken out
+//! keeps a burst from waking the same sleeper twice. (A bit that stays from a ring that something else came before ends
+//! the next sleep before it begins.) When a node comes back under an old number, its bit is taken out
 //! of all beds before it sends ([`Page::forget`](page::Page::forget)).
 //!
 //! What a wake costs that nobody needs: the look at `active`, one load of a CPU cache line that changes only when

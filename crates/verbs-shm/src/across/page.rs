@@ -118,11 +118,6 @@ impl Page {
         BEDS + bed * BED_WORDS + 1
     }
 
-    /// R: forgets who has rung, before anybody can know that the bed's worker parks.
-    pub(crate) fn make_bed(&self, bed: usize) {
-        self.rung(bed).store(0, Ordering::Relaxed);
-    }
-
     /// What a wake changes; to be read before the last look at whether to sleep.
     pub(crate) fn turn_of(&self, bed: usize) -> u64 {
         // Acquire: who sees the change sees what came before it.
@@ -135,7 +130,7 @@ impl Page {
         self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
     }
 
-    /// Whether somebody elsewhere has rung, which is told once.
+    /// Whether somebody elsewhere has rung, which is told once. To be asked after [`Page::turn_of`], before each sleep.
     pub(crate) fn take_rung(&self, bed: usize) -> bool {
         // Acquire: the sweep that comes next finds what was sent before the ringing.
         self.rung(bed).load(Ordering::Relaxed) != 0
