@@ -26,7 +26,7 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
         let mut config = small(3, 2, 8, 1);
         config.node.policy = protocol.policy();
         // An owner's file, the memory nodes, and a page and a cache for each compute node.
-        let files = 1 + usize::from(config.memory_nodes) + 2 * 3;
+        let files = 1 + config.memory_nodes + 2 * 3;
         let fabric = Fabric::in_directory(&directory, Config { inbox_capacity: 16 });
         let threaded = Threaded::Shm(fabric.expect("a directory"));
         let cluster = Embedded::start_on(config, threaded).expect("a configuration");

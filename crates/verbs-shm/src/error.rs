@@ -37,6 +37,9 @@ pub enum ShmError {
         /// Bytes that there are.
         free: u64,
     },
+    /// Fabrics of several processes are built on what Linux has.
+    #[error("shared memory of several processes needs Linux: use sockets here")]
+    NotHere,
     /// The fabric is not in a directory.
     #[error(
         "this fabric is of one process: make it with Fabric::in_directory to have peers in others"

@@ -13,6 +13,8 @@ use crate::inbox::{Across, Inbox, Mailbox};
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
+#[cfg(not(all(target_os = "linux", not(loom))))]
+mod alone;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod peers;
 

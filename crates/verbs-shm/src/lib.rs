@@ -106,12 +106,10 @@ mod queue;
 mod routes;
 mod shared;
 
-#[cfg(all(target_os = "linux", not(loom)))]
-pub use across::owner::End;
 pub use config::{Config, HugePages, Place};
 pub use endpoint::Endpoint;
 pub use error::ShmError;
 pub use execute::Barriers;
 pub use fabric::Fabric;
 pub use inbox::{Inbox, Subscription};
-pub use name::NodeName;
+pub use name::{End, NodeName};

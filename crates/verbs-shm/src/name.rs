@@ -1,4 +1,4 @@
-//! [`NodeName`]: a node of either kind.
+//! [`NodeName`]: a node of either kind; [`End`]: what becomes of processes.
 
 use std::fmt;
 
@@ -20,4 +20,13 @@ impl fmt::Display for NodeName {
             NodeName::Compute(id) => write!(f, "compute node {}", id.get()),
         }
     }
+}
+
+/// What became of a process that was to be stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It was not there any more.
+    WasGone,
+    /// It was killed, and has ended.
+    Killed,
 }

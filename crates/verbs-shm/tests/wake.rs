@@ -25,19 +25,22 @@ struct Pair {
     _directory: Option<Directory>,
 }
 
-/// In one fabric and across two.
-fn pairs(inbox_capacity: usize) -> [Pair; 2] {
+/// In one fabric, and across two where there can be two.
+fn pairs(inbox_capacity: usize) -> Vec<Pair> {
     let fabric = Fabric::new(Config { inbox_capacity });
-    let one = Pair { receiver: fabric.clone(), sender: fabric, _directory: None };
-    let directory = Directory::new();
-    let fabric = || Fabric::in_directory(&directory.0, Config { inbox_capacity }).unwrap();
-    let two = Pair { receiver: fabric(), sender: fabric(), _directory: Some(directory) };
-    let pairs = [one, two];
+    let mut pairs = vec![Pair { receiver: fabric.clone(), sender: fabric, _directory: None }];
+    if cfg!(target_os = "linux") {
+        let directory = Directory::new();
+        let fabric = || Fabric::in_directory(&directory.0, Config { inbox_capacity }).unwrap();
+        pairs.push(Pair { receiver: fabric(), sender: fabric(), _directory: Some(directory) });
+    }
     for pair in &pairs {
         pair.receiver.add_compute_node(node(1)).unwrap();
         pair.sender.add_compute_node(node(2)).unwrap();
     }
-    introduce(&[(&pairs[1].receiver, &[compute(1)]), (&pairs[1].sender, &[compute(2)])]);
+    if let Some(pair) = pairs.get(1) {
+        introduce(&[(&pair.receiver, &[compute(1)]), (&pair.sender, &[compute(2)])]);
+    }
     pairs
 }
 
@@ -166,7 +169,7 @@ fn bursts_beyond_the_inbox_arrive_at_parked_workers() {
 fn two_senders_and_workers_that_come_and_go_lose_nothing() {
     let pairs = pairs(16);
     for round in 0..40 {
-        let Pair { receiver, sender: fabric, .. } = &pairs[round % 2];
+        let Pair { receiver, sender: fabric, .. } = &pairs[round % pairs.len()];
         let servers = Servers::start(receiver, 2);
         let short_lived = Servers::start(receiver, 1);
         let received = Arc::clone(&servers.received);

@@ -13,16 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
-use crate::ShmError;
-
-/// What became of a process that was to be stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// It was not there any more.
-    WasGone,
-    /// It was killed, and has ended.
-    Killed,
-}
+use crate::{End, ShmError};
 
 /// Who holds an owner's file.
 ///

@@ -9,9 +9,9 @@ use super::Fabric;
 use crate::ShmError;
 use crate::across::Directory;
 use crate::across::contact::Contact;
-use crate::across::owner::{End, lives, stop};
+use crate::across::owner::{lives, stop};
 use crate::config::{Config, Place};
-use crate::name::NodeName;
+use crate::name::{End, NodeName};
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 

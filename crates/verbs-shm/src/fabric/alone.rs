@@ -1,0 +1,59 @@
+//! What a fabric has to do with other processes where there is no such thing: it says so.
+
+use std::time::Duration;
+
+use latchwork_verbs::MemoryNodeId;
+
+use super::Fabric;
+use crate::config::{Config, Place};
+use crate::{End, NodeName, ShmError};
+
+impl Fabric {
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn in_directory(_: impl Into<Place>, _: Config) -> Result<Self, ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn contact(&self, _: NodeName) -> Result<String, ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn add_peer(&self, _: NodeName, _: &str) -> Result<(), ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn disconnect_memory(&self, _: MemoryNodeId) -> Result<(), ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn lives(&self, _: NodeName, _: &str) -> Result<bool, ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn stop(&self, _: NodeName, _: &str, _: Duration) -> Result<End, ShmError> {
+        Err(ShmError::NotHere)
+    }
+}
