@@ -17,15 +17,20 @@ pub(crate) struct Shared {
     pub(crate) nodes: RwLock<BTreeMap<ComputeNodeId, Arc<Node>>>,
     /// Where this process meets others, if it does.
     pub(crate) directory: Option<Directory>,
-    changes: AtomicU64,
+    changes: Changes,
     /// Compute nodes elsewhere that are or were known, by the start of their processes.
     #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
     met: Mutex<BTreeSet<(u64, ComputeNodeId)>>,
 }
 
+/// On a cache line of its own: everybody reads it all the time.
+#[repr(align(128))]
+struct Changes(AtomicU64);
+
 impl Shared {
     pub(crate) fn new(config: Config, directory: Option<Directory>) -> Self {
-        let (memory, nodes, changes) = (RwLock::default(), RwLock::default(), AtomicU64::new(0));
+        let (memory, nodes, changes) =
+            (RwLock::default(), RwLock::default(), Changes(AtomicU64::new(0)));
         Shared { config, memory, nodes, directory, changes, met: Mutex::default() }
     }
 
@@ -47,11 +52,11 @@ impl Shared {
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         // Relaxed: whoever finds that it has changed looks under a lock.
-        self.changes.load(Ordering::Relaxed)
+        self.changes.0.load(Ordering::Relaxed)
     }
 
     /// Counts a change, when it has been made.
     pub(crate) fn count_change(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
+        self.changes.0.fetch_add(1, Ordering::Release);
     }
 }
