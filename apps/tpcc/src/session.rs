@@ -5,7 +5,6 @@ use crate::log::{self, Logs};
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::transactions::Failure;
-use latchwork_blink::TreeError;
 use latchwork_cluster::Member;
 use latchwork_coherence::MemoryError;
 use latchwork_harness::outcome::many;
@@ -241,9 +240,8 @@ impl Session {
 
     /// The error that ends a run when the engine fails.
     pub(crate) fn txn_error(&self, error: &TxnError) -> AppError {
-        match error {
-            TxnError::Memory(MemoryError::OutOfMemory(_))
-            | TxnError::Tree(TreeError::Memory(MemoryError::OutOfMemory(_))) => {
+        match error.memory() {
+            Some(MemoryError::OutOfMemory(_)) => {
                 let given = self.settings.cluster.memory_bytes >> 20;
                 AppError::Failed(format!(
                     "memory exhausted: --memory-mb {given} is too small; use --memory-mb {}, fewer --warehouses or a \
@@ -251,7 +249,7 @@ impl Session {
                     2 * given
                 ))
             }
-            error => AppError::Failed(format!("the database failed: {error}")),
+            _ => AppError::Failed(format!("the database failed: {error}")),
         }
     }
 

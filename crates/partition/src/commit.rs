@@ -150,11 +150,10 @@ impl<M: LineLocks + Mail> Committing<M> {
             // Without a prepare record it is nobody else's business.
             let mut group = match votes.proposals.is_empty() {
                 true => Group::new(Kind::Commit, cts),
-                false => {
-                    record::decision(self.id, cts, &votes.proposals).map_err(TxnError::NotLogged)?
-                }
+                false => record::decision(self.id, cts, &votes.proposals)
+                    .map_err(TxnError::not_logged)?,
             };
-            local.put_into(&mut group).map_err(TxnError::NotLogged)?;
+            local.put_into(&mut group).map_err(TxnError::not_logged)?;
             // From here on it may be that it has committed, whatever becomes of this task.
             local.seal();
             self.open = false;
@@ -178,7 +177,7 @@ impl<M: LineLocks + Mail> Committing<M> {
         // Dropped, it tells the others.
         self.open = true;
         let _ = local.abort().await;
-        Err(TxnError::NotLogged(error))
+        Err(TxnError::not_logged(error))
     }
 
     /// Tells participants to commit, until all have.
@@ -244,7 +243,7 @@ impl<M: LineLocks + Mail> Deciding<M> {
                     }
                 };
                 drop(handle.spawn_service(going_on));
-                Err(TxnError::InDoubt(error))
+                Err(TxnError::in_doubt(error))
             }
             lasts => self.end(lasts).await,
         }
@@ -264,7 +263,7 @@ impl<M: LineLocks + Mail> Deciding<M> {
                 // Only a restart can tell. All that it wrote stays locked, on all nodes.
                 let Committing { inner, id, .. } = &self.committing;
                 finish(inner, *id, self.record, Outcome::Unknown { cts: self.cts.0 });
-                Err(TxnError::InDoubt(error))
+                Err(TxnError::in_doubt(error))
             }
         }
     }

@@ -260,7 +260,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         if let Err(error) = self.log_prepare(id, proposed, &mut prepared).await {
             // Whether the record lasts is the same: without a decision it counts for nothing.
             let _ = prepared.abort().await;
-            return no(&TxnError::NotLogged(error));
+            return no(&TxnError::not_logged(error));
         }
         self.keep_record(id, record);
         let logged = self.database.node().log().is_some();

@@ -78,14 +78,14 @@ pub enum TxnError {
     /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until a restart, which
     /// will tell.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
-    InDoubt(WalError),
+    InDoubt(Box<WalError>),
     /// Nobody knows whether what the transaction has read lasts: it was written by others of this node, whose commits the
     /// log has not taken. The transaction itself has written nothing, or was aborted.
     #[error("what the transaction has read may not last: {0}")]
-    NotLasting(WalError),
+    NotLasting(Box<WalError>),
     /// The log refused the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
-    NotLogged(WalError),
+    NotLogged(Box<WalError>),
     /// A transaction was tried over and over, and met others each time.
     #[error("gave up after {attempts} attempts within {waited:?}: {last}")]
     Contended {
@@ -139,7 +139,7 @@ pub enum TxnError {
         /// The line.
         line: GlobalAddr,
         /// What is wrong with it.
-        what: String,
+        what: Box<str>,
     },
     /// An operation met other writers of its row over and over, beyond all patience.
     #[error("gave up on a row of table {}: it changed {rounds} times in between", .table.0)]
@@ -162,7 +162,7 @@ pub enum TxnError {
     },
     /// The log failed, or a checkpoint.
     #[error(transparent)]
-    Log(#[from] WalError),
+    Log(#[from] Box<WalError>),
     /// A log has records of a layer above, and nobody has said which of them count.
     #[error(
         "the logs have {notes} records of transactions over several nodes that were not resolved, the first in segment \
@@ -186,7 +186,7 @@ pub enum TxnError {
         /// How many.
         transactions: usize,
         /// What was the matter last.
-        last: String,
+        last: Box<str>,
     },
     /// Transactions went on for too long.
     #[error("{transactions} transactions of one worker did not end in time")]
@@ -233,20 +233,66 @@ pub enum TxnError {
     },
     /// What a schema does not allow.
     #[error(transparent)]
-    Schema(#[from] SchemaError),
+    Schema(#[from] Box<SchemaError>),
     /// An index failed.
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(#[from] Box<TreeError>),
     /// The memory below failed.
     #[error(transparent)]
-    Memory(#[from] MemoryError),
+    Memory(#[from] Box<MemoryError>),
 }
 
+// It is handed through every operation, and moved whether there is one or not.
+const _: () = assert!(size_of::<TxnError>() <= 32);
+
+macro_rules! boxed {
+    ($($error:ty),*) => {$(
+        impl From<$error> for TxnError {
+            #[cold]
+            fn from(error: $error) -> TxnError {
+                Box::new(error).into()
+            }
+        }
+    )*};
+}
+
+boxed!(WalError, SchemaError, TreeError, MemoryError);
+
 impl TxnError {
+    /// A commit that the log refused, and that has been undone.
+    #[cold]
+    pub fn not_logged(error: WalError) -> TxnError {
+        TxnError::NotLogged(Box::new(error))
+    }
+
+    /// A commit of which nobody knows whether it lasts.
+    #[cold]
+    pub fn in_doubt(error: WalError) -> TxnError {
+        TxnError::InDoubt(Box::new(error))
+    }
+
+    /// Reads of which nobody knows whether they last.
+    #[cold]
+    pub fn not_lasting(error: WalError) -> TxnError {
+        TxnError::NotLasting(Box::new(error))
+    }
+
     /// What other transactions were in the way, if that is all: then trying it again may help.
     pub fn conflict(&self) -> Option<Conflict> {
         match self {
             TxnError::Conflict(conflict) => Some(*conflict),
+            _ => None,
+        }
+    }
+
+    /// What failed of the memory below, of an index too.
+    pub fn memory(&self) -> Option<&MemoryError> {
+        match self {
+            TxnError::Memory(error) => Some(error),
+            TxnError::Tree(error) => match &**error {
+                TreeError::Memory(error) => Some(error),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -256,7 +256,7 @@ impl Node {
             let busy = self.under_way();
             let health = self.health();
             if health.left_locked > 0 {
-                let last = health.last.unwrap_or_default();
+                let last = health.last.unwrap_or_default().into();
                 return Err(TxnError::LeftLocked { transactions: health.left_locked, last });
             }
             let Some(busy) = busy else { return Ok(()) };

@@ -39,7 +39,7 @@ async fn play(member: Member) {
         }
         locked += 1;
     };
-    let own = matches!(error, TxnError::Memory(MemoryError::TooManyLocks { .. }));
+    let own = matches!(&error, TxnError::Memory(error) if matches!(**error, MemoryError::TooManyLocks { .. }));
     assert!(own && error.to_string().contains("lock-share"), "{error}");
     drop(alone);
     let mut large = database.begin().await.expect("memory is in order");

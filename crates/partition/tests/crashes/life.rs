@@ -265,9 +265,7 @@ impl Shared {
                 Err(TxnError::Exists | TxnError::NotFound) => {}
                 // Another node commits it alone, and has not said so in time.
                 Err(TxnError::Unheard { .. }) => return,
-                Err(
-                    TxnError::NotLogged(WalError::Refused { .. }) | TxnError::NotPrepared { .. },
-                ) if self.was_full.get() => {
+                Err(error) if self.was_full.get() && is_refused(&error) => {
                     self.judge.borrow_mut().refused += 1;
                     self.judge.borrow_mut().refuse(tag);
                     // Nobody tries a full device again and again, without a pause.
@@ -375,4 +373,12 @@ async fn rows<M: LineLocks>(database: &Database<M>) -> Rows {
         }
     }
     tags.into_iter().map(|(key, tag)| (key, (tag, versions[&key]))).collect()
+}
+
+/// Whether a log has not taken it, and goes on.
+fn is_refused(error: &TxnError) -> bool {
+    match error {
+        TxnError::NotLogged(error) => matches!(**error, WalError::Refused { .. }),
+        error => matches!(error, TxnError::NotPrepared { .. }),
+    }
 }

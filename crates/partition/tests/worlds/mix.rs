@@ -85,7 +85,8 @@ pub(crate) async fn transaction<M: LineLocks + Mail>(
         Ok(()) if !give_up => {}
         Err(TxnError::NotFound) if give_up => {}
         // An atomic of which nobody knows whether it was carried out: the global counter's.
-        Err(TxnError::Memory(MemoryError::Fabric(VerbError::Ambiguous { .. }))) => {}
+        Err(TxnError::Memory(error))
+            if matches!(*error, MemoryError::Fabric(VerbError::Ambiguous { .. })) => {}
         // Of a node that was gone for too long.
         Err(TxnError::Unheard { .. } | TxnError::Contended { .. }) => {}
         other => panic!("{steps:?}: {other:?}"),

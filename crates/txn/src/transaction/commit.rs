@@ -242,7 +242,7 @@ impl<M: LineLocks> Database<M> {
     async fn append(&self, state: &State<M>, cts: Timestamp) -> Result<Option<Position>, TxnError> {
         let Some(log) = self.node().log() else { return Ok(None) };
         let mut group = Group::new(Kind::Commit, cts);
-        Self::put_into(state, &mut group).map_err(TxnError::NotLogged)?;
+        Self::put_into(state, &mut group).map_err(TxnError::not_logged)?;
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         loop {
@@ -253,9 +253,9 @@ impl<M: LineLocks> Database<M> {
             match appended {
                 Ok(position) => return Ok(Some(position)),
                 Err(WalError::Backlog { .. }) => {
-                    log.room(handle, deadline).await.map_err(TxnError::NotLogged)?;
+                    log.room(handle, deadline).await.map_err(TxnError::not_logged)?;
                 }
-                Err(error) => return Err(TxnError::NotLogged(error)),
+                Err(error) => return Err(TxnError::not_logged(error)),
             }
         }
     }

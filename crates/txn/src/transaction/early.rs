@@ -61,13 +61,13 @@ impl<M: LineLocks> Database<M> {
         if !state.reads.iter().any(is_young) {
             return Ok(());
         }
-        let Some(end) = log.end().map_err(TxnError::NotLasting)? else { return Ok(()) };
+        let Some(end) = log.end().map_err(TxnError::not_lasting)? else { return Ok(()) };
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         match log.durable(handle, &end, deadline).await {
             // Nobody builds on a batch that is refused, and what was before it is lasting.
             Ok(()) | Err(WalError::Refused { .. }) => Ok(()),
-            Err(error) => Err(TxnError::NotLasting(error)),
+            Err(error) => Err(TxnError::not_lasting(error)),
         }
     }
 }

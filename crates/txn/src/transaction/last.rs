@@ -165,10 +165,10 @@ impl<M: LineLocks> Last<M> {
                     match database.acknowledged(decided).await {
                         Ok(()) => self.phase = Phase::Installing { cts, released },
                         Err(error @ WalError::Timeout { .. }) => {
-                            return Err(TxnError::InDoubt(error));
+                            return Err(TxnError::in_doubt(error));
                         }
                         Err(error @ WalError::Refused { .. }) if !database.releases_early() => {
-                            self.phase = Phase::Undoing(Some(TxnError::NotLogged(error)));
+                            self.phase = Phase::Undoing(Some(TxnError::not_logged(error)));
                         }
                         Err(error) => {
                             // Only a restart can tell. Until then nobody may see or overwrite these rows.
@@ -176,7 +176,7 @@ impl<M: LineLocks> Last<M> {
                             state.leave_locked();
                             database.node().note_left_locked();
                             self.end(Outcome::Unknown { cts: cts.0 });
-                            return Err(TxnError::InDoubt(error));
+                            return Err(TxnError::in_doubt(error));
                         }
                     }
                 }

@@ -495,7 +495,7 @@ fn a_full_device_keeps_what_others_have_built_on_waiting() {
             part.sleep(3 * SYNC).await;
             let update = database.attempt(async |tx| tx.update(&table, &[3], &[2]).await);
             let error = update.await.expect_err("the device is full");
-            let refused = matches!(error, TxnError::NotLogged(WalError::Refused { .. }));
+            let refused = matches!(&error, TxnError::NotLogged(error) if matches!(**error, WalError::Refused { .. }));
             assert!(refused, "{error}");
             part.is_full(false);
             for commit in commits {
