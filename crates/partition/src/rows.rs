@@ -34,6 +34,33 @@ pub trait Rows<M: LineLocks> {
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError>;
 
+    /// Reads a row if that takes no waiting; see [`latchwork_txn::Transaction::try_get`].
+    fn try_get(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// The same, of a row that is probably to be written.
+    fn try_get_for_update(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Adds a row as [`insert_blind`](Rows::insert_blind), if that takes no waiting; otherwise nothing has happened.
+    fn try_insert_blind(&mut self, _table: &Table<M>, _key: &[u8], _value: &[u8]) -> bool {
+        false
+    }
+
+    /// Overwrites a part of a row's value if that takes no waiting; see
+    /// [`latchwork_txn::Transaction::try_update_part`].
+    fn try_update_part(
+        &mut self,
+        _table: &Table<M>,
+        _key: &[u8],
+        _offset: usize,
+        _bytes: &[u8],
+    ) -> bool {
+        false
+    }
+
     /// Reads many rows together.
     ///
     /// # Errors
@@ -139,6 +166,28 @@ pub trait Rows<M: LineLocks> {
 impl<M: LineLocks> Rows<M> for latchwork_txn::Transaction<M> {
     fn expect(&self, table: &Table<M>, key: &[u8]) {
         self.expect(table, key);
+    }
+
+    fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
+        Self::try_get(self, table, key, value)
+    }
+
+    fn try_get_for_update(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
+        Self::try_get_for_update(self, table, key, value)
+    }
+
+    fn try_insert_blind(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> bool {
+        Self::insert_blind(self, table, key, value).is_ok()
+    }
+
+    fn try_update_part(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        offset: usize,
+        bytes: &[u8],
+    ) -> bool {
+        Self::try_update_part(self, table, key, offset, bytes)
     }
 
     async fn get(

@@ -125,6 +125,13 @@ impl Handle {
         Coop::new(self.0.spend_coop())
     }
 
+    /// As [`coop`](Handle::coop), for code that cannot wait: counts a unit of work, unless it is the one after which the task
+    /// has to yield. Whoever is told `false` has counted nothing, and leaves the work to what awaits `coop`.
+    #[inline]
+    pub fn try_coop(&self) -> bool {
+        self.0.try_spend_coop()
+    }
+
     /// To be awaited between two units of work that may not have waited for anything: yields on the
     /// virtual driver while the worker's clock is ahead of the world, so that the second does not take
     /// effect before its time. Ready at once on the real driver.

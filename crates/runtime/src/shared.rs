@@ -114,6 +114,16 @@ impl Core {
         left == 0
     }
 
+    /// Counts one call, if it has not to yield.
+    #[inline]
+    pub(crate) fn try_spend_coop(&self) -> bool {
+        let left = self.coop_left.get();
+        if left > 1 {
+            self.coop_left.set(left - 1);
+        }
+        left > 1
+    }
+
     pub(crate) fn count(&self, change: impl FnOnce(&mut Activity)) {
         let mut activity = self.activity.get();
         change(&mut activity);

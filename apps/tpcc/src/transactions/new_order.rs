@@ -1,6 +1,6 @@
 //! New order (clause 2.4).
 
-use super::{Buffers, Ended, Failure, Work, missing};
+use super::{Buffers, Ended, Failure, Work, missing, step};
 use latchwork_partition::Rows;
 use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{
@@ -48,7 +48,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
             met |= bit;
             if again {
                 // Of an item that is in the order twice, the row has changed since.
-                self.read_to_write(Table::Stock, key).await?;
+                step!(self.read_to_write_now or read_to_write(Table::Stock, key));
             }
             let Buffers { row, many: [items, stocks], .. } = &*self.buffers;
             let item = items.get(number).ok_or_else(|| missing(Table::Item, key))?;
@@ -67,21 +67,21 @@ impl<T: Rows<Worker>> Work<'_, T> {
                 amount_cents: i32::from(asked.quantity) * item.price_cents,
                 district_info: *stock.district_info(district).unwrap_or(&[b' '; 24]),
             };
-            self.write_updated(Table::Stock, key, &updated).await?;
+            step!(self.write_updated_now or write_updated(Table::Stock, key, &updated));
         }
-        self.read(Table::Customer, &customer).await?;
+        step!(self.read_now or read(Table::Customer, &customer));
         let discount_e4 = Customer::decode(&self.buffers.row)?.discount_e4;
-        self.read(Table::Warehouse, &WarehouseKey { warehouse }.to_bytes()).await?;
+        step!(self.read_now or read(Table::Warehouse, &WarehouseKey { warehouse }.to_bytes()));
         let warehouse_tax_e4 = Warehouse::decode(&self.buffers.row)?.tax_e4;
 
         let key = DistrictKey { warehouse, district }.to_bytes();
-        self.read_to_write(Table::District, &key).await?;
+        step!(self.read_to_write_now or read_to_write(Table::District, &key));
         let mut row = District::decode(&self.buffers.row)?;
         let (order, district_tax_e4) = (row.next_order, row.tax_e4);
         row.next_order += 1;
         let mut updated = [0; District::UPDATED_LEN];
         row.write_updated(&mut updated);
-        self.write_updated(Table::District, &key, &updated).await?;
+        step!(self.write_updated_now or write_updated(Table::District, &key, &updated));
 
         let key = OrderKey { warehouse, district, order }.to_bytes();
         let row = Order {
@@ -92,9 +92,9 @@ impl<T: Rows<Worker>> Work<'_, T> {
             all_local: input.all_local(),
         };
         row.encode(&mut self.buffers.made);
-        self.insert(Table::Order, &key).await?;
+        step!(self.insert_now or insert(Table::Order, &key));
         NewOrder {}.encode(&mut self.buffers.made);
-        self.insert(Table::NewOrder, &key).await?;
+        step!(self.insert_now or insert(Table::NewOrder, &key));
         let mut sum_cents = 0;
         for ((number, line), asked) in (1..).zip(&lines[..taken]).zip(input.lines()) {
             let row = OrderLine {
@@ -107,7 +107,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
             };
             row.encode(&mut self.buffers.made);
             let key = OrderLineKey { warehouse, district, order, line: number }.to_bytes();
-            self.insert(Table::OrderLine, &key).await?;
+            step!(self.insert_now or insert(Table::OrderLine, &key));
             sum_cents += i64::from(line.amount_cents);
         }
         let total = order_total_cents(sum_cents, discount_e4, warehouse_tax_e4, district_tax_e4);

@@ -21,6 +21,16 @@ pub(super) struct Decided {
     pub(super) released: bool,
 }
 
+/// What is known of the room of a row that is to be written.
+#[derive(Clone, Copy)]
+enum Room {
+    /// The row is not there yet.
+    NotNeeded,
+    /// It has it where it stands.
+    AtHome,
+    Unknown,
+}
+
 impl<M: LineLocks> Database<M> {
     /// Does everything that may fail; `None`: the transaction wrote nothing, and that is all.
     pub(super) async fn decide(&self, state: &mut State<M>) -> Result<Option<Decided>, TxnError> {
@@ -97,18 +107,18 @@ impl<M: LineLocks> Database<M> {
     /// Makes sure that the rows are what they were, and that there is room for what they become.
     async fn prepare(&self, state: &mut State<M>) -> Result<(), TxnError> {
         for at in 0..state.writes.len() {
-            let prepared = match self.is_prepared(state, at)? {
-                Some(prepared) => prepared,
-                None => loop {
-                    match self.prepare_write(state, at).await? {
-                        Ok(prepared) => break prepared,
-                        Err(read) => self.move_up(state, read).await?,
-                    }
-                },
+            let has_place = match self.is_prepared(state, at)? {
+                Room::NotNeeded => {
+                    state.writes[at].prepared = None;
+                    false
+                }
+                Room::AtHome => {
+                    state.writes[at].prepared = Some(Prepared::AtHome);
+                    true
+                }
+                Room::Unknown => self.prepare_carefully(state, at).await?,
             };
-            let write = &mut state.writes[at];
-            let has_place = prepared.is_some();
-            write.prepared = prepared;
+            let write = &state.writes[at];
             // As it was read, and locked.
             let read = write.read.filter(|_| has_place);
             if let Some(read) = read.and_then(|read| state.reads.get_mut(read as usize)) {
@@ -118,16 +128,25 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
+    /// Prepares a row, whatever that takes; whether it has a place now, which it has not if none is there yet.
+    async fn prepare_carefully(&self, state: &mut State<M>, at: usize) -> Result<bool, TxnError> {
+        let prepared = loop {
+            match self.prepare_write(state, at).await? {
+                Ok(prepared) => break prepared,
+                Err(read) => self.move_up(state, read).await?,
+            }
+        };
+        let has_place = prepared.is_some();
+        state.writes[at].prepared = prepared;
+        Ok(has_place)
+    }
+
     /// Whether there is nothing to prepare of a row, as a plain function: none is there yet, or it stays as long as it is,
-    /// or shorter, and so has its room, unless it is elsewhere. `None`: that is not known.
+    /// or shorter, and so has its room, unless it is elsewhere.
     #[inline]
-    fn is_prepared(
-        &self,
-        state: &State<M>,
-        at: usize,
-    ) -> Result<Option<Option<Prepared>>, Conflict> {
+    fn is_prepared(&self, state: &State<M>, at: usize) -> Result<Room, Conflict> {
         let write = &state.writes[at];
-        let Some((id, cts)) = write.base.named() else { return Ok(Some(None)) };
+        let Some((id, cts)) = write.base.named() else { return Ok(Room::NotNeeded) };
         let (heap, hint) = (state.table(write.table).heap(), &write.hint);
         let fits = match (self.scheme(), write.change, &write.part) {
             (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
@@ -147,7 +166,7 @@ impl<M: LineLocks> Database<M> {
             },
             _ => false,
         };
-        Ok(fits.then_some(Some(Prepared::AtHome)))
+        Ok(if fits { Room::AtHome } else { Room::Unknown })
     }
 
     /// As [`prepare`](Database::prepare), of one row that is there. The inner error: it comes too late for a reader of this
