@@ -12,6 +12,9 @@ pub trait Rows<M: LineLocks> {
     /// Says that a row will probably be read before long; see [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
+    /// Says that the places of rows will be asked for before long; see [`latchwork_txn::Transaction::expect_places`].
+    fn expect_places<K: AsRef<[u8]>>(&self, _table: &Table<M>, _keys: &[K]) {}
+
     /// Reads a row.
     ///
     /// # Errors
@@ -166,6 +169,10 @@ pub trait Rows<M: LineLocks> {
 impl<M: LineLocks> Rows<M> for latchwork_txn::Transaction<M> {
     fn expect(&self, table: &Table<M>, key: &[u8]) {
         self.expect(table, key);
+    }
+
+    fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
+        Self::expect_places(self, table, keys);
     }
 
     fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {

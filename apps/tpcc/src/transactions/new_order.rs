@@ -23,21 +23,23 @@ impl<T: Rows<Worker>> Work<'_, T> {
     pub(super) async fn new_order(&mut self, input: &NewOrderInput) -> Result<Ended, Failure> {
         let NewOrderInput { warehouse, district, .. } = *input;
         let customer = CustomerKey { warehouse, district, customer: input.customer }.to_bytes();
-        self.tx.expect(self.tables.of(Table::Customer), &customer);
+        self.tx.expect_places(self.tables.of(Table::Customer), &[customer]);
         let mut lines = [Line { amount_cents: 0, district_info: [0; 24] }; LINES_MAX];
         let mut branded = 0;
         let (asked, items) = (input.lines(), &mut [[0; ItemKey::LEN]; LINES_MAX]);
         for (key, asked) in items.iter_mut().zip(asked) {
             *key = ItemKey { item: asked.item }.to_bytes();
         }
-        let [rows, stocks] = &mut self.buffers.many;
-        self.tx.get_many(self.tables.of(Table::Item), &items[..asked.len()], rows).await?;
-        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause 2.4.2.3).
-        let taken = rows.iter().take_while(Option::is_some).count();
         let keys = &mut [[0; StockKey::LEN]; LINES_MAX];
         for (key, asked) in keys.iter_mut().zip(asked) {
             *key = StockKey { warehouse: asked.supply_warehouse, item: asked.item }.to_bytes();
         }
+        self.tx.expect_places(self.tables.of(Table::Stock), &keys[..asked.len()]);
+        let [rows, stocks] = &mut self.buffers.many;
+        self.tx.get_many(self.tables.of(Table::Item), &items[..asked.len()], rows).await?;
+        self.tx.expect(self.tables.of(Table::Customer), &customer);
+        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause 2.4.2.3).
+        let taken = rows.iter().take_while(Option::is_some).count();
         let keys = &keys[..taken];
         self.tx.get_many_for_update(self.tables.of(Table::Stock), keys, stocks).await?;
         // Bits of the items so far: what has another bit than all is none of them.

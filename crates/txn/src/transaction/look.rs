@@ -73,6 +73,14 @@ impl<M: LineLocks> Transaction<M> {
             && database.look_up_here(state, table, number, (key, hash), value, mode) == Here::Row
     }
 
+    /// As [`expect`](Transaction::expect), of many rows, and a step before: says that where they are will be asked for before
+    /// long.
+    #[inline]
+    pub fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
+        let places = self.database.places().borrow();
+        keys.iter().for_each(|key| places.prefetch(table.id(), hash_of(key.as_ref())));
+    }
+
     /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking locks it so at once.
     ///
     /// # Errors
