@@ -225,13 +225,21 @@ impl<M: LineLocks> Heap<M> {
         ids: &[TupleId],
         cts: Timestamp,
     ) -> Result<(), TxnError> {
-        let publish = || {
-            self.touch(line, &self.tail, |page| {
-                let slots = ids.iter().map(|&id| self.slot_of(id));
-                page.publish(slots, cts)
-            })
-        };
-        self.drive(Patience::Wait, publish).await
+        self.drive(Patience::Wait, || self.publish_step(line, ids, cts)).await
+    }
+
+    /// As [`publish`](Heap::publish), if the line is here: a plain function.
+    #[inline]
+    pub(crate) fn publish_step(
+        &self,
+        line: GlobalAddr,
+        ids: &[TupleId],
+        cts: Timestamp,
+    ) -> Result<(), Stop> {
+        self.touch(line, &self.tail, |page| {
+            let slots = ids.iter().map(|&id| self.slot_of(id));
+            page.publish(slots, cts)
+        })
     }
 
     /// Takes a tuple away to which nothing leads any more. `pending`: only if it is a pending row; otherwise only if it

@@ -33,8 +33,7 @@ impl<M: LineLocks> Database<M> {
         value: &mut Vec<u8>,
         mode: Mode,
     ) -> Here {
-        if let Some(id) = state.read_of(number, hash) {
-            let place = (id, Hint::default());
+        if let Some(place) = state.read_of(number, hash) {
             return self.row_here(state, table, number, place, (key, hash), value, mode);
         }
         let place = self.places().borrow().find(table.id(), hash);

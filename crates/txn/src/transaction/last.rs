@@ -331,7 +331,11 @@ impl<M: LineLocks> Database<M> {
                 |&(other, at, id): &(u8, _, TupleId)| (other == table && at == line).then_some(id);
             let run = state.writes[next..].iter().map_while(|write| same(&of(write)?));
             let ids: SmallVec<[TupleId; 16]> = run.collect();
-            state.table(table).heap().publish(line, &ids, cts).await?;
+            let heap = state.table(table).heap();
+            // As a rule, and without more ado.
+            if heap.publish_step(line, &ids, cts).is_err() {
+                heap.publish(line, &ids, cts).await?;
+            }
             for write in &mut state.writes[next..next + ids.len()] {
                 write.installed = true;
             }

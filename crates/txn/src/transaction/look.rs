@@ -166,7 +166,7 @@ impl<M: LineLocks> Database<M> {
         mode: Mode,
     ) -> Result<Base, TxnError> {
         let table = state.table(number).clone();
-        if let Some(id) = state.read_of(number, hash) {
+        if let Some((id, _)) = state.read_of(number, hash) {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
                 Seen::Pending => return Err(Conflict::Locked.into()),

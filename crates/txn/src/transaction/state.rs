@@ -326,14 +326,18 @@ impl<M: LineLocks> State<M> {
         })
     }
 
-    /// Where a row was read whose key has this hash.
+    /// Where a row was read whose key has this hash, and where its line probably is.
     #[inline]
-    pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<TupleId> {
+    pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<(TupleId, Hint)> {
         if !self.may_read.may_have(hash) {
             return None;
         }
         let read = self.reads.iter().rev().find(|read| read.hash == hash && read.table == table);
-        read.map(|read| read.id)
+        read.map(|read| {
+            let hint = Hint::default();
+            hint.copy_from(&read.hint);
+            (read.id, hint)
+        })
     }
 
     /// A row that was read to be written.
