@@ -1,0 +1,153 @@
+//! Steps that wait for nothing: what they do is what their futures would have done, and what they leave is as it was.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cluster::{ClusterConfig, Simulated};
+use latchwork_coherence::CoherentMemory;
+use latchwork_selcc::Worker;
+use latchwork_txn::schema::ColumnType;
+use latchwork_txn::{
+    Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, TxnError,
+};
+use latchwork_verbs_sim::SimConfig;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs `body` under each scheme, on a table with the rows 0 to 7, each in a line of its own.
+fn each_scheme(body: impl AsyncFn(&Database<Worker>, &Table<Worker>) + Copy + 'static) {
+    for scheme in Scheme::ALL {
+        let config =
+            ClusterConfig { compute_nodes: 1, workers: 1, seed: 1, ..ClusterConfig::default() };
+        let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
+        let ran = Rc::new(Cell::new(false));
+        let done = ran.clone();
+        let run = move |member: latchwork_cluster::Member| {
+            let done = done.clone();
+            async move {
+                let _operation = member.memory.enter().await.expect("memory is in order");
+                let settings = Settings { scheme, ..Settings::default() };
+                let node = Node::new(NodeId(0), None, settings);
+                let made = Database::create(member.memory.clone(), node, DatabaseId(1)).await;
+                let database = made.expect("room");
+                let schema = Schema::builder("rows")
+                    .column("id", ColumnType::U8)
+                    .column("amount", ColumnType::U16)
+                    .primary_key(["id"])
+                    .rows_per_line(1);
+                let schema = schema.build().expect("a good schema");
+                let table = database.create_table(schema).await.expect("room");
+                for key in 0..8 {
+                    database.load(&table, &[key], &[key, 0]).await.expect("room");
+                }
+                body(&database, &table).await;
+                done.set(true);
+            }
+        };
+        cluster.run(LIMIT, run).unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        assert!(ran.get(), "{scheme}");
+    }
+}
+
+async fn amount(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Option<Vec<u8>> {
+    let mut row = Vec::new();
+    let found = database.run(async |tx| tx.get(table, &[key], &mut row).await).await;
+    found.expect("nobody is in the way").then_some(row)
+}
+
+#[test]
+fn what_is_done_at_once_is_read_by_itself_and_committed_with_the_rest() {
+    each_scheme(async |database, table| {
+        let mut tx = database.begin().await.expect("memory is in order");
+        let mut row = vec![9; 9];
+        assert!(tx.try_get(table, &[1], &mut row) && row == [1, 0]);
+        assert!(tx.try_get_for_update(table, &[2], &mut row) && row == [2, 0]);
+        assert!(tx.try_update_part(table, &[2], 1, &[77]));
+        assert!(tx.try_get(table, &[2], &mut row) && row == [2, 77]);
+        tx.delete(table, &[3]).await.expect("it is there");
+        assert!(!tx.try_get(table, &[3], &mut row));
+        assert!(!tx.get(table, &[3], &mut row).await.expect("nobody is in the way"));
+        // Again, by the future: it was written before.
+        assert!(!tx.try_update_part(table, &[2], 0, &[66]));
+        tx.update_part(table, &[2], 0, &[66]).await.expect("nobody is in the way");
+        assert_eq!(amount(database, table, 4).await, Some(vec![4, 0]));
+        tx.commit().await.expect("nobody is in the way");
+        assert_eq!(amount(database, table, 2).await, Some(vec![66, 77]));
+        assert_eq!(amount(database, table, 3).await, None);
+    });
+}
+
+#[test]
+fn what_is_not_done_at_once_has_changed_nothing() {
+    each_scheme(async |database, table| {
+        let mut tx = database.begin().await.expect("memory is in order");
+        let mut row = Vec::new();
+        // No such row; one that was not read to be written; a part that ends outside.
+        assert!(!tx.try_get(table, &[100], &mut row));
+        assert!(!tx.try_update_part(table, &[5], 0, &[55]));
+        assert!(tx.try_get_for_update(table, &[6], &mut row));
+        assert!(!tx.try_update_part(table, &[6], 1, &[1, 2]));
+        let outside = tx.update_part(table, &[6], 1, &[1, 2]).await;
+        assert!(matches!(outside, Err(TxnError::OutsideValue { .. })), "{outside:?}");
+        tx.commit().await.expect("nobody is in the way");
+        for key in [5, 6] {
+            assert_eq!(amount(database, table, key).await, Some(vec![key, 0]));
+        }
+    });
+}
+
+#[test]
+fn who_is_in_the_way_of_a_step_at_once_is_told_by_its_future() {
+    each_scheme(async |database, table| {
+        let mut other = database.begin().await.expect("memory is in order");
+        other.update(table, &[1], &[11, 0]).await.expect("nobody is in the way");
+        let prepared = other.prepare().await.expect("nobody is in the way");
+        let mut tx = database.begin().await.expect("memory is in order");
+        let mut row = Vec::new();
+        let (at_once, found) = match database.scheme() {
+            // It finds out when it commits.
+            Scheme::Optimistic => (true, Ok(true)),
+            _ => (false, Err(Conflict::Locked)),
+        };
+        assert_eq!(tx.try_get(table, &[1], &mut row), at_once);
+        let told = tx.get(table, &[1], &mut row).await;
+        assert_eq!(told.map_err(|error| error.conflict().expect("a conflict")), found);
+        prepared.abort().await.expect("memory is in order");
+        // Only an abort follows a conflict.
+        assert_eq!(tx.try_get(table, &[2], &mut row), at_once);
+        drop(tx);
+        assert_eq!(amount(database, table, 1).await, Some(vec![1, 0]));
+    });
+}
+
+#[test]
+fn who_does_everything_at_once_lets_others_go_on() {
+    each_scheme(async |database, table| {
+        let handle = database.memory().handle().clone();
+        let went = Rc::new(Cell::new(0_u32));
+        let counter = went.clone();
+        let counts = {
+            let handle = handle.clone();
+            async move {
+                for _ in 0..4 {
+                    counter.set(counter.get() + 1);
+                    handle.yield_now().await;
+                }
+            }
+        };
+        let counts = handle.spawn(counts);
+        let mut tx = database.begin().await.expect("memory is in order");
+        let mut row = Vec::new();
+        let mut reads = 0_u32;
+        while went.get() < 4 {
+            reads += 1;
+            assert!(reads < 10_000, "the other task has come to {}", went.get());
+            if !tx.try_get(table, &[1], &mut row) {
+                assert!(tx.get(table, &[1], &mut row).await.expect("nobody is in the way"));
+            }
+        }
+        tx.commit().await.expect("nobody is in the way");
+        counts.await.expect("no panic");
+    });
+}
