@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use latchwork_harness::parse::{duration, percent, positive, seconds, whole};
 use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
 use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
@@ -145,16 +145,40 @@ fn skew(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses the command line. What is wrong with it is one line.
+/// The flags, with what only clap knows of them.
+pub(crate) struct Cli(pub(crate) Flags);
+
+impl CommandFactory for Cli {
+    fn command() -> Command {
+        Flags::command()
+    }
+
+    fn command_for_update() -> Command {
+        Flags::command_for_update()
+    }
+}
+
+impl FromArgMatches for Cli {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+        let cache_in_mib = matches.value_source("cache_mb") == Some(ValueSource::CommandLine);
+        Ok(Cli(Flags { cache_in_mib, ..Flags::from_arg_matches(matches)? }))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Cli::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Parses a command line.
+#[cfg(test)]
 pub(crate) fn parse<I>(arguments: I) -> Result<Flags, clap::Error>
 where
     I: IntoIterator,
     I::Item: Into<std::ffi::OsString> + Clone,
 {
-    let matches = Flags::command().try_get_matches_from(arguments)?;
-    let mut flags = Flags::from_arg_matches(&matches)?;
-    flags.cache_in_mib = matches.value_source("cache_mb") == Some(ValueSource::CommandLine);
-    Ok(flags)
+    let matches = Cli::command().try_get_matches_from(arguments)?;
+    Cli::from_arg_matches(&matches).map(|Cli(flags)| flags)
 }
 
 #[cfg(test)]
@@ -169,6 +193,11 @@ mod tests {
         assert_eq!((flags.cluster.gcl_size, flags.cluster.inflight), (2048, 1));
         assert!(!flags.cache_in_mib);
         assert!(parse(["microbench", "--cache-mb", "3"]).expect("a size").cache_in_mib);
+    }
+
+    #[test]
+    fn files_for_several_programs_may_have_each_flag() {
+        assert_eq!(latchwork_harness::config::missing::<Cli>("microbench"), [""; 0]);
     }
 
     #[test]

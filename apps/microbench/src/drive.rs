@@ -9,7 +9,7 @@ use crate::witness::{Sample, Witness};
 use latchwork_cluster::ClusterError;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
-use latchwork_harness::{Cluster, ClusterFlags, Course};
+use latchwork_harness::{Cluster, ClusterFlags, Course, stop};
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
 
@@ -25,7 +25,9 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
             let settings = settings.clone();
             async move { lines::make(&settings, &member).await }
         };
-        all(cluster.run(body).map_err(failed)?)?.into_iter().flatten().collect()
+        let made = cluster.run(body).map_err(failed)?;
+        stop::check()?;
+        all(made)?.into_iter().flatten().collect()
     };
     let lines = Arc::new(lines::spread(made, settings.workload.lines()));
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
@@ -34,10 +36,11 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
     let run = Arc::new(Run { settings: settings.clone(), lines: lines.clone(), course, sample });
     let done: Vec<Option<Done>> = {
-        let run = run.clone();
+        let (run, ending) = (run.clone(), run.clone());
+        let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
         cluster.run(move |member| client::run(run.clone(), member)).map_err(failed)?
     };
-    let went = run.course.went().map_err(AppError::Failed)?;
+    let went = run.course.went()?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let mut done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
     let clients = match settings.workload.config().writes {

@@ -3,7 +3,7 @@
 use crate::settings::{Settings, allocated};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::MIB;
+use latchwork_harness::{MIB, stop};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
 use std::collections::BTreeMap;
@@ -46,6 +46,10 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<Glo
     let count = allocated(settings.workload.lines(), config);
     let mut lines = Vec::new();
     for _ in share(count, member.index, workers) {
+        if stop::is_aborted() {
+            // Whoever called looks why there are so few.
+            break;
+        }
         let made = async {
             let line = memory.allocate().await?;
             let filled = memory.write(line, |guard| {

@@ -22,14 +22,14 @@ mod outcome;
 mod settings;
 mod witness;
 
+use args::Cli;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
 use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let flags = args::parse(std::env::args_os());
-    latchwork_harness::main("microbench", flags, |flags| Settings::new(flags).and_then(run))
+    latchwork_harness::start("microbench", |Cli(flags)| Settings::new(flags).and_then(run))
 }
 
 /// Runs what was asked for; returns whether all checks were good.

@@ -234,6 +234,11 @@ mod tests {
     }
 
     #[test]
+    fn files_for_several_programs_may_have_each_flag() {
+        assert_eq!(latchwork_harness::config::missing::<Cli>("tpcc"), [""; 0]);
+    }
+
+    #[test]
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["tpcc", "--warehouses", "3", "run"], ["tpcc", "run", "-w", "3"]] {
             let cli = Cli::try_parse_from(arguments).expect("a command line");

@@ -16,7 +16,7 @@ use crate::tally::Tally;
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::{Check, World};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, Cluster, ClusterFlags, Course, Phase, Plan, Warmup};
+use latchwork_harness::{AppError, Cluster, ClusterFlags, Course, Phase, Plan, Warmup, stop};
 use latchwork_runtime::sync::{AtomicU32, Mutex};
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Checkpoint;
@@ -190,9 +190,11 @@ impl Driver {
             Some(count) => Extent::Operations(count),
             None => Extent::Until(until),
         };
-        let shared = run.clone();
+        let (shared, ending) = (run.clone(), run.clone());
+        let measuring = stop::measuring(move |signal| ending.course.stop(signal));
         let done =
             self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        drop(measuring);
         let recording = run.recording.lock().take();
         if let (Some(recording), Some(path)) = (recording, &self.session.settings.record) {
             outcome.checks.push(record::judge(recording, path)?);
@@ -200,7 +202,7 @@ impl Driver {
         let log = self.session.log_stats();
         outcome.health = self.session.health();
         outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
-        let went = run.course.went().map_err(AppError::Failed)?;
+        let went = run.course.went()?;
         outcome.counters = went.counters;
         outcome.partitions = run.partitions.as_ref().map(Partitions::stats);
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);

@@ -41,14 +41,13 @@ mod testing;
 mod transactions;
 
 use args::Cli;
-use clap::Parser;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
 use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    latchwork_harness::main("tpcc", Cli::try_parse(), |cli| Settings::new(cli).and_then(run))
+    latchwork_harness::start("tpcc", |cli: Cli| Settings::new(cli).and_then(run))
 }
 
 /// Does what was asked for; returns whether all checks were good.

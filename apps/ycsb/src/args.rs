@@ -156,6 +156,11 @@ mod tests {
     }
 
     #[test]
+    fn files_for_several_programs_may_have_each_flag() {
+        assert_eq!(latchwork_harness::config::missing::<Cli>("ycsb"), [""; 0]);
+    }
+
+    #[test]
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["ycsb", "--threads", "3", "load"], ["ycsb", "load", "--threads", "3"]] {
             let cli = Cli::try_parse_from(arguments).unwrap();

@@ -12,7 +12,7 @@ use latchwork_harness::AppError;
 use latchwork_harness::Phase;
 use latchwork_harness::outcome::{Check, World};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{Cluster, ClusterFlags, Course, Plan as CoursePlan, Warmup};
+use latchwork_harness::{Cluster, ClusterFlags, Course, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
@@ -155,21 +155,29 @@ impl Driver {
             course,
             simulated: settings.is_simulated(),
         });
-        let shared = run.clone();
+        let (shared, ending) = (run.clone(), run.clone());
         let extent = match settings.operations {
             Some(operations) => Extent::Operations(operations),
             None => Extent::Until(plan.until),
         };
+        let measuring = stop::measuring(move |signal| ending.stop(signal));
         let workers: Vec<Done> = self
             .cluster
             .run_phase(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        drop(measuring);
+        if let Some(signal) = stop::ended_early()
+            && run.course.is_none()
+            && workers.iter().all(|worker| worker.counters.is_none())
+        {
+            return Err(AppError::Stopped(signal));
+        }
         *counters = self.cluster.counters();
         for (node, counted) in counters.iter_mut().enumerate() {
             let first = &workers[node * settings.cluster.workers];
             *counted = *counted - first.counters.unwrap_or(before[node]);
         }
         if let Some(course) = &run.course {
-            let went = course.went().map_err(AppError::Failed)?;
+            let went = course.went()?;
             plan.measured_from = went.from;
             *counters = went.counters;
         }

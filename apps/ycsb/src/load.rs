@@ -101,7 +101,7 @@ pub(crate) async fn bulk(
     keys.sort_unstable();
     // Two record numbers with one hash are one record.
     keys.dedup();
-    let entries = keys.iter().map(|key| {
+    let entries = keys.iter().take_while(|_| !phase.stopped()).map(|key| {
         let content = ContentKey::new(key);
         let mut record = Vec::new();
         workload.layout.encode(content, Version::LOADED, &mut record);

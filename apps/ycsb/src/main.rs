@@ -25,14 +25,13 @@ mod store;
 mod witness;
 
 use args::Cli;
-use clap::Parser;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
 use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    latchwork_harness::main("ycsb", Cli::try_parse(), |cli| Settings::new(cli).and_then(run))
+    latchwork_harness::start("ycsb", |cli: Cli| Settings::new(cli).and_then(run))
 }
 
 /// Runs what was asked for; returns whether all checks were good.

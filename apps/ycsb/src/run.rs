@@ -8,6 +8,7 @@ use latchwork_blink::TreeError;
 use latchwork_cluster::Member;
 use latchwork_harness::AppError;
 use latchwork_harness::Phase;
+use latchwork_harness::stop::Signal;
 use latchwork_harness::{Course, Part, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::{Counters, Worker};
@@ -20,6 +21,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a worker that waits for the next operation's time looks away before it looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// When a run begins, when it is measured, and when it ends: the same for all workers.
 #[derive(Clone, Copy)]
@@ -181,13 +185,13 @@ impl Runner {
                 if intended >= plan.until {
                     return None;
                 }
-                if intended > last {
-                    self.handle.sleep_until(intended).await;
+                if intended > last && !self.wait_for(intended).await {
+                    return None;
                 }
                 (self.handle.now(), Some(intended))
             }
         };
-        if begin >= plan.until || self.run.phase.stopped() {
+        if begin >= plan.until || self.run.is_over() {
             return None;
         }
         if let Some(course) = &self.run.course {
@@ -203,6 +207,21 @@ impl Runner {
             self.left.set(self.left.get().checked_sub(1)?);
         }
         Some((begin, intended, counts))
+    }
+
+    /// Waits for the time of an operation; whether the run still goes on then.
+    async fn wait_for(&self, intended: Time) -> bool {
+        let mut now = self.handle.now();
+        while now < intended {
+            // In virtual time the wait itself takes none, and each look would be an event.
+            let next = if self.run.simulated { intended } else { now + LOOK };
+            self.handle.sleep_until(intended.min(next)).await;
+            now = self.handle.now();
+            if self.run.is_over() || self.run.has_run_its_course(now) {
+                return false;
+            }
+        }
+        true
     }
 
     fn note(
@@ -252,6 +271,27 @@ impl Runner {
 
     fn error(&self, error: &TreeError) -> AppError {
         self.run.session.tree_error(error)
+    }
+}
+
+impl Run {
+    /// Ends the run on all workers before its time, because of a signal.
+    pub(crate) fn stop(&self, signal: Signal) {
+        match &self.course {
+            Some(course) => course.stop(signal),
+            None => self.phase.end_early(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.phase.stopped() || self.phase.ended_early()
+    }
+
+    /// As the [`course`](Run::course) has it, if there is one: for workers that wait.
+    fn has_run_its_course(&self, now: Time) -> bool {
+        let Some(course) = &self.course else { return false };
+        course.look(now);
+        course.is_over()
     }
 }
 

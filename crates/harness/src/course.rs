@@ -7,15 +7,19 @@
 //! ```
 //!
 //! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What was counted
-//! before and after is noted at that moment.
+//! before and after is noted at that moment. A signal ends the part that is on: the measured one as if its time were over,
+//! and the warm-up without anything to show.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::{AtomicU8, AtomicU64, Mutex, Ordering};
+use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 use latchwork_selcc::{Counters, Node};
+
+use crate::AppError;
+use crate::stop::Signal;
 
 /// How a run warms up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,8 +82,10 @@ pub struct Course {
     taken: [AtomicU64; 2],
     /// Operations until the next look at the warm-up.
     window_end: AtomicU64,
-    /// When the part that is on ends, in nanoseconds.
+    /// When the part that is on ends, in nanoseconds; 0 when a signal ended it.
     until: AtomicU64,
+    /// A signal ended it: not even what was taken is done.
+    is_stopped: AtomicBool,
     marks: Mutex<Marks>,
 }
 
@@ -92,6 +98,7 @@ struct Marks {
     hit_ratios: Vec<f64>,
     counted: Counters,
     error: Option<String>,
+    stopped: Option<Signal>,
 }
 
 /// What a worker has taken and not begun yet.
@@ -152,6 +159,7 @@ impl Course {
             taken: Default::default(),
             window_end: AtomicU64::new(window_end),
             until: AtomicU64::new(until.as_nanos()),
+            is_stopped: AtomicBool::new(false),
             marks: Mutex::new(Marks { counted: total(nodes), ..Marks::default() }),
         }
     }
@@ -198,6 +206,13 @@ impl Course {
         let mut marks = self.marks.lock();
         if self.stage.load(Ordering::Acquire) != stage {
             return;
+        }
+        if marks.stopped.is_some() {
+            if stage == MEASURED {
+                marks.end = Some(now.max(marks.from));
+                marks.after = self.counters();
+            }
+            return self.stage.store(OVER, Ordering::Release);
         }
         if stage == MEASURED {
             let until = Time::from_nanos(self.until.load(Ordering::Relaxed));
@@ -248,8 +263,17 @@ impl Course {
         self.stage.store(OVER, Ordering::Release);
     }
 
+    /// Ends the part that is on, and with it the run, because of a signal: with the next operation that a worker would take.
+    pub fn stop(&self, signal: Signal) {
+        let mut marks = self.marks.lock();
+        marks.stopped.get_or_insert(signal);
+        self.is_stopped.store(true, Ordering::Relaxed);
+        // Under the lock, so that nobody who turns the page sets another end behind it.
+        self.until.store(0, Ordering::Relaxed);
+    }
+
     fn is_good(&self) -> bool {
-        self.marks.lock().error.is_none()
+        !self.is_stopped.load(Ordering::Relaxed) && self.marks.lock().error.is_none()
     }
 
     /// Goes on to the next part if the time of this one is over: for workers that wait, and take no operation meanwhile.
@@ -280,14 +304,15 @@ impl Course {
     /// How it went. To be called when all workers have ended.
     ///
     /// # Errors
-    /// The error that ended it.
-    pub fn went(&self) -> Result<Went, String> {
+    /// The error that ended it; [`AppError::Stopped`] when that was a signal before anything was measured.
+    pub fn went(&self) -> Result<Went, AppError> {
         let marks = self.marks.lock();
         if let Some(error) = &marks.error {
-            return Err(error.clone());
+            return Err(AppError::Failed(error.clone()));
         }
         let Some(end) = marks.end else {
-            return Err("the run ended before it was measured".to_owned());
+            let early = || AppError::Failed("the run ended before it was measured".to_owned());
+            return Err(marks.stopped.map_or_else(early, AppError::Stopped));
         };
         let counters = marks.after.iter().zip(&marks.before).map(|(a, b)| *a - *b);
         Ok(Went {
@@ -382,7 +407,37 @@ mod tests {
         failed.fail("second".to_owned());
         assert_eq!(failed.next(&share, Time::ZERO), None);
         assert!(failed.is_over());
-        assert_eq!(failed.went(), Err("first".to_owned()));
+        assert_eq!(failed.went().expect_err("it failed").to_string(), "first");
+    }
+
+    #[test]
+    fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
+        let plan = Plan { warmup: Warmup::Operations(0), operations: Some(1 << 30), time: None };
+        // Many are taken at a time.
+        let course = Course::new(plan, &[], 1, false, Time::ZERO);
+        let share = Share::default();
+        let at = Time::from_nanos;
+        assert_eq!(course.next(&share, at(5)), Some(Part::Measured));
+        assert_eq!(course.next(&share, at(7)), Some(Part::Measured));
+        course.stop(Signal::Terminate);
+        assert_eq!(course.next(&share, at(9)), None);
+        assert!(course.is_over());
+        let went = course.went().expect("something was measured");
+        assert_eq!((went.from, went.end), (at(5), at(9)));
+    }
+
+    #[test]
+    fn a_signal_in_the_warm_up_leaves_nothing_to_show() {
+        for warmup in [Warmup::Operations(10), Warmup::Time(Duration::from_secs(1))] {
+            let course = course(warmup, None, Some(Duration::from_secs(1)));
+            let share = Share::default();
+            assert_eq!(course.next(&share, Time::ZERO), Some(Part::WarmUp));
+            course.stop(Signal::Interrupt);
+            course.look(Time::from_nanos(1));
+            assert_eq!(course.next(&share, Time::from_nanos(1)), None);
+            let error = course.went().expect_err("nothing was measured");
+            assert_eq!(error.status(), 130);
+        }
     }
 
     #[test]

@@ -45,13 +45,16 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+pub mod config;
 mod course;
 mod flags;
+mod log;
 pub mod outcome;
 pub mod parse;
 mod phase;
 mod program;
 pub mod progress;
+pub mod stop;
 
 pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
@@ -60,7 +63,7 @@ pub use flags::{
     directory_to_write, file_to_write,
 };
 pub use phase::Phase;
-pub use program::{AppError, main};
+pub use program::{AppError, main, start};
 
 /// The commit that this was built from, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

@@ -10,7 +10,7 @@ use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
 
-use crate::{AppError, Cluster, GIT};
+use crate::{AppError, Cluster, GIT, stop};
 
 /// A check at the end of a run.
 pub struct Check {
@@ -49,6 +49,7 @@ pub fn document(
     event_hash: Option<u64>,
 ) -> ResultDocument {
     let mut document = ResultDocument::new(app, env!("CARGO_PKG_VERSION"), GIT);
+    document.stopped = stop::ended_early().map(|signal| signal.name().to_owned());
     document.event_hash = event_hash.map(|hash| format!("{hash:#018x}"));
     document.checks = checks.iter().map(|check| (check.name.to_owned(), check.outcome)).collect();
     document.counters = named(counters.iter().copied().sum());

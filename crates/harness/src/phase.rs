@@ -3,7 +3,7 @@
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
-use crate::AppError;
+use crate::{AppError, stop};
 
 /// A count that one worker keeps and the progress display reads. On cache lines of its own.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub struct Phase {
     /// Nanoseconds of virtual time, where that is what passes.
     reached: AtomicU64,
     stopped: AtomicBool,
+    /// As [`stopped`](Phase::stopped), without an error.
+    is_over: AtomicBool,
     error: Mutex<Option<AppError>>,
 }
 
@@ -27,6 +29,7 @@ impl Phase {
             meters,
             reached: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             error: Mutex::new(None),
         }
     }
@@ -61,14 +64,42 @@ impl Phase {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the phase was ended by an error.
+    /// Ends the phase on all workers before its time: what they have done counts.
+    pub fn end_early(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the phase was ended [early](Phase::end_early).
+    #[inline]
+    pub fn ended_early(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether the phase was ended by an error, or a signal ends the program while it [prepares](stop).
     #[inline]
     pub fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed) || stop::is_aborted()
     }
 
     /// The error that ended the phase, if one did.
     pub fn end(&self) -> Result<(), AppError> {
+        // What went wrong after that may have gone wrong because of that.
+        stop::check()?;
         self.error.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_that_ends_early_has_not_failed() {
+        let phase = Phase::new(1);
+        assert!(!phase.ended_early() && !phase.stopped());
+        phase.end_early();
+        assert!(phase.ended_early() && !phase.stopped() && phase.end().is_ok());
+        phase.fail(AppError::Failed("it broke".to_owned()));
+        assert!(phase.stopped() && phase.end().is_err());
     }
 }

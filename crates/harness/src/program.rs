@@ -4,10 +4,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::{CommandFactory, FromArgMatches};
 use latchwork_workload::WorkloadError;
 
-use crate::FlagError;
+use crate::config::{self, Configured, Read, ReadError};
 use crate::parse::one_line;
+use crate::stop::{self, Signal};
+use crate::{FlagError, log, outcome};
 
 /// Why a program ended without a good result. Each is one line.
 #[derive(Debug, thiserror::Error)]
@@ -18,14 +21,19 @@ pub enum AppError {
     /// It came to nothing, or what came of it cannot be written.
     #[error("{0}")]
     Failed(String),
+    /// A signal ended it before there was anything to show.
+    #[error("ended by {} before it had a result", .0.name())]
+    Stopped(Signal),
 }
 
 impl AppError {
-    /// The program's exit status: 2 for what the caller can mend in the command line, 1 for the rest.
+    /// The program's exit status: 2 for what the caller can mend in the command line, 128 and its number for a signal, 1 for the
+    /// rest.
     pub fn status(&self) -> u8 {
         match self {
             AppError::Usage(_) => 2,
             AppError::Failed(_) => 1,
+            AppError::Stopped(signal) => signal.status(),
         }
     }
 
@@ -50,9 +58,34 @@ impl From<WorkloadError> for AppError {
     }
 }
 
-/// Runs the program of this name with its command line, and says how it ended: 0 when `run` finds all good, and 1 when
-/// it does not. An error is one line on standard error, and its own [status](AppError::status). Help and the version
-/// are printed.
+/// Runs a program of this name from what the command line, the environment and a [file](crate::config) say to its exit status,
+/// with logs and [signals](crate::stop) as all programs have them: 0 when `run` finds all good, and 1 when it does
+/// not. An error is one line on standard error, and its own [status](AppError::status).
+pub fn start<C>(name: &'static str, run: impl FnOnce(C) -> Result<bool, AppError>) -> ExitCode
+where
+    C: CommandFactory + FromArgMatches,
+{
+    let read = config::read::<C>(name, std::env::args_os(), std::env::vars_os());
+    let ended = match read {
+        Ok(Read::Run(configured)) => {
+            log::install(&configured.log);
+            if let Err(error) = stop::install(name) {
+                tracing::warn!(%error, "signals end the program at once");
+            }
+            let Configured { cli, places, .. } = *configured;
+            let ended = run(cli).map_err(|error| places.locate(error));
+            // What went wrong after a signal may have gone wrong because of it.
+            ended.map_err(|error| stop::check().err().unwrap_or(error))
+        }
+        Ok(Read::Print(text)) => printed(&text),
+        Err(ReadError::CommandLine(error)) => told(&error),
+        Err(ReadError::Elsewhere(error)) => Err(error),
+    };
+    stop::over();
+    status(name, ended)
+}
+
+/// As [`start`], for programs that are told what to do on the command line only, and leave signals to the operating system.
 pub fn main<C>(
     name: &str,
     command_line: Result<C, clap::Error>,
@@ -60,13 +93,27 @@ pub fn main<C>(
 ) -> ExitCode {
     let ended = match command_line {
         Ok(command_line) => run(command_line),
-        Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
-            let _ = error.print();
-            Ok(true)
-        }
-        Err(error) => Err(AppError::Usage(one_line(&error))),
+        Err(error) => told(&error),
     };
+    status(name, ended)
+}
+
+/// Help and the version are printed; the rest is an error.
+fn told(error: &clap::Error) -> Result<bool, AppError> {
+    if error.use_stderr() {
+        return Err(AppError::Usage(one_line(error)));
+    }
+    // Help that nobody reads is not an error.
+    let _ = error.print();
+    Ok(true)
+}
+
+fn printed(text: &str) -> Result<bool, AppError> {
+    outcome::tell(None, |out| out.write_all(text.as_bytes()))?;
+    Ok(true)
+}
+
+fn status(name: &str, ended: Result<bool, AppError>) -> ExitCode {
     match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

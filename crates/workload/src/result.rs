@@ -86,6 +86,9 @@ pub struct ResultDocument {
     /// configuration gives the same again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_hash: Option<String>,
+    /// The signal that ended the measured part before its time, where one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<String>,
     /// How the data came to be there, where that was part of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<Phase>,
@@ -124,6 +127,7 @@ impl ResultDocument {
             git: git.to_owned(),
             config: BTreeMap::new(),
             event_hash: None,
+            stopped: None,
             load: None,
             elapsed_s: 0.0,
             ops: 0,

@@ -17,7 +17,7 @@
 mod line;
 mod near;
 
-pub(crate) use near::near_matches;
+pub use near::near_matches;
 
 use crate::WorkloadError;
 use std::fmt;

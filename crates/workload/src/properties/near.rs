@@ -1,10 +1,10 @@
 //! Which known key was probably meant.
 
 /// The keys of `known` that look like `written`, best first, at most three.
-pub(crate) fn near_matches(written: &str, known: &[&'static str]) -> Vec<&'static str> {
+pub fn near_matches<'k>(written: &str, known: &[&'k str]) -> Vec<&'k str> {
     let written = written.to_ascii_lowercase();
     let tolerance = (written.len() / 4).clamp(1, 4);
-    let mut near: Vec<(usize, &'static str)> = known
+    let mut near: Vec<(usize, &'k str)> = known
         .iter()
         .filter_map(|key| {
             let distance = edit_distance(&written, key);

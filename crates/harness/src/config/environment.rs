@@ -1,0 +1,80 @@
+//! The environment: `LATCHWORK_` and the name of a flag in capitals, with `_` for `-`.
+
+use std::ffi::OsString;
+
+use toml::de::DeTable;
+
+use super::file::Said;
+use super::flags::Flag;
+use super::given::{Given, Origin};
+use super::known::{Known, Meaning};
+use crate::AppError;
+
+const PREFIX: &str = "LATCHWORK_";
+
+/// Names the configuration file.
+pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
+
+/// What tests of this project are told by variables: no program's business.
+const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
+const OF_TESTS_PREFIX: &[&str] =
+    &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
+
+/// The variable of a flag.
+pub(super) fn variable(name: &str) -> String {
+    format!("{PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// What the environment says to a program. A variable that is empty is as one that is not there.
+pub(super) fn read(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    known: &Known<'_>,
+) -> Result<Said, AppError> {
+    let mut said = Said::default();
+    let mut variables: Vec<_> = variables
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
+        .filter(|(name, _)| name != CONFIG && !OF_TESTS.contains(&name.as_str()))
+        .filter(|(name, _)| !OF_TESTS_PREFIX.iter().any(|prefix| name.starts_with(prefix)))
+        .collect();
+    // So that of several errors it is always the same.
+    variables.sort();
+    for (variable_name, value) in variables {
+        let origin = Origin::Variable(variable_name.clone());
+        let name = variable_name[PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
+        let meaning = match variable(&name) == variable_name {
+            true => known.meaning(&name, false, variable),
+            // Lower case, as if it were another variable.
+            false => Meaning::Unknown(format!("write it in capitals, {}", variable(&name))),
+        };
+        let value = value.into_string().map_err(|_| origin.wrong(&name, "its value is no text"));
+        match meaning {
+            Meaning::Flag(flag) => {
+                let values = values(flag, value?).map_err(|why| origin.wrong(&name, why))?;
+                said.given.push(Given { flag: flag.clone(), values, origin });
+            }
+            Meaning::Command => {
+                let command = value?;
+                known.check_command(&command).map_err(|why| origin.wrong(&name, why))?;
+                said.command = Some((command, origin));
+            }
+            Meaning::Elsewhere => {}
+            Meaning::Unknown(why) => return Err(origin.wrong(&name, why)),
+        }
+    }
+    Ok(said)
+}
+
+/// One value; where a flag may be given several times also a list as TOML has it.
+fn values(flag: &Flag, value: String) -> Result<Vec<OsString>, String> {
+    if !flag.is_list || !value.trim_start().starts_with('[') {
+        return Ok(vec![value.into()]);
+    }
+    let expected = || r#"use a value, or a list as ["one", "two"]"#.to_owned();
+    let document = format!("list = {value}");
+    let table = DeTable::parse(&document).map_err(|_| expected())?;
+    let list = table.get_ref().get("list").and_then(|list| list.get_ref().as_array());
+    let texts = list.into_iter().flatten().map(|value| value.get_ref().as_str());
+    texts.map(|text| text.map(OsString::from).ok_or_else(expected)).collect()
+}

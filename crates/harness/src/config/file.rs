@@ -1,0 +1,114 @@
+//! The file: TOML, whose keys are the names of flags.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::elsewhere;
+use super::given::{Given, Origin};
+use super::known::{Known, Meaning};
+use crate::AppError;
+use latchwork_workload::properties::near_matches;
+
+/// What a file says to a program.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) given: Vec<Given>,
+    /// The subcommand, and where it is written.
+    pub(super) command: Option<(String, Origin)>,
+}
+
+impl Said {
+    /// Takes over what is new; what is the program's own wins over what is for all.
+    fn set(&mut self, given: Given) {
+        self.given.retain(|other| other.flag.id != given.flag.id);
+        self.given.push(given);
+    }
+}
+
+/// Reads the file at `path`, which `asked_by` names.
+pub(super) fn read(path: &Path, asked_by: &str, known: &Known<'_>) -> Result<Said, AppError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        AppError::Usage(format!("{asked_by} {}: it cannot be read: {error}", path.display()))
+    })?;
+    parse(path, &text, known)
+}
+
+fn parse(path: &Path, text: &str, known: &Known<'_>) -> Result<Said, AppError> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = Origin::in_file(path, text, error.span().map_or(0, |span| span.start));
+        let message = error.message().lines().next().unwrap_or_default().to_owned();
+        AppError::Usage(format!("{at}: this is no TOML: {message}"))
+    })?;
+    let mut said = Said::default();
+    let mut own = None;
+    for (key, value) in table.get_ref() {
+        let name = key.get_ref().as_ref();
+        match value.get_ref() {
+            DeValue::Table(table) if name == known.program => own = Some(table),
+            DeValue::Table(_) if elsewhere::is_program(name) => {}
+            DeValue::Table(_) => {
+                let origin = Origin::in_file(path, text, key.span().start);
+                let names: Vec<&str> = elsewhere::PROGRAMS.iter().map(|(name, _)| *name).collect();
+                let hint = match near_matches(name, &names).first() {
+                    Some(near) => format!("did you mean [{near}]?"),
+                    None => format!("use one of {}", names.join(", ")),
+                };
+                return Err(origin.wrong(name, format!("a table is for a program; {hint}")));
+            }
+            _ => take(&mut said, (path, text), known, false, (key, value))?,
+        }
+    }
+    for pair in own.into_iter().flatten() {
+        take(&mut said, (path, text), known, true, pair)?;
+    }
+    Ok(said)
+}
+
+fn take(
+    said: &mut Said,
+    (path, text): (&Path, &str),
+    known: &Known<'_>,
+    own: bool,
+    (key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>),
+) -> Result<(), AppError> {
+    let name = key.get_ref().as_ref();
+    let origin = Origin::in_file(path, text, key.span().start);
+    let flag = match known.meaning(name, own, str::to_owned) {
+        Meaning::Flag(flag) => flag.clone(),
+        Meaning::Elsewhere => return Ok(()),
+        Meaning::Unknown(why) => return Err(origin.wrong(name, why)),
+        Meaning::Command => {
+            let command = one(value.get_ref()).map_err(|why| origin.wrong(name, why))?;
+            known.check_command(&command).map_err(|why| origin.wrong(name, why))?;
+            said.command = Some((command, origin));
+            return Ok(());
+        }
+    };
+    let values = match value.get_ref() {
+        DeValue::Array(array) if flag.is_list => {
+            array.iter().map(|value| one(value.get_ref())).collect::<Result<Vec<_>, _>>()
+        }
+        value => one(value).map(|value| vec![value]),
+    };
+    let values = values.map_err(|why| origin.wrong(name, why))?;
+    let values = values.into_iter().map(Into::into).collect();
+    said.set(Given { flag, values, origin });
+    Ok(())
+}
+
+/// One value, as a command line has it.
+fn one(value: &DeValue<'_>) -> Result<String, &'static str> {
+    match value {
+        DeValue::String(text) => Ok(text.clone().into_owned()),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map(|number| number.to_string())
+            .map_err(|_| "this number is too large"),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        DeValue::Boolean(value) => Ok(value.to_string()),
+        DeValue::Datetime(_) => Err("use a string, a number, true or false"),
+        DeValue::Array(_) => Err("it takes one value, not a list"),
+        DeValue::Table(_) => Err("it takes one value, not a table"),
+    }
+}

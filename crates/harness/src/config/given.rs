@@ -1,0 +1,114 @@
+//! [`Given`]: a flag with its value, and where that was written.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Command};
+
+use super::flags::Flag;
+use crate::AppError;
+use crate::parse::one_line;
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    File { path: PathBuf, line: usize },
+    Variable(String),
+    CommandLine,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(out, "{}:{line}", path.display()),
+            Origin::Variable(name) => write!(out, "{name}"),
+            Origin::CommandLine => write!(out, "command line"),
+        }
+    }
+}
+
+impl Origin {
+    /// What is wrong with what was written there.
+    pub(super) fn wrong(&self, key: &str, what: impl fmt::Display) -> AppError {
+        AppError::Usage(match self {
+            Origin::Variable(name) => format!("{name}: {what}"),
+            origin => format!("{origin}: {key}: {what}"),
+        })
+    }
+
+    /// The line of a file at which this byte of its text stands.
+    pub(super) fn in_file(path: &Path, text: &str, at: usize) -> Origin {
+        let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        Origin::File { path: path.to_owned(), line }
+    }
+}
+
+/// A flag that was given.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) flag: Flag,
+    pub(super) values: Vec<OsString>,
+    pub(super) origin: Origin,
+}
+
+impl Given {
+    /// A switch that is off changes nothing, and excludes nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.flag.is_switch && self.values.iter().all(|value| value == "false")
+    }
+
+    /// As the command line has it.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = OsString> + '_ {
+        self.values.iter().map(|value| {
+            let mut argument = OsString::from(format!("--{}=", self.flag.name));
+            argument.push(value);
+            argument
+        })
+    }
+
+    /// Finds what is wrong with the values themselves, and tells it of the place where they were written.
+    pub(super) fn check(&self, relaxed: &Command) -> Result<(), AppError> {
+        let arguments = std::iter::once(OsString::from("program")).chain(self.arguments());
+        let Err(error) = relaxed.clone().try_get_matches_from(arguments) else { return Ok(()) };
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.clone()),
+            Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+            _ => None,
+        };
+        let what = match error.kind() {
+            ErrorKind::ValueValidation => std::error::Error::source(&error).map(|e| e.to_string()),
+            ErrorKind::InvalidValue => {
+                text(ContextKind::ValidValue).map(|valid| format!("use one of {valid}"))
+            }
+            ErrorKind::WrongNumberOfValues
+            | ErrorKind::TooManyValues
+            | ErrorKind::TooFewValues
+            | ErrorKind::NoEquals
+            | ErrorKind::InvalidUtf8 => None,
+            // It has to do with other flags.
+            _ => return Ok(()),
+        };
+        let value = text(ContextKind::InvalidValue);
+        let value = value.or_else(|| self.values.first().map(|v| v.to_string_lossy().into()));
+        let what = what.unwrap_or_else(|| one_line(&error));
+        Err(self.origin.wrong(&self.flag.name, format!("{}: {what}", value.unwrap_or_default())))
+    }
+}
+
+/// The flags that a command line gives, in the order of the command's.
+pub(super) fn on_command_line(flags: &[Flag], matches: &ArgMatches) -> Vec<Given> {
+    let given = flags.iter().filter_map(|flag| {
+        let is_given =
+            matches.value_source(&flag.id) == Some(clap::parser::ValueSource::CommandLine);
+        let values = matches.get_raw(&flag.id).filter(|_| is_given)?;
+        Some(Given {
+            flag: flag.clone(),
+            values: values.map(OsString::from).collect(),
+            origin: Origin::CommandLine,
+        })
+    });
+    given.collect()
+}

@@ -1,0 +1,82 @@
+//! [`Known`]: which names mean something to a program, and which was meant where none does.
+
+use clap::Command;
+use latchwork_workload::properties::near_matches;
+
+use super::elsewhere;
+use super::flags::{self, COMMAND, CONFIG, Flag, PRINT};
+
+/// What a program knows.
+pub(super) struct Known<'a> {
+    pub(super) program: &'a str,
+    pub(super) command: &'a Command,
+    pub(super) flags: &'a [Flag],
+    shared: Vec<String>,
+}
+
+/// What a name stands for.
+pub(super) enum Meaning<'a> {
+    Flag(&'a Flag),
+    /// The subcommand.
+    Command,
+    /// Another program's.
+    Elsewhere,
+    /// Nobody's: why, and what was meant.
+    Unknown(String),
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn new(program: &'a str, command: &'a Command, flags: &'a [Flag]) -> Known<'a> {
+        Known { program, command, flags, shared: flags::shared() }
+    }
+
+    fn has_commands(&self) -> bool {
+        self.command.get_subcommands().next().is_some()
+    }
+
+    /// What `name` stands for; to this program alone, if it is `own`. Names of near misses are told as `spell` spells them.
+    pub(super) fn meaning(
+        &self,
+        name: &str,
+        own: bool,
+        spell: impl Fn(&str) -> String,
+    ) -> Meaning<'a> {
+        if let Some(flag) = self.flags.iter().find(|flag| flag.name == name) {
+            return Meaning::Flag(flag);
+        }
+        if name == COMMAND && self.has_commands() {
+            return Meaning::Command;
+        }
+        if name == CONFIG || name == PRINT {
+            return Meaning::Unknown(format!("--{name} belongs on the command line"));
+        }
+        let of_others = elsewhere::is_known(name) || name == COMMAND;
+        if !own && (of_others || self.shared.iter().any(|shared| shared == name)) {
+            return Meaning::Elsewhere;
+        }
+        let mut names: Vec<&str> = self.flags.iter().map(|flag| flag.name.as_str()).collect();
+        names.extend(self.has_commands().then_some(COMMAND));
+        if !own {
+            names.extend(elsewhere::PROGRAMS.iter().flat_map(|(_, flags)| flags.iter()));
+            names.extend(self.shared.iter().map(String::as_str));
+        }
+        names.sort_unstable();
+        names.dedup();
+        let program = self.program;
+        let who = if own { program } else { "no program" };
+        let none = if own { "has no such flag" } else { "has such a flag" };
+        Meaning::Unknown(match near_matches(name, &names).first() {
+            Some(near) => format!("{who} {none}; did you mean {}?", spell(near)),
+            None => format!("{who} {none}; {program} --help tells which there are"),
+        })
+    }
+
+    /// What is wrong with a subcommand of this name, if anything is.
+    pub(super) fn check_command(&self, name: &str) -> Result<(), String> {
+        let names: Vec<&str> = self.command.get_subcommands().map(Command::get_name).collect();
+        match names.contains(&name) {
+            true => Ok(()),
+            false => Err(format!("use one of {}", names.join(", "))),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Configuration: one file, the environment and the command line, for whatever flags a program has.
+//!
+//! ```text
+//!   run.toml                 LATCHWORK_THREADS=4        ycsb --threads 2
+//!   threads = 8                      │                          │
+//!   [ycsb]                           │                          │
+//!   target = 10000                   │                          │
+//!      └─────── weaker ──────────────┴────────── stronger ──────┘
+//!                                    │
+//!             each value checked by itself, told of its line or its variable
+//!                                    │
+//!                     one command line ──► clap ──► the program's own checks
+//! ```
+//!
+//! What a program can be told is what clap knows of it; there is no second list. Only what other programs can be told stands in
+//! one ([`missing`] finds what it lacks), since a file may be for several of them.
+//!
+//! # What holds
+//!
+//! - The command line wins over the environment, and that over the file; in the file, the program's own table wins over what is
+//!   for all. Flags that may be repeated add up instead, the file's first.
+//! - A flag that wins also hides weaker ones that it excludes.
+//! - No name is ignored that nobody knows.
+
+mod elsewhere;
+mod environment;
+mod file;
+mod flags;
+mod given;
+mod known;
+mod merge;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use crate::AppError;
+use crate::log::Filter;
+use given::{Given, Origin};
+use known::Known;
+
+/// What came of everything that a program was told.
+pub(crate) enum Read<C> {
+    /// Run with this.
+    Run(Box<Configured<C>>),
+    /// Print this, and nothing else.
+    Print(String),
+}
+
+/// A program's command line, and what is not its own.
+pub(crate) struct Configured<C> {
+    pub(crate) cli: C,
+    pub(crate) log: Filter,
+    pub(crate) places: Places,
+}
+
+/// Why a program cannot be run with what it was told.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The command line; or nothing is wrong, and it asks for help.
+    CommandLine(clap::Error),
+    /// What stands somewhere else.
+    Elsewhere(AppError),
+}
+
+impl From<clap::Error> for ReadError {
+    fn from(error: clap::Error) -> ReadError {
+        ReadError::CommandLine(error)
+    }
+}
+
+impl From<AppError> for ReadError {
+    fn from(error: AppError) -> ReadError {
+        ReadError::Elsewhere(error)
+    }
+}
+
+/// Puts together what a program was told.
+pub(crate) fn read<C: CommandFactory + FromArgMatches>(
+    program: &'static str,
+    arguments: impl IntoIterator<Item = OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Read<C>, ReadError> {
+    let command = flags::complete(C::command());
+    let flags = flags::of(&command);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let variables: Vec<(OsString, OsString)> = variables.into_iter().collect();
+    let relaxed = flags::relaxed(&command);
+    let alone = relaxed.clone().try_get_matches_from(&arguments)?;
+    let known = Known::new(program, &command, &flags);
+
+    let file = match file_to_read(&alone, &variables) {
+        Some((path, asked_by)) => file::read(&path, asked_by, &known)?,
+        None => file::Said::default(),
+    };
+    let environment = environment::read(variables, &known)?;
+    let subcommand = flags::subcommand(&alone).map(|name| (name.to_owned(), Origin::CommandLine));
+    let subcommand = subcommand.or(environment.command).or(file.command);
+    let on_command_line = given::on_command_line(&flags, &alone);
+    let elsewhere = [&environment.given, &file.given];
+    elsewhere.into_iter().try_for_each(|given| merge::check(given, &relaxed))?;
+    let given = merge::merge([on_command_line, environment.given, file.given])?;
+
+    let is_told_elsewhere = given.iter().any(|given| given.origin != Origin::CommandLine)
+        || subcommand.as_ref().is_some_and(|(_, origin)| *origin != Origin::CommandLine);
+    let arguments = match is_told_elsewhere {
+        true => rewrite(&command, arguments, &alone, &given, subcommand.as_ref()),
+        false => arguments,
+    };
+    let print = alone.get_flag(flags::PRINT);
+    let strict = if print { relaxed } else { command.clone() };
+    let mut matches = strict.try_get_matches_from(arguments)?;
+    if print {
+        let text =
+            print::print(program, &command, &flags, &matches, &given, subcommand.as_ref());
+        return Ok(Read::Print(text));
+    }
+    let log = matches.get_one::<Filter>(flags::LOG).cloned();
+    let log = log.map_or_else(|| Filter::parse("warn"), Ok);
+    let log = log.map_err(|error| AppError::Usage(format!("--log: {error}")))?;
+    let cli = C::from_arg_matches_mut(&mut matches)?;
+    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given) })))
+}
+
+/// The file, and who asks for it.
+fn file_to_read(
+    alone: &ArgMatches,
+    variables: &[(OsString, OsString)],
+) -> Option<(PathBuf, &'static str)> {
+    if let Some(path) = alone.get_one::<String>(flags::CONFIG) {
+        return Some((path.into(), "--config"));
+    }
+    let (_, path) = variables.iter().find(|(name, _)| name == environment::CONFIG)?;
+    (!path.is_empty()).then(|| (path.into(), environment::CONFIG))
+}
+
+/// One command line that says all of it: flags in front of the subcommand, and what stands on the command line only as it was.
+fn rewrite(
+    command: &Command,
+    arguments: Vec<OsString>,
+    alone: &ArgMatches,
+    given: &[Given],
+    subcommand: Option<&(String, Origin)>,
+) -> Vec<OsString> {
+    let mut all: Vec<OsString> = arguments.into_iter().take(1).collect();
+    let active = given.iter().filter(|given| !given.is_idle());
+    all.extend(active.flat_map(|given| given.arguments().collect::<Vec<_>>()));
+    all.extend(others(command, alone, given));
+    if let Some((name, _)) = subcommand {
+        all.push(name.into());
+        let inner = alone.subcommand().zip(command.find_subcommand(name));
+        if let Some(((_, alone), command)) = inner {
+            all.extend(others(command, alone, given));
+        }
+    }
+    all
+}
+
+/// What a command line says beyond flags that can be told elsewhere: counted flags, those of a subcommand alone, and what stands
+/// without any.
+fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsString> {
+    let mut others = Vec::new();
+    let mut positional = Vec::new();
+    for arg in command.get_arguments() {
+        let id = arg.get_id().as_str();
+        let is_given = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        if !is_given || given.iter().any(|given| given.flag.id == id) {
+            continue;
+        }
+        let values = || matches.get_raw(id).into_iter().flatten().map(OsString::from);
+        match (arg.get_long(), arg.get_action()) {
+            (Some(flags::CONFIG | flags::PRINT), _) => {}
+            (None, _) => positional.extend(values()),
+            (Some(long), ArgAction::Count) => {
+                let count = usize::from(matches.get_count(id));
+                others.extend(std::iter::repeat_n(format!("--{long}").into(), count));
+            }
+            (Some(long), _) => others.extend(values().map(|value| {
+                let mut argument = OsString::from(format!("--{long}="));
+                argument.push(value);
+                argument
+            })),
+        }
+    }
+    if !positional.is_empty() {
+        others.push("--".into());
+        others.extend(positional);
+    }
+    others
+}
+
+/// Where flags were set.
+pub(crate) struct Places(Vec<Given>);
+
+impl Places {
+    /// Adds to an error that names flags where they were set, if that was not on the command line.
+    pub(crate) fn locate(&self, error: AppError) -> AppError {
+        let text = match &error {
+            AppError::Usage(text) | AppError::Failed(text) => text,
+            AppError::Stopped(_) => return error,
+        };
+        let is_named = |given: &&Given| {
+            let flag = format!("--{}", given.flag.name);
+            let ends = |at: usize| {
+                let behind = text[at + flag.len()..].chars().next();
+                !behind.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+            };
+            given.origin != Origin::CommandLine && text.match_indices(&flag).any(|(at, _)| ends(at))
+        };
+        let place = |given: &Given| format!("--{} is from {}", given.flag.name, given.origin);
+        let places: Vec<String> = self.0.iter().filter(is_named).map(place).collect();
+        if places.is_empty() {
+            return error;
+        }
+        let text = format!("{text} ({})", places.join(", "));
+        match error {
+            AppError::Usage(_) => AppError::Usage(text),
+            _ => AppError::Failed(text),
+        }
+    }
+}
+
+/// Flags of a program that other programs would not know in a file for several of them: for a test of the program, which expects
+/// none.
+pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
+    let shared = flags::shared();
+    let flags = flags::of(&flags::complete(C::command()));
+    let own = elsewhere::PROGRAMS.iter().find(|(name, _)| *name == program);
+    let own = own.map_or(&[][..], |(_, flags)| *flags);
+    let names = flags.into_iter().map(|flag| flag.name);
+    names.filter(|name| !shared.contains(name) && !own.contains(&name.as_str())).collect()
+}

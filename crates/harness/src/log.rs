@@ -1,0 +1,79 @@
+//! Logs: what libraries tell with `tracing`, as lines for people on standard error.
+
+use std::io;
+
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// What would do.
+const EXPECTED: &str =
+    "use off, error, warn, info, debug or trace, or levels of single crates before it, as in \
+     latchwork_wal=info,warn";
+
+/// Which events are told: those of a level, and for some targets those of another.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Filter(Targets);
+
+impl Filter {
+    /// Reads `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the beginning of a path, as lines show it.
+    pub(crate) fn parse(text: &str) -> Result<Filter, String> {
+        let level = |text: &str| match text {
+            "off" => Ok(LevelFilter::OFF),
+            "error" => Ok(LevelFilter::ERROR),
+            "warn" => Ok(LevelFilter::WARN),
+            "info" => Ok(LevelFilter::INFO),
+            "debug" => Ok(LevelFilter::DEBUG),
+            "trace" => Ok(LevelFilter::TRACE),
+            _ => Err(EXPECTED.to_owned()),
+        };
+        let mut targets = Targets::new().with_default(LevelFilter::WARN);
+        for part in text.split(',') {
+            targets = match part.split_once('=') {
+                Some((target, of)) if !target.trim().is_empty() => {
+                    targets.with_target(target.trim(), level(of.trim())?)
+                }
+                Some(_) => return Err(EXPECTED.to_owned()),
+                None => targets.with_default(level(part.trim())?),
+            };
+        }
+        Ok(Filter(targets))
+    }
+}
+
+/// From here on events that pass are lines on standard error: time, level, target, what happened.
+pub(crate) fn install(filter: &Filter) {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        // Nobody may be reading any more.
+        .log_internal_errors(false);
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter.0.clone()));
+    // A test that runs several programs in one process has installed it before.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn a_level_is_for_all_and_a_target_has_its_own() {
+        let Filter(targets) = Filter::parse("latchwork_wal=debug, info").expect("a filter");
+        assert!(targets.would_enable("latchwork_txn::recover", &Level::INFO));
+        assert!(!targets.would_enable("latchwork_txn::recover", &Level::DEBUG));
+        assert!(targets.would_enable("latchwork_wal::replay", &Level::DEBUG));
+        let Filter(targets) = Filter::parse("latchwork_wal=off").expect("a filter");
+        assert!(!targets.would_enable("latchwork_wal", &Level::ERROR));
+        assert!(targets.would_enable("latchwork_txn", &Level::WARN), "the default stays");
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused_with_what_would_do() {
+        for text in ["loud", "", "=info", "latchwork_wal=", "latchwork_wal=loud", "info,", "3"] {
+            let error = Filter::parse(text).expect_err(text);
+            assert!(error.contains("trace") && error.contains("latchwork_wal=info"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Signals that ask a program to end: SIGTERM and SIGINT.
+//!
+//! ```text
+//!   preparing ───────────► measuring ─────────────► finishing
+//!   load, recover          the run                  checks, results
+//!
+//!   first signal:
+//!   phases fail with       the run ends now, as     nothing: all of it
+//!   AppError::Stopped;     if its time were over;   is about to end
+//!   status 143 or 130      status as always
+//!
+//!   second signal:         the process ends at once, with status 143 or 130
+//! ```
+//!
+//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that sleeps on the other end does the
+//! rest. A program that waits for nothing but its end calls [`wait`]; whoever cannot be ended in order, since it has no end to
+//! look for one, is ended by the thread after [`GRACE`].
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
+
+use crate::AppError;
+
+/// How long a program that prepares has to end in order.
+pub const GRACE: Duration = Duration::from_secs(3);
+
+/// A signal that asks a program to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// SIGINT: somebody pressed Ctrl-C.
+    Interrupt,
+    /// SIGTERM: whoever runs the program wants it to end.
+    Terminate,
+}
+
+impl Signal {
+    const ALL: [Signal; 2] = [Signal::Interrupt, Signal::Terminate];
+
+    /// `SIGINT` or `SIGTERM`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Interrupt => "SIGINT",
+            Signal::Terminate => "SIGTERM",
+        }
+    }
+
+    /// The exit status of a program that it ended: 130 or 143, as shells have it.
+    pub fn status(self) -> u8 {
+        128 + self.number() as u8
+    }
+
+    fn number(self) -> i32 {
+        match self {
+            Signal::Interrupt => SIGINT,
+            Signal::Terminate => SIGTERM,
+        }
+    }
+
+    fn of(number: usize) -> Option<Signal> {
+        Signal::ALL.into_iter().find(|signal| signal.number() as usize == number)
+    }
+}
+
+/// What the program does, as far as its end is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Preparing,
+    Measuring,
+    Finishing,
+    /// It is about to return from its main function.
+    Over,
+}
+
+/// What a signal has to do.
+#[derive(PartialEq, Eq, Debug)]
+enum Effect {
+    /// Phases fail; whoever does not look is ended.
+    Abort,
+    /// The measured part ends.
+    Drain,
+    /// All ends soon anyway, or somebody waits for this.
+    Nothing,
+}
+
+type Hook = Box<dyn Fn(Signal) + Send>;
+
+struct State {
+    stage: Stage,
+    /// Ends the measured part.
+    hook: Option<Hook>,
+    /// The measured part ended so.
+    ended_early: bool,
+}
+
+/// Where the program stands, and what was asked of it. There is one in a process; tests have their own.
+struct Control {
+    /// The number of the first signal, or 0. Written under the lock of `state`.
+    requested: AtomicU8,
+    /// It came while the program prepared.
+    aborted: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+static CONTROL: Control = Control::new();
+
+impl Control {
+    const fn new() -> Control {
+        let state = State { stage: Stage::Preparing, hook: None, ended_early: false };
+        Control {
+            requested: AtomicU8::new(0),
+            aborted: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn requested(&self) -> Option<Signal> {
+        // Nothing else is read because of it.
+        Signal::of(usize::from(self.requested.load(Ordering::Relaxed)))
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.state().stage = stage;
+        self.changed.notify_all();
+    }
+
+    /// The first signal came.
+    fn signalled(&self, signal: Signal) -> Effect {
+        let mut state = self.state();
+        if self.requested().is_some() {
+            return Effect::Nothing;
+        }
+        self.requested.store(signal.number() as u8, Ordering::Relaxed);
+        let effect = match state.stage {
+            Stage::Preparing => {
+                self.aborted.store(true, Ordering::Relaxed);
+                Effect::Abort
+            }
+            Stage::Measuring => {
+                state.ended_early = true;
+                state.hook.iter().for_each(|hook| hook(signal));
+                Effect::Drain
+            }
+            Stage::Finishing | Stage::Over => Effect::Nothing,
+        };
+        self.changed.notify_all();
+        effect
+    }
+
+    /// Waits until the program is over, or so long; whether it is.
+    fn wait_until_over(&self, deadline: Duration) -> bool {
+        let is_running = |state: &mut State| state.stage != Stage::Over;
+        let waited = self.changed.wait_timeout_while(self.state(), deadline, is_running);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn wait(&self, deadline: Duration) -> Option<Signal> {
+        let mut state = self.state();
+        if state.stage == Stage::Preparing {
+            // From here on it is the caller who ends the program.
+            state.stage = Stage::Finishing;
+        }
+        let none = |_: &mut State| self.requested().is_none();
+        drop(self.changed.wait_timeout_while(state, deadline, none));
+        self.requested()
+    }
+}
+
+/// The first signal that came, if one did.
+pub fn requested() -> Option<Signal> {
+    CONTROL.requested()
+}
+
+/// Waits for a signal until `deadline` has passed. To be called by programs that run until they are asked to end: from the first
+/// call on they, and nobody else, see to it that they do.
+pub fn wait(deadline: Duration) -> Option<Signal> {
+    CONTROL.wait(deadline)
+}
+
+/// Whether a signal came while the program prepared: what is under way is to be given up.
+#[inline]
+pub fn is_aborted() -> bool {
+    CONTROL.aborted.load(Ordering::Relaxed)
+}
+
+/// Fails where a signal came while the program prepared. For whoever prepares without a [`Phase`](crate::Phase).
+///
+/// # Errors
+/// [`AppError::Stopped`].
+pub fn check() -> Result<(), AppError> {
+    match requested().filter(|_| is_aborted()) {
+        Some(signal) => Err(AppError::Stopped(signal)),
+        None => Ok(()),
+    }
+}
+
+/// The signal that ended the measured part early, if one did.
+pub fn ended_early() -> Option<Signal> {
+    requested().filter(|_| CONTROL.state().ended_early)
+}
+
+/// The measured part of a run goes on while this is there.
+pub struct Measuring(());
+
+/// Begins the measured part of a run, its warm-up included: a signal calls `end`, on another thread, which has to end it as if
+/// its time were over, and must not wait for that.
+pub fn measuring(end: impl Fn(Signal) + Send + 'static) -> Measuring {
+    let mut state = CONTROL.state();
+    state.stage = Stage::Measuring;
+    state.hook = Some(Box::new(end));
+    Measuring(())
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        let mut state = CONTROL.state();
+        state.stage = Stage::Finishing;
+        let hook = state.hook.take();
+        drop(state);
+        // What it holds may be large.
+        drop(hook);
+    }
+}
+
+/// From here on signals are taken; `program` is who tells of them.
+///
+/// # Errors
+/// When the operating system refuses: signals then end the process, as they do by default.
+pub(crate) fn install(program: &'static str) -> io::Result<()> {
+    let (mut receiver, sender) = UnixStream::pair()?;
+    let (armed, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    for signal in Signal::ALL {
+        let number = signal.number();
+        // They act in this order. The first signal arms what the second one does.
+        flag::register_conditional_shutdown(number, i32::from(signal.status()), armed.clone())?;
+        flag::register(number, armed.clone())?;
+        flag::register_usize(number, first.clone(), number as usize)?;
+        pipe::register(number, sender.try_clone()?)?;
+    }
+    let listen = move || {
+        let mut byte = [0];
+        loop {
+            match receiver.read(&mut byte) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => return,
+            }
+            if let Some(signal) = Signal::of(first.load(Ordering::SeqCst)) {
+                attend(program, signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(listen)?;
+    Ok(())
+}
+
+/// The program is about to return from its main function, with a status of its own.
+pub(crate) fn over() {
+    CONTROL.enter(Stage::Over);
+}
+
+fn attend(program: &str, signal: Signal) {
+    let name = signal.name();
+    match CONTROL.signalled(signal) {
+        Effect::Drain => tell(&format!(
+            "{program}: {name}: the run ends here, its checks and results follow; a second signal ends the program at once"
+        )),
+        Effect::Abort if !CONTROL.wait_until_over(GRACE) => {
+            tell(&format!("{program}: {}", AppError::Stopped(signal)));
+            std::process::exit(i32::from(signal.status()));
+        }
+        Effect::Abort | Effect::Nothing => {}
+    }
+}
+
+/// Nobody may be reading any more, which is no reason to panic.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_the_one_of_shells() {
+        assert_eq!(Signal::ALL.map(Signal::status), [130, 143]);
+        for signal in Signal::ALL {
+            assert_eq!(Signal::of(signal.number() as usize), Some(signal));
+        }
+        assert_eq!(Signal::of(0), None);
+    }
+
+    #[test]
+    fn who_prepares_is_aborted_and_who_measures_drains() {
+        let control = Control::new();
+        assert_eq!(control.signalled(Signal::Terminate), Effect::Abort);
+        assert!(control.aborted.load(Ordering::Relaxed));
+        assert_eq!(control.requested(), Some(Signal::Terminate));
+
+        let control = Control::new();
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = ended.clone();
+        control.state().hook = Some(Box::new(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        control.enter(Stage::Measuring);
+        assert_eq!(control.signalled(Signal::Interrupt), Effect::Drain);
+        assert_eq!(control.signalled(Signal::Terminate), Effect::Nothing, "the first counts");
+        assert_eq!(control.requested(), Some(Signal::Interrupt));
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        assert!(control.state().ended_early && !control.aborted.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn who_finishes_is_left_alone() {
+        let control = Control::new();
+        control.enter(Stage::Finishing);
+        assert_eq!(control.signalled(Signal::Terminate), Effect::Nothing);
+        assert!(!control.state().ended_early);
+    }
+
+    #[test]
+    fn whoever_waits_is_told_and_ends_the_program_itself() {
+        let control = Control::new();
+        assert_eq!(control.wait(Duration::from_millis(1)), None, "it has a deadline");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| control.wait(Duration::from_secs(60)));
+            assert_eq!(control.signalled(Signal::Interrupt), Effect::Nothing);
+            assert_eq!(waiter.join().expect("no panic"), Some(Signal::Interrupt));
+        });
+    }
+
+    #[test]
+    fn who_does_not_end_in_time_is_found_out() {
+        let control = Control::new();
+        assert!(!control.wait_until_over(Duration::from_millis(1)));
+        control.enter(Stage::Over);
+        assert!(control.wait_until_over(Duration::ZERO));
+    }
+}
