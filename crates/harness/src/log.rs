@@ -7,8 +7,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 /// What would do.
-const EXPECTED: &str =
-    "use off, error, warn, info, debug or trace, or levels of single crates before it, as in \
+const EXPECTED: &str = "use off, error, warn, info, debug or trace, or levels of single crates before it, as in \
      latchwork_wal=info,warn";
 
 /// Which events are told: those of a level, and for some targets those of another.

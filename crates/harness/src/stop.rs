@@ -275,7 +275,7 @@ fn attend(program: &str, signal: Signal) {
     let name = signal.name();
     match CONTROL.signalled(signal) {
         Effect::Drain => tell(&format!(
-            "{program}: {name}: the run ends here, its checks and results follow; a second signal ends the program at once"
+            "{program}: {name}: the run ends here; what was measured is checked and told. A second signal ends the program at once"
         )),
         Effect::Abort if !CONTROL.wait_until_over(GRACE) => {
             tell(&format!("{program}: {}", AppError::Stopped(signal)));

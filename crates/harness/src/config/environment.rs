@@ -17,8 +17,7 @@ pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
 
 /// What tests of this project are told by variables: no program's business.
 const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
-const OF_TESTS_PREFIX: &[&str] =
-    &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
+const OF_TESTS_PREFIX: &[&str] = &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
 
 /// The variable of a flag.
 pub(super) fn variable(name: &str) -> String {

@@ -19,7 +19,8 @@ pub(super) fn merge(layers: [Vec<Given>; 3]) -> Result<Vec<Given>, AppError> {
             // What the command line says has been looked at by clap.
             if let Some(other) = other.filter(|_| one.origin != Origin::CommandLine) {
                 let (name, origin) = (&other.flag.name, &other.origin);
-                let what = format!("it cannot be used with {name} ({origin}); leave one of them out");
+                let what =
+                    format!("it cannot be used with {name} ({origin}); leave one of them out");
                 return Err(one.origin.wrong(&one.flag.name, what));
             }
         }

@@ -115,8 +115,7 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let strict = if print { relaxed } else { command.clone() };
     let mut matches = strict.try_get_matches_from(arguments)?;
     if print {
-        let text =
-            print::print(program, &command, &flags, &matches, &given, subcommand.as_ref());
+        let text = print::print(program, &command, &flags, &matches, &given, subcommand.as_ref());
         return Ok(Read::Print(text));
     }
     let log = matches.get_one::<Filter>(flags::LOG).cloned();
@@ -179,6 +178,7 @@ fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsStr
                 let count = usize::from(matches.get_count(id));
                 others.extend(std::iter::repeat_n(format!("--{long}").into(), count));
             }
+            (Some(long), ArgAction::SetTrue) => others.push(format!("--{long}").into()),
             (Some(long), _) => others.extend(values().map(|value| {
                 let mut argument = OsString::from(format!("--{long}="));
                 argument.push(value);

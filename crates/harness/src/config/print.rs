@@ -23,16 +23,20 @@ pub(super) fn print(
         None if command.get_subcommands().next().is_some() => comment(&mut out, COMMAND, "not set"),
         None => {}
     }
-    let mut heading = None;
-    for arg in command.get_arguments() {
-        let Some(flag) = flags.iter().find(|flag| flag.id == arg.get_id().as_str()) else {
-            continue;
-        };
-        if heading != arg.get_help_heading() {
-            heading = arg.get_help_heading();
-            let _ = writeln!(out, "\n# {}", heading.unwrap_or("Other"));
+    let of = |arg: &&Arg| flags.iter().any(|flag| flag.id == arg.get_id().as_str());
+    let args: Vec<&Arg> = command.get_arguments().filter(of).collect();
+    let mut headings: Vec<Option<&str>> = Vec::new();
+    for arg in &args {
+        if !headings.contains(&arg.get_help_heading()) {
+            headings.push(arg.get_help_heading());
         }
-        one(&mut out, arg, flag, matches, given);
+    }
+    for heading in headings {
+        let _ = writeln!(out, "\n# {}", heading.unwrap_or("Other"));
+        for arg in args.iter().filter(|arg| arg.get_help_heading() == heading) {
+            let flag = flags.iter().find(|flag| flag.id == arg.get_id().as_str());
+            flag.into_iter().for_each(|flag| one(&mut out, arg, flag, matches, given));
+        }
     }
     out
 }
@@ -50,7 +54,8 @@ fn one(out: &mut String, arg: &Arg, flag: &Flag, matches: &ArgMatches, all: &[Gi
         };
     }
     // What is excluded by something else, or means something only where it was asked for, must not come back as if it had been.
-    let excluded = all.iter().any(|other| !other.is_idle() && other.flag.excludes(flag));
+    let excludes = |other: &&Given| !other.is_idle() && other.flag.excludes(flag);
+    let excluded = !flag.is_switch && all.iter().any(|other| excludes(&other));
     let hidden = arg.is_hide_default_value_set() && !flag.is_switch;
     let is_default = matches.value_source(&flag.id) == Some(ValueSource::DefaultValue);
     let values = matches.get_raw(&flag.id).filter(|_| is_default && !excluded && !hidden);
@@ -122,7 +127,10 @@ mod tests {
 
     #[test]
     fn a_default_in_words_is_told() {
-        assert_eq!(in_words("Threads. [default: one\n for each core]"), "not set, default: one for each core");
+        assert_eq!(
+            in_words("Threads. [default: one\n for each core]"),
+            "not set, default: one for each core"
+        );
         assert_eq!(in_words("A file."), "not set");
     }
 }
