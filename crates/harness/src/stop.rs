@@ -220,6 +220,8 @@ pub fn measuring(end: impl Fn(Signal) + Send + 'static) -> Measuring {
     let mut state = CONTROL.state();
     state.stage = Stage::Measuring;
     state.hook = Some(Box::new(end));
+    drop(state);
+    tracing::info!("a run is measured, its warm-up included");
     Measuring(())
 }
 

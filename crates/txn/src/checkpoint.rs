@@ -73,6 +73,7 @@ impl<M: LineLocks> Database<M> {
         for (node, _) in directory.segments() {
             segments_removed += directory.remove_through(node, floor)?;
         }
+        tracing::info!(floor = floor.0, rows, bytes, segments_removed, "a checkpoint was written");
         Ok(Checkpoint { floor, rows, bytes, segments_removed })
     }
 

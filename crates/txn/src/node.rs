@@ -196,17 +196,26 @@ impl Node {
     pub(crate) fn note_retry(&self, error: &TxnError) {
         let mut health = self.health.lock();
         health.retries += 1;
+        // One that goes on for long does not fill a log.
+        if health.retries.is_power_of_two() {
+            let (node, count) = (self.clock.node().0, health.retries);
+            tracing::warn!(node, count, "the end of a transaction is tried again: {error}");
+        }
         health.last = Some(error.to_string());
     }
 
     /// Notes a transaction that is not taken back.
     pub(crate) fn note_given_up(&self) {
         self.health.lock().given_up += 1;
+        let node = self.clock.node().0;
+        tracing::error!(node, "a transaction is not taken back, and is in the way until a restart");
     }
 
     /// Notes a transaction that stays locked.
     pub(crate) fn note_left_locked(&self) {
         self.health.lock().left_locked += 1;
+        let node = self.clock.node().0;
+        tracing::error!(node, "a transaction stays locked until a restart decides it");
     }
 
     /// A worker ends, and leaves what it has not taken away yet to the others.

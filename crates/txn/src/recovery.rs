@@ -89,6 +89,8 @@ impl Recovery {
             let (key, row) = definition(&table)?;
             definitions.load(&key, &row, latest.timestamp).await?;
         }
+        let (entries, highest) = (self.replayed.entries, self.replayed.highest.0);
+        tracing::info!(entries, highest, "tables are made, rows follow");
         database.reserve_tables(reserved).await?;
         database.raise_clocks(self.replayed.highest).await
     }
@@ -130,6 +132,7 @@ impl Recovery {
             tables.insert(table.id(), table);
         }
         let mut mine: BTreeMap<(TableId, usize), Entries> = BTreeMap::new();
+        let mut lost = 0;
         let definitions = database.definitions().id();
         loop {
             // Relaxed: it deals out numbers, and what they name was there before.
@@ -139,13 +142,18 @@ impl Recovery {
                 let Some(table) = tables.get(&id) else {
                     // With logs that are written later a commit may last without the one that made its table.
                     let mine = keys.iter().filter(|latest| is_mine(id, &latest.key));
-                    self.skipped.fetch_add(mine.count(), Ordering::Relaxed);
+                    let count = mine.count();
+                    self.skipped.fetch_add(count, Ordering::Relaxed);
+                    lost += count;
                     continue;
                 };
                 for latest in keys.iter().filter(|latest| is_mine(id, &latest.key)) {
                     self.restore(table, latest, &mut mine).await?;
                 }
             }
+        }
+        if lost > 0 {
+            tracing::warn!(node, lost, "rows of tables that the log had not written are left out");
         }
         let mut all = self.entries.lock();
         for (index, entries) in mine {

@@ -350,7 +350,10 @@ impl Lane {
             }
             // Addresses that cannot be resolved at the moment, for instance: the way may be back soon.
             Err(ConnectError::Setup(_)) => self.pause(common, now, until),
-            Err(_) => self.end_all(common),
+            Err(error) => {
+                tracing::warn!(peer = ?self.peer, "no connection: {error}");
+                self.end_all(common);
+            }
         }
     }
 
@@ -382,6 +385,7 @@ impl Lane {
 
     /// The connection has failed: another one takes its place.
     fn fail(&mut self, common: &mut Common, now: Time) {
+        tracing::warn!(peer = ?self.peer, "a connection is lost, and another one asked for");
         // Destroys the pair.
         self.state = State::Idle;
         self.generation = self.generation.wrapping_add(1);
@@ -394,6 +398,7 @@ impl Lane {
         if matches!(self.state, State::Gone) {
             return;
         }
+        tracing::info!(peer = ?self.peer, "a node is gone");
         self.state = State::Gone;
         self.end_all(common);
     }

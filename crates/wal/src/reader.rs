@@ -73,6 +73,11 @@ impl GroupReader {
         &self.header
     }
 
+    /// The file's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Where the next group begins: behind the last one that was whole.
     pub(crate) fn offset(&self) -> u64 {
         self.offset

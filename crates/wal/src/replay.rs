@@ -245,6 +245,8 @@ impl LogDirectory {
         }
         let partitions =
             in_parallel(threads, PARTITIONS, |at| std::mem::take(&mut *shards[at].lock()).sorted());
+        let (files, notes_left) = (files.len(), notes.len());
+        tracing::info!(files, groups, entries, notes_left, floor = floor.0, "replayed");
         Ok(Replayed { partitions, notes, highest, groups, entries })
     }
 

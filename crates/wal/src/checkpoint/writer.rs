@@ -124,7 +124,9 @@ impl CheckpointWriter {
         self.published = true;
         manifest.write(directory.storage())?;
         sync()?;
+        let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
+        tracing::debug!(number, floor, parts, "a checkpoint is in place");
         // What cannot be removed now is when the directory is opened the next time.
         let _ = self.remove_parts(|number| number != self.number);
         Ok(())

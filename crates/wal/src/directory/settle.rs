@@ -198,6 +198,8 @@ fn read_tail(reader: &mut GroupReader) -> Result<Timestamp, WalError> {
                 if reader.was_synced_beyond(reader.offset())? {
                     return Err(reader.damaged(flaw.0));
                 }
+                let (file, at) = (reader.name(), reader.offset());
+                tracing::info!(file, at, "the end of a log is torn and left out: {}", flaw.0);
                 return Ok(highest);
             }
         }

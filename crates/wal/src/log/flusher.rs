@@ -121,10 +121,15 @@ impl Flusher {
         batch: &mut Taken,
     ) -> Result<Result<(), WalError>, WalError> {
         self.active.finish(&mut batch.bytes);
+        let mut is_first = true;
         while let Err(cause) = self.active.append(&batch.bytes) {
             self.shared.count(|stats| stats.refused += 1);
             let refused =
                 WalError::Refused { file: self.active.name.clone(), cause: Arc::new(cause) };
+            if std::mem::take(&mut is_first) {
+                // It may be tried again very often.
+                tracing::warn!(node = self.shared.node.0, "{refused}");
+            }
             if let Err(cause) = self.active.roll_back() {
                 return self.failed(batch, "taking back a write", cause);
             }
@@ -169,6 +174,7 @@ impl Flusher {
     ) -> Result<T, WalError> {
         let file = self.active.name.clone();
         let error = WalError::Failed { doing, file, cause: Arc::new(cause) };
+        tracing::error!(node = self.shared.node.0, "a log has failed: {error}");
         // Before those who wait learn of it: what they append next must not seem to be taken.
         self.shared.fail(&error);
         batch.outcome.keep(Err(error.clone()));

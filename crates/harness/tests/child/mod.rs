@@ -1,0 +1,87 @@
+//! A program that a test starts, follows and sends signals to. For tests of programs, each of which takes it in by its path.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a program may say nothing: far longer than any of it takes.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// A program that runs. It is ended when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    out: Option<JoinHandle<String>>,
+    /// What it has said on standard error so far.
+    pub(crate) err: String,
+}
+
+/// How a program ended.
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Running {
+    /// Starts a program.
+    pub(crate) fn start(program: &str, arguments: &str) -> Running {
+        let mut command = Command::new(program);
+        command.args(arguments.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdout: ChildStdout = child.stdout.take().expect("piped");
+        let out = std::thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).map(|_| text).expect("text")
+        });
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let (says, lines) = channel();
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| says.send(line))
+        });
+        Running { child, lines, out: Some(out), err: String::new() }
+    }
+
+    /// Reads standard error up to a line that has this in it, and gives it.
+    pub(crate) fn follow(&mut self, part: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(SILENCE);
+            let line = line.unwrap_or_else(|why| panic!("no {part}: {why}: {}", self.err));
+            self.err += &(line.clone() + "\n");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends it a signal of this name.
+    pub(crate) fn signal(&self, name: &str) {
+        let line = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &line]).status().expect("a shell");
+        assert!(sent.success(), "it still runs: {}", self.err);
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        loop {
+            match self.lines.recv_timeout(SILENCE) {
+                Ok(line) => self.err += &(line + "\n"),
+                // It has closed standard error, as it does when it ends.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.err),
+            }
+        }
+        let status = self.child.wait().expect("it ends").code();
+        let out = self.out.take().expect("once").join().expect("text");
+        Ended { status, out, err: std::mem::take(&mut self.err) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
