@@ -19,7 +19,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
     let at = format!("--wal-dir {}", directory.display());
     let before = orders(&at);
     let mut running = tpcc(&format!("run {LONG} {at} --only neworder --output json"));
-    running.follow("run: ");
+    running.reach("run");
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.status, Some(0), "{}", ended.err);
@@ -38,7 +38,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
 fn terminals_that_wait_are_ended_too() {
     let flags = "-w 1 --items 200 --customers 30 --compute-nodes 1 --wait";
     let mut running = tpcc(&format!("{flags} {LONG}"));
-    running.follow("run: ");
+    running.reach("run");
     running.signal("INT");
     let ended = running.end();
     assert_eq!(ended.status, Some(0), "{}", ended.err);
@@ -47,8 +47,8 @@ fn terminals_that_wait_are_ended_too() {
 
 #[test]
 fn while_it_loads_a_signal_is_one_line_and_its_own_status() {
-    let mut running = tpcc("-w 50 --threads 1 --memory-mb 20000");
-    running.follow("load: ");
+    let mut running = tpcc("-w 20 --threads 1");
+    running.reach("load");
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.status, Some(143), "{}", ended.err);

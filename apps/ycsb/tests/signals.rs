@@ -16,7 +16,7 @@ fn ycsb(arguments: &str) -> Running {
 /// Sends a signal while the run goes on, and gives the document.
 fn drained(signal: &str, arguments: &str) -> Value {
     let mut running = ycsb(&format!("{SMALL} {arguments} --json -"));
-    running.follow("run: ");
+    running.reach("run");
     running.signal(signal);
     let Ended { status, out, err } = running.end();
     assert_eq!(status, Some(0), "{err}");
@@ -59,12 +59,12 @@ fn a_run_that_nobody_stops_says_nothing_of_it() {
 #[test]
 fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
     for (signal, status, arguments, begun) in [
-        ("TERM", 143, "-p recordcount=50000000 --cache-mb 8", "ycsb run: "),
-        ("INT", 130, "load -p recordcount=50000000 --cache-mb 8 --threads 1", "load: "),
+        ("TERM", 143, "-p recordcount=4000000 --cache-mb 8", "ycsb run: "),
+        ("INT", 130, "load -p recordcount=4000000 --cache-mb 8 --threads 1", "load: "),
         ("TERM", 143, "--warmup 600 -p recordcount=2000 --cache-mb 8 --threads 1", "run: "),
     ] {
         let mut running = ycsb(arguments);
-        running.follow(begun);
+        running.follow(|line| line.starts_with(begun));
         running.signal(signal);
         let ended = running.end();
         assert_eq!(ended.status, Some(status), "{arguments}: {}", ended.err);
@@ -79,8 +79,8 @@ fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     // Loading in bulk sorts all keys first, and does not look meanwhile.
-    let mut running = ycsb("-p recordcount=50000000 --cache-mb 8");
-    running.follow("ycsb run: ");
+    let mut running = ycsb("-p recordcount=4000000 --cache-mb 8");
+    running.follow(|line| line.starts_with("ycsb run: "));
     running.signal("INT");
     running.signal("TERM");
     let ended = running.end();

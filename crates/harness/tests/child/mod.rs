@@ -1,5 +1,7 @@
 //! A program that a test starts, follows and sends signals to. For tests of programs, each of which takes it in by its path.
 
+#![allow(dead_code, reason = "not every test uses all of it")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -44,16 +46,28 @@ impl Running {
         Running { child, lines, out: Some(out), err: String::new() }
     }
 
-    /// Reads standard error up to a line that has this in it, and gives it.
-    pub(crate) fn follow(&mut self, part: &str) -> String {
+    /// Reads standard error up to a line that tells how far this phase is.
+    pub(crate) fn reach(&mut self, phase: &str) {
+        let begin = format!("{phase}: ");
+        self.follow(|line| line.starts_with(&begin));
+    }
+
+    /// Reads standard error up to such a line, and gives it.
+    pub(crate) fn follow(&mut self, is_it: impl Fn(&str) -> bool) -> String {
         loop {
             let line = self.lines.recv_timeout(SILENCE);
-            let line = line.unwrap_or_else(|why| panic!("no {part}: {why}: {}", self.err));
+            let line = line.unwrap_or_else(|why| panic!("no such line: {why}: {}", self.err));
             self.err += &(line.clone() + "\n");
-            if line.contains(part) {
+            if is_it(&line) {
                 return line;
             }
         }
+    }
+
+    /// Lets it run for so long.
+    pub(crate) fn leave_alone(&self, time: Duration) {
+        let (_says, nothing) = channel::<()>();
+        let _ = nothing.recv_timeout(time);
     }
 
     /// Sends it a signal of this name.
