@@ -211,17 +211,19 @@ impl Runner {
 
     /// Waits for the time of an operation; whether the run still goes on then.
     async fn wait_for(&self, intended: Time) -> bool {
-        let mut now = self.handle.now();
-        while now < intended {
+        loop {
             // In virtual time the wait itself takes none, and each look would be an event.
-            let next = if self.run.simulated { intended } else { now + LOOK };
-            self.handle.sleep_until(intended.min(next)).await;
-            now = self.handle.now();
+            let simulated = self.run.simulated;
+            let look = if simulated { intended } else { self.handle.now() + LOOK };
+            self.handle.sleep_until(intended.min(look)).await;
+            let now = self.handle.now();
             if self.run.is_over() || self.run.has_run_its_course(now) {
                 return false;
             }
+            if simulated || now >= intended {
+                return true;
+            }
         }
-        true
     }
 
     fn note(

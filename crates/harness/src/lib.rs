@@ -13,7 +13,8 @@
 //!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
 //!
-//! [`main`] is what stands around all of it: from the command line to the exit status.
+//! [`start`] is what stands around all of it, from the command line to the exit status: flags from [files and the
+//! environment](config) too, logs, and [signals](stop) that end a run early. [`main`] is the same without those.
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the protocol
 //! are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every program.

@@ -385,10 +385,14 @@ impl Lane {
 
     /// The connection has failed: another one takes its place.
     fn fail(&mut self, common: &mut Common, now: Time) {
-        tracing::warn!(peer = ?self.peer, "a connection is lost, and another one asked for");
         // Destroys the pair.
         self.state = State::Idle;
         self.generation = self.generation.wrapping_add(1);
+        // One that fails again and again does not fill a log.
+        if self.generation.is_power_of_two() {
+            let (peer, connections) = (self.peer, self.generation);
+            tracing::warn!(?peer, connections, "a connection is lost, and another one asked for");
+        }
         self.list.clear();
         self.ask(common, now, now + common.shared.config.connect_timeout);
     }

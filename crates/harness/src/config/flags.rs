@@ -1,5 +1,7 @@
 //! What programs can be told: the flags of a command, found in clap's own description of it.
 
+use std::path::PathBuf;
+
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 
@@ -46,7 +48,7 @@ pub(super) fn complete(command: Command) -> Command {
             ArgAction::SetTrue => switch(arg),
             _ => arg,
         })
-        .arg(flag(CONFIG).value_name("FILE").help(
+        .arg(flag(CONFIG).value_name("FILE").value_parser(clap::value_parser!(PathBuf)).help(
             "Read flags from a TOML file: `threads = 4`; those of one program in a table of its name. Variables as \
              LATCHWORK_THREADS win over the file, and the command line wins over both. [default: the variable LATCHWORK_CONFIG]",
         ))

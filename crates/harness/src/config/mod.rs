@@ -130,8 +130,8 @@ fn file_to_read(
     alone: &ArgMatches,
     variables: &[(OsString, OsString)],
 ) -> Option<(PathBuf, &'static str)> {
-    if let Some(path) = alone.get_one::<String>(flags::CONFIG) {
-        return Some((path.into(), "--config"));
+    if let Some(path) = alone.get_one::<PathBuf>(flags::CONFIG) {
+        return Some((path.clone(), "--config"));
     }
     let (_, path) = variables.iter().find(|(name, _)| name == environment::CONFIG)?;
     (!path.is_empty()).then(|| (path.into(), environment::CONFIG))
