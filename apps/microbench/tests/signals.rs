@@ -18,7 +18,7 @@ fn a_signal_ends_the_measured_part_and_results_follow() {
         // The log says when it begins.
         let begun = "INFO latchwork_harness::stop: a run is measured";
         running.follow(|line| line.contains(begun));
-        running.leave_alone(Duration::from_millis(500));
+        running.leave_alone(Duration::from_secs(1));
         running.signal("TERM");
         let ended = running.end();
         assert_eq!(ended.status, Some(0), "{}", ended.err);

@@ -46,10 +46,10 @@ impl Running {
         Running { child, lines, out: Some(out), err: String::new() }
     }
 
-    /// Reads standard error up to a line that tells how far this phase is.
+    /// Reads standard error up to a line that tells of something that was done in this phase: what counts, of a run.
     pub(crate) fn reach(&mut self, phase: &str) {
         let begin = format!("{phase}: ");
-        self.follow(|line| line.starts_with(&begin));
+        self.follow(|line| line.starts_with(&begin) && !line.contains(" %, 0 "));
     }
 
     /// Reads standard error up to such a line, and gives it.
