@@ -302,3 +302,32 @@ fn repeated_and_late_messages_are_no_fault_to_anybody() {
         assert!(stage.cluster.network().fault_counts().repeated > 0);
     }
 }
+
+/// A question that a node got and never answers was open until the asker's deadline, each time that anybody wanted the
+/// line, also when it was known that the node is gone.
+#[test]
+fn what_a_missed_node_was_asked_is_an_error_at_once() {
+    for seed in 0..20 {
+        let stage = Stage::new(2, 1, seed);
+        let line = stage.lines[0];
+        let (worker, member) = &stage.workers[1];
+        let memory = member.memory.clone();
+        let wrote =
+            worker.run(LIMIT, async move { memory.write(line, |guard| set(guard, 1)).await });
+        wrote.expect("in time").expect("no fault yet");
+        // What is sent to it arrives, and is never looked at.
+        stage.cluster.pause(1, 10 * LIMIT);
+        let (worker, member) = &stage.workers[0];
+        let memory = member.memory.clone();
+        let write = async move { memory.write(line, |guard| set(guard, 2)).await };
+        let write = worker.handle().spawn_service(write);
+        stage.run_until(DEADLINE / 5, || write.is_finished());
+        assert!(!write.is_finished(), "seed {seed}: nobody has answered");
+        let gone = stage.cluster.nodes()[1].id();
+        stage.cluster.nodes()[0].miss(gone);
+        stage.run_until(DEADLINE / 5, || write.is_finished());
+        assert!(!stage.cluster.nodes()[0].minds(gone), "seed {seed}: it is seen to");
+        let end = write.take().expect("it has ended").expect("nobody aborts it");
+        assert!(matches!(end, Err(MemoryError::Fabric(_))), "seed {seed}: {end:?}");
+    }
+}

@@ -17,6 +17,9 @@ use crate::store::{Change, Compare, LeaseId, Store, VALUE_MAX};
 use crate::time::Deadline;
 use crate::view::{Member, MemberState, View};
 
+/// How long giving a lease up may take. Without it others wait for the lease's end.
+const DYING: Duration = Duration::from_secs(1);
+
 /// One node's part in its cluster; copies are the same node's. Two threads renew its lease and follow the view.
 ///
 /// When the last copy is dropped without [`Membership::leave`], the threads end, its [`Lease`] is invalid, and
@@ -157,6 +160,20 @@ impl Membership {
     /// with its lease, if it has not left after all.
     pub fn leave(&self) -> Result<(), MembershipError> {
         self.shared().leave()
+    }
+
+    /// Ends this node out of order, and at once: its lease is given up, and it is dead for everybody, as if the lease had
+    /// ended. The caller has stopped touching memory, as far as it could. Nothing happens when the node has left.
+    pub fn die(&self) {
+        let shared = self.shared();
+        if shared.left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        shared.lease.end();
+        shared.board.stop();
+        if let Err(error) = shared.store.revoke(shared.lease_id, DYING.min(shared.limit)) {
+            tracing::debug!(%error, "the lease has to end by itself");
+        }
     }
 
     pub(crate) fn shared(&self) -> &Shared {

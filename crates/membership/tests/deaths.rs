@@ -127,6 +127,23 @@ fn dropping_a_node_without_leaving_is_dying() {
 }
 
 #[test]
+fn a_node_that_dies_is_dead_at_once_and_one_that_has_left_is_not() {
+    for place in Place::all() {
+        let other = place.join(compute()).unwrap();
+        let long = Joining { ttl: Duration::from_secs(600), ..compute() };
+        let (mortal, left) = (place.join(long.clone()).unwrap(), place.join(long).unwrap());
+        left.leave().unwrap();
+        left.die();
+        mortal.die();
+        assert!(!mortal.lease().is_valid());
+        let (dead, left) = (mortal.me().node, left.me().node);
+        let view = other.wait(LONG, |view| view.state(dead) == Some(MemberState::Dead)).unwrap();
+        assert_eq!(view.state(left), Some(MemberState::Left));
+        assert_eq!(mortal.leave(), Ok(()), "nothing is left to do");
+    }
+}
+
+#[test]
 fn a_node_that_cannot_follow_any_more_loses_its_lease() {
     let place = Place::memory();
     let node = place.join(compute()).unwrap();

@@ -27,6 +27,7 @@ macro_rules! counters {
 
         /// What happened, summed over workers.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
 
         impl Counters {

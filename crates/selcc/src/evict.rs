@@ -7,13 +7,54 @@
 //! line again gets another frame, and waits there for the line's own release (rule R1), and what others
 //! ask meanwhile is answered behind it.
 
+use latchwork_cache::{FrameState, Ownership};
+use latchwork_coherence::MemoryError;
 use latchwork_latch::{Event, Hold};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::GlobalAddr;
 
 use crate::node::Node;
 use crate::record::Record;
-use crate::worker::Inner;
+use crate::worker::{Inner, LEAVE_STEP, Worker};
+
+/// Lines that a node which leaves gives back between two sweeps.
+const GIVE_BACK: usize = 64;
+
+impl Worker {
+    /// Gives back every line that the node holds, changes written back, so that the node can leave: afterwards no
+    /// latch word names it, and its cache may go. For a node whose other workers, all but the handler, have left;
+    /// nobody may begin an access meanwhile.
+    ///
+    /// # Errors
+    /// [`MemoryError::Stuck`] when nothing was given back for as long as the deadline, as when lines are locked or a
+    /// memory node is gone.
+    pub async fn give_back(&self) -> Result<(), MemoryError> {
+        let (inner, node) = (&self.inner, &self.inner.node);
+        let waited = node.settings.deadline;
+        let mut deadline = inner.handle.now() + waited;
+        let mut least = usize::MAX;
+        loop {
+            let is_held = |state: FrameState| state.ownership() != Ownership::Invalid;
+            let held = node.cache.lines().filter(|(_, state)| is_held(*state));
+            let held: Vec<_> = held.map(|(addr, _)| addr).collect();
+            let left = held.len() + node.lines_under_way();
+            if left == 0 {
+                return Ok(());
+            }
+            if left < least {
+                least = left;
+                deadline = inner.handle.now() + waited;
+            } else if inner.handle.now() >= deadline {
+                return Err(MemoryError::Stuck { in_flight: left, waited });
+            }
+            for batch in held.chunks(GIVE_BACK) {
+                batch.iter().for_each(|line| _ = inner.evict(*line));
+                inner.handle.sleep(LEAVE_STEP).await;
+            }
+            inner.handle.sleep(LEAVE_STEP).await;
+        }
+    }
+}
 
 impl Inner {
     /// How many frames are missing: none as long as it is not worth an eviction. Asked on every sweep.

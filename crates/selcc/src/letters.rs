@@ -23,10 +23,12 @@
 //! receive the verdict.
 
 use latchwork_latch::Message;
+use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
 };
 
+use crate::node::bit;
 use crate::operations::{TRIES_MAX, Tag};
 use crate::repeats::Stamp;
 use crate::wire::{Body, Letter};
@@ -155,6 +157,36 @@ impl Inner {
             record.fail(error);
             self.abandon_pledges(addr, record);
         }
+    }
+
+    /// Gives up lines for which a node was asked that is gone.
+    #[inline]
+    pub(crate) fn see_to_the_missed(&self) -> bool {
+        let missed = self.node.missed.load(Ordering::Acquire);
+        missed != 0 && self.give_up_on(missed)
+    }
+
+    #[cold]
+    fn give_up_on(&self, missed: u64) -> bool {
+        let gone = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
+        let gone: Vec<_> = gone.filter(|peer| missed & bit(*peer) != 0).collect();
+        // A question that was asked before is in its record by now, and one that is asked later fails when it is posted.
+        for shard in self.node.records.shards() {
+            let mut records = shard.lock();
+            for (addr, record) in records.iter_mut() {
+                let asked = gone.iter().find(|peer| record.line.is_asking(**peer));
+                if let Some(&peer) = asked
+                    && record.failed.is_none()
+                {
+                    let target = Target::Compute(peer, self.node.arena.0);
+                    record.fail(VerbError::Disconnected { target });
+                    self.abandon_pledges(*addr, record);
+                }
+            }
+        }
+        // Release: whoever sees the bits cleared may let another node of that id in.
+        self.node.missed.fetch_and(!missed, Ordering::Release);
+        true
     }
 
     /// Asks the receiver whether a forward has arrived.

@@ -8,7 +8,7 @@ use latchwork_coherence::MailBox;
 use latchwork_latch::Rules;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::Notifier;
-use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering, fence};
+use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 
 use crate::Settings;
@@ -78,7 +78,14 @@ pub struct Node {
     pub(crate) awake: AtomicUsize,
     /// Workers, the handler not counted.
     pub(crate) workers: AtomicUsize,
+    /// Nodes that are gone, a bit for each, until whoever polls has seen to it.
+    pub(crate) missed: AtomicU64,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
+}
+
+/// The bit of a node in [`Node::missed`].
+pub(crate) fn bit(node: ComputeNodeId) -> u64 {
+    1 << node.index()
 }
 
 /// How many frames eviction keeps free, besides those that accesses wait for.
@@ -129,6 +136,7 @@ impl Node {
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
+            missed: AtomicU64::new(0),
             counters: Mutex::new(Vec::new()),
         })
     }
@@ -169,6 +177,30 @@ impl Node {
     /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()
+    }
+
+    /// Forgets a compute node that has left, before another one of that id sends a message here: that one counts
+    /// its messages anew. Nothing that the old one has sent may still be on its way.
+    pub fn forget(&self, peer: ComputeNodeId) {
+        self.seen.forget(peer);
+    }
+
+    /// Says that a compute node is gone: it answers nothing any more, and verbs to it fail already. Lines for which it was
+    /// asked cannot be had any more, as if the question had failed; accesses that wait for them end with an error. A node that
+    /// has left in order held nothing, and was asked nothing by [operations](crate::Worker::give_back) that it waited for.
+    ///
+    /// It takes effect when [`minds`](Node::minds) is false for it.
+    pub fn miss(&self, peer: ComputeNodeId) {
+        // Release: whoever sees the bit posts nothing to the peer that could arrive.
+        self.missed.fetch_or(bit(peer), Ordering::Release);
+        if let Some(handler) = &*self.handler.lock() {
+            handler.notify();
+        }
+    }
+
+    /// Whether it is still to be seen to that `peer` is [missed](Node::miss).
+    pub fn minds(&self, peer: ComputeNodeId) -> bool {
+        self.missed.load(Ordering::Acquire) & bit(peer) != 0
     }
 
     /// How many workers it has. One that comes or goes this very moment may not be counted right.

@@ -68,6 +68,11 @@ impl RecordTable {
         &self.shards[(hash >> 58) as usize % SHARDS].0
     }
 
+    /// The shards, each to be locked for as long as its records are looked at.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Records>> {
+        self.shards.iter().map(|shard| &shard.0)
+    }
+
     /// How many lines are under way.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.0.lock().len()).sum()

@@ -153,6 +153,11 @@ impl Seen {
         Seen { nodes, gaps_max }
     }
 
+    /// Forgets what came from `from`: the next node of that id numbers its messages anew.
+    pub(crate) fn forget(&self, from: ComputeNodeId) {
+        self.nodes[from.index()].0.lock().clear();
+    }
+
     /// Whether this is the first look at the message of `from` that is stamped so.
     pub(crate) fn take(&self, from: ComputeNodeId, stamp: Stamp) -> bool {
         let mut windows = self.nodes[from.index()].0.lock();

@@ -53,7 +53,7 @@ const COVER_INTERVAL: Duration = Duration::from_millis(1);
 const RINGS_MAX: usize = 4;
 
 // Between two looks at whether all is over; most of the time it is at the first.
-const LEAVE_STEP: Duration = Duration::from_micros(5);
+pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
 
 pub(crate) struct Inner {
     role: Role,
@@ -327,6 +327,7 @@ impl Poller for Pump {
         let mut any = inner.polled_late.take();
         any |= inner.poll_port();
         any |= inner.inbox.receive(&mut |message| inner.received(&message));
+        any |= inner.see_to_the_missed();
         any |= inner.ring_alarms();
         any |= inner.serve_blocked();
         any |= inner.release_what_is_over();

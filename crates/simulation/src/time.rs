@@ -9,6 +9,7 @@ use std::time::Duration;
 /// Arithmetic saturates: adding to [`Time::MAX`] stays there, and an earlier time minus a later one
 /// is a zero duration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
 
 impl Time {

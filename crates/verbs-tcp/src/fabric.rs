@@ -245,6 +245,12 @@ impl Fabric {
         Ok(())
     }
 
+    /// Forgets a node of another process that is gone, so that another start of it can be added: verbs of this
+    /// process to the old one complete as after [`Fabric::disconnect`]. False when no such node is known.
+    pub fn remove_peer(&self, node: Node) -> bool {
+        self.inner.peers.remove(node)
+    }
+
     /// From now on the nodes of this process refuse `node` with epochs below `epoch`. When this returns true,
     /// none of its verbs is executed here any more; false when its connections did not stop within `patience`.
     pub fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {

@@ -10,7 +10,7 @@ use latchwork_verbs::Target;
 use crate::agent::Hosted;
 use crate::wire::{Node, Welcome};
 
-/// A node that verbs can be for, here or elsewhere. Never replaced: a node that was started anew is another.
+/// A node that verbs can be for, here or elsewhere. It is one start of that node: one that was started anew is another.
 pub(crate) struct Peer {
     pub(crate) node: Node,
     pub(crate) addr: SocketAddr,
@@ -85,16 +85,20 @@ impl Peer {
 
 /// All nodes that this process knows.
 #[derive(Default)]
-pub(crate) struct Peers(RwLock<BTreeMap<Node, Arc<Peer>>>);
+pub(crate) struct Peers {
+    known: RwLock<BTreeMap<Node, Arc<Peer>>>,
+    /// How many were removed so far.
+    removals: AtomicU64,
+}
 
 impl Peers {
     pub(crate) fn get(&self, node: Node) -> Option<Arc<Peer>> {
-        self.0.read().get(&node).cloned()
+        self.known.read().get(&node).cloned()
     }
 
     /// Adds one; false when there is one of that name.
     pub(crate) fn add(&self, peer: Peer) -> bool {
-        let mut peers = self.0.write();
+        let mut peers = self.known.write();
         if peers.contains_key(&peer.node) {
             return false;
         }
@@ -102,9 +106,27 @@ impl Peers {
         true
     }
 
+    /// Forgets one of another process, and disconnects it; false when there is none.
+    pub(crate) fn remove(&self, node: Node) -> bool {
+        let mut peers = self.known.write();
+        if peers.get(&node).is_none_or(|peer| peer.is_here()) {
+            return false;
+        }
+        if let Some(peer) = peers.remove(&node) {
+            peer.disconnect();
+        }
+        // After the removal: whoever sees the number looks the node up, under the lock.
+        self.removals.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
+    }
+
     /// The lowest id that no memory node has.
     pub(crate) fn free_memory_id(&self) -> Option<u16> {
-        let peers = self.0.read();
+        let peers = self.known.read();
         let taken =
             |id: &u16| peers.contains_key(&Node::Memory(latchwork_verbs::MemoryNodeId(*id)));
         (0..=u16::MAX).find(|id| !taken(id))

@@ -47,7 +47,15 @@ impl Secret {
     /// # Errors
     /// [`TcpError::NoRandom`].
     pub fn random() -> Result<Self, TcpError> {
-        Secret::new(&random::<32>()?)
+        Secret::new(&Secret::draw()?)
+    }
+
+    /// The bytes of such a secret, for whoever keeps it for all processes of a cluster.
+    ///
+    /// # Errors
+    /// [`TcpError::NoRandom`].
+    pub fn draw() -> Result<[u8; 32], TcpError> {
+        random::<32>()
     }
 
     pub(crate) fn sign(&self, role: Role, parts: &[&[u8]]) -> [u8; 32] {

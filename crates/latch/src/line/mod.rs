@@ -132,6 +132,11 @@ impl Line {
         self.want.is_some()
     }
 
+    /// Whether a question of this node to `peer` is open.
+    pub fn is_asking(&self, peer: ComputeNodeId) -> bool {
+        matches!(self.phase, Phase::Asking { open, .. } if open.contains(peer))
+    }
+
     /// Whether it pauses before it asks for the line again: [`Event::Retry`] ends that.
     pub fn is_pausing(&self) -> bool {
         self.phase == Phase::Pausing

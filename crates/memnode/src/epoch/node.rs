@@ -173,6 +173,29 @@ impl Epochs {
         Ok(true)
     }
 
+    /// Waits until every operation is over that was in progress on any node when this was called: advances the cluster's
+    /// epoch, and looks at all slots about once in [`PoolSettings::tick_interval`] until each is past it. On the caller's
+    /// own node none may be in progress. False when that is not so at `deadline`, as behind a node that died.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn outlast(
+        &self,
+        port: &Port,
+        handle: &Handle,
+        deadline: Time,
+    ) -> Result<bool, PoolError> {
+        // As a line that was made unreachable before: the reuse rule, with the same proof.
+        let now = Epoch(port.advance(layout::EPOCH, 1).await?);
+        while scan(port).await? <= now {
+            if handle.now() >= deadline {
+                return Ok(false);
+            }
+            handle.sleep(self.settings.tick_interval).await;
+        }
+        Ok(true)
+    }
+
     /// Publishes that no operation is in progress. Returns whether the node is idle now: not while a
     /// worker is online, or while another task writes the slot.
     ///

@@ -30,6 +30,10 @@ pub struct Endpoint {
     inner: Arc<Inner>,
     locals: Locals,
     lanes: Vec<Lane>,
+    /// Lanes to nodes that were removed, until nothing waits in them.
+    former: Vec<Lane>,
+    /// The removals of peers that this endpoint has seen.
+    removals: u64,
     completed: VecDeque<Completion>,
     in_flight: usize,
 }
@@ -63,8 +67,30 @@ impl Locals {
 
 impl Endpoint {
     pub(crate) fn new(inner: Arc<Inner>, own: Arc<Hosted>) -> Self {
-        let locals = Locals { own, regions: Vec::new() };
-        Endpoint { inner, locals, lanes: Vec::new(), completed: VecDeque::new(), in_flight: 0 }
+        let removals = inner.peers.removals();
+        Endpoint {
+            inner,
+            locals: Locals { own, regions: Vec::new() },
+            lanes: Vec::new(),
+            former: Vec::new(),
+            removals,
+            completed: VecDeque::new(),
+            in_flight: 0,
+        }
+    }
+
+    /// Sets aside the lanes to nodes that were removed.
+    fn retire(&mut self) {
+        let removals = self.inner.peers.removals();
+        if removals == self.removals {
+            return;
+        }
+        self.removals = removals;
+        let peers = &self.inner.peers;
+        let is_former = |lane: &mut Lane| {
+            peers.get(lane.peer.node).is_none_or(|peer| !Arc::ptr_eq(&peer, &lane.peer))
+        };
+        self.former.extend(self.lanes.extract_if(.., is_former));
     }
 
     /// The lane to a target's node. There are few, and mostly the same ones are used.
@@ -73,6 +99,7 @@ impl Endpoint {
             Target::Memory(id) => Node::Memory(id),
             Target::Compute(id, _) => Node::Compute(id),
         };
+        self.retire();
         let at = match self.lanes.iter().position(|lane| lane.peer.node == node) {
             Some(at) => at,
             None => {
@@ -88,8 +115,9 @@ impl Endpoint {
     }
 
     fn step(&mut self, now: Time) {
-        let Endpoint { inner, locals, lanes, completed, .. } = self;
-        for lane in lanes.iter_mut().filter(|lane| lane.is_busy()) {
+        let Endpoint { inner, locals, lanes, former, completed, .. } = self;
+        former.retain(Lane::is_busy);
+        for lane in lanes.iter_mut().chain(former).filter(|lane| lane.is_busy()) {
             lane.step(
                 now,
                 locals,
