@@ -49,11 +49,24 @@ mod build;
 mod config;
 mod costs;
 mod embedded;
+mod host;
+#[cfg(feature = "tcp")]
+mod joined;
+#[cfg(feature = "tcp")]
+mod memory_host;
 mod protocol;
 mod simulated;
+#[cfg(feature = "tcp")]
+mod transport;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
+#[cfg(feature = "tcp")]
+pub use joined::{Group, JoinError, Joined};
+#[cfg(feature = "tcp")]
+pub use memory_host::MemoryHost;
 pub use protocol::Protocol;
 pub use simulated::Simulated;
+#[cfg(feature = "tcp")]
+pub use transport::Transport;

@@ -1,0 +1,152 @@
+//! [`Host`]: the threads of one process. Each of its compute nodes has a handler; workers are there while they run something.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use latchwork_fabric::{Fabric, Port, Threaded};
+use latchwork_memnode::Pool;
+use latchwork_runtime::sync::{AtomicBool, Ordering};
+use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
+use latchwork_selcc::{Node, Worker};
+
+use crate::ClusterConfig;
+use crate::build::{ClusterError, Member, handler_config, worker_config};
+
+/// Compute nodes of this process, at work. Dropping it ends its threads.
+pub(crate) struct Host {
+    pub(crate) config: ClusterConfig,
+    pub(crate) clock: Clock,
+    pub(crate) fabric: Threaded,
+    pub(crate) pool: Pool,
+    pub(crate) nodes: Vec<Arc<Node>>,
+    /// The place of the first of them among all compute nodes, from 0.
+    pub(crate) first: usize,
+    handlers: Vec<Handler>,
+}
+
+/// Serves its node while none of the node's workers polls.
+struct Handler {
+    stop: Arc<AtomicBool>,
+    notifier: Notifier,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Host {
+    /// Starts the nodes' handlers.
+    pub(crate) fn start(
+        config: ClusterConfig,
+        clock: Clock,
+        fabric: Threaded,
+        pool: Pool,
+        (nodes, first): (Vec<Arc<Node>>, usize),
+    ) -> Result<Host, ClusterError> {
+        if config.prefault {
+            fabric.prefault();
+            nodes.iter().for_each(|node| node.cache().arena().prefault());
+        }
+        let mut host = Host { config, clock, fabric, pool, nodes, first, handlers: Vec::new() };
+        for node in 0..host.nodes.len() {
+            let handler = host.start_handler(node)?;
+            host.handlers.push(handler);
+        }
+        Ok(host)
+    }
+
+    fn start_handler(&self, own: usize) -> Result<Handler, ClusterError> {
+        let node = self.nodes[own].clone();
+        let index = self.first + own;
+        let config = handler_config(&self.config, index);
+        let (fabric, clock) = (self.fabric.clone(), self.clock);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let (started, start) = mpsc::channel();
+        let body = move || {
+            let mut executor = Executor::new(RealDriver::with_clock(clock), config);
+            let handle = executor.handle();
+            let fabric = Fabric::from(fabric);
+            let worker = Port::new(&fabric, node.id(), &handle).and_then(|port| {
+                Ok(Worker::start_handler(&node, port, fabric.inbox(node.id())?, &handle))
+            });
+            match worker {
+                Ok(_worker) => {
+                    // The starter waits for this word.
+                    let _ = started.send(Ok(handle.notifier()));
+                    executor.run_until_stopped(&stopped);
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            }
+        };
+        let name = format!("node{}-handler", index + 1);
+        let thread = thread::Builder::new().name(name).spawn(body)?;
+        let notifier = start.recv().map_err(|_| ClusterError::Panicked)??;
+        Ok(Handler { stop, notifier, thread: Some(thread) })
+    }
+
+    /// Runs `body` on so many workers of every compute node, each on a thread of its own, and returns the results
+    /// in the order of the workers.
+    pub(crate) fn run_on<T, F, Fut>(&self, workers: usize, body: F) -> Result<Vec<T>, ClusterError>
+    where
+        T: Send,
+        F: Fn(Member) -> Fut + Sync,
+        Fut: Future<Output = T>,
+    {
+        let body = &body;
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for own in 0..self.nodes.len() {
+                for worker in 0..workers {
+                    let node = self.first + own;
+                    let place = (node, worker, node * workers + worker);
+                    let name = format!("node{}-worker{worker}", node + 1);
+                    let thread = thread::Builder::new().name(name);
+                    threads.push(thread.spawn_scoped(scope, move || self.work(own, place, body))?);
+                }
+            }
+            // Every thread is joined before the first error is returned.
+            let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            ends.into_iter().map(|end| end.unwrap_or(Err(ClusterError::Panicked))).collect()
+        })
+    }
+
+    fn work<T, F, Fut>(
+        &self,
+        own: usize,
+        place: (usize, usize, usize),
+        body: &F,
+    ) -> Result<T, ClusterError>
+    where
+        F: Fn(Member) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let driver = RealDriver::with_clock(self.clock);
+        let mut config = worker_config(&self.config, place.2);
+        config.sweep_tasks = self.config.sweep_tasks;
+        let mut executor = Executor::new(driver, config);
+        let handle = executor.handle();
+        let fabric = Fabric::from(self.fabric.clone());
+        let member = Member::start(&fabric, &self.nodes[own], &self.pool, place, &handle)?;
+        let memory = member.memory.clone();
+        let result = executor.block_on(body(member));
+        executor.block_on(memory.leave())?;
+        Ok(result)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for handler in &self.handlers {
+            handler.stop.store(true, Ordering::Release);
+            handler.notifier.notify();
+        }
+        for handler in &mut self.handlers {
+            if let Some(thread) = handler.thread.take() {
+                // A panic of the handler has been reported on standard error already.
+                let _ = thread.join();
+            }
+        }
+    }
+}

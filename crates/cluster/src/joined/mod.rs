@@ -1,0 +1,293 @@
+//! [`Joined`]: one compute node of a cluster whose nodes are processes.
+//!
+//! ```text
+//!   process of memory node 0        process of compute node 3                    another compute node
+//!   MemoryHost ─ memory             Joined ─ Host: handler, workers, cache        Joined
+//!        │                             │                                             │
+//!        └──── Membership ─────────────┼──────────────── store ──────────────────────┘
+//!               ids, leases            │
+//!                                      └─ Introductions: whoever comes is known before it acts
+//! ```
+
+mod error;
+mod group;
+mod introductions;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cache::Cache;
+use latchwork_fabric::{Fabric, Port};
+use latchwork_membership::{Membership, NodeName, Role, View};
+use latchwork_memnode::{Epochs, LineAllocator, Pool, PoolError};
+use latchwork_runtime::{Clock, Executor, Handle, RealDriver};
+use latchwork_selcc::{Counters, Node, NodeParts, Worker};
+use latchwork_verbs::MemoryNodeId;
+
+use crate::build::{Member, worker_config};
+use crate::host::Host;
+use crate::transport::{Link, Transport, machine};
+use crate::{ClusterConfig, ConfigError};
+
+pub use error::JoinError;
+pub use group::Group;
+pub(crate) use introductions::Introductions;
+
+/// The decision who formats the pool, and the fact that it is done.
+const POOL_MAKER: &str = "pool.maker";
+const POOL_READY: &str = "pool.ready";
+
+/// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and the memory
+/// nodes, are others'.
+///
+/// [`leave`](Joined::leave) is the end in order. When it is dropped without, the node is dead for its peers: lines that it
+/// holds stay its own.
+pub struct Joined {
+    host: Host,
+    is_one_host: bool,
+    link: Link,
+    epochs: Arc<Epochs>,
+    group: Group,
+    _introductions: Introductions,
+    // Last: whoever is dead must not be found holding memory that others share.
+    membership: Mortal,
+}
+
+/// A membership that ends with its owner, at once.
+pub(crate) struct Mortal(pub(crate) Membership);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        self.0.die();
+    }
+}
+
+impl Joined {
+    /// Joins as the compute node that membership says, together with the other compute nodes of the configuration: all of
+    /// them start within `limit`, with the same configuration. The first of all compute nodes formats the memory nodes; those that
+    /// come later take the pool as it is.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; who or what did not come in time; what the machine or a peer refused.
+    pub fn start(
+        config: ClusterConfig,
+        transport: &Transport,
+        membership: Membership,
+        limit: Duration,
+    ) -> Result<Joined, JoinError> {
+        let geometry = config.check()?;
+        let mortal = Mortal(membership);
+        let membership = &mortal.0;
+        let me = membership.me();
+        let NodeName::Compute(id) = me.node else {
+            return Err(JoinError::NotCompute { node: me.node });
+        };
+        let link = transport.open(membership)?;
+        let threaded = link.threaded();
+        let fabric = Fabric::from(threaded.clone());
+        link.add_compute(id)?;
+        let arena = |bytes| fabric.new_region(bytes).map_err(JoinError::from);
+        let (line_size, least) = (config.line_size as usize, config.frames_min());
+        let cache = Cache::with_memory_in(config.cache_bytes, line_size, least, arena)?
+            .with_replacement(config.node.replacement_policy());
+        // Before any port registers its own memory: the key is the same on all nodes.
+        let arena = fabric.register(id, cache.arena().clone())?;
+        let contact = link.contact(me.node)?;
+        membership.contact(link.key(), &contact)?;
+        let introductions = Introductions::start(membership, &link)?;
+        let view = introductions.wait(config.memory_nodes, limit)?;
+
+        let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));
+        let handle = executor.handle();
+        let port = Port::new(&fabric, id, &handle)?;
+        handle.add_poller(port.poller());
+        // With the epoch: whoever has the id later did not format anything.
+        let mine = format!("{}@{}", me.node, me.epoch);
+        let maker = membership.decide(POOL_MAKER, mine.as_bytes())?;
+        let pool = if maker == mine.as_bytes() {
+            let memory = memory_of(&view, config.memory_nodes);
+            let pool = executor.block_on(Pool::format(&port, &memory, geometry, config.seed))?;
+            membership.decide(POOL_READY, b"")?;
+            pool
+        } else {
+            if membership.wait_for_fact(POOL_READY, limit).is_err() {
+                let maker = String::from_utf8_lossy(&maker).into_owned();
+                return Err(JoinError::NotFormatted { maker, waited: limit });
+            }
+            executor.block_on(Pool::join(&port))?
+        };
+        check_pool(&pool, &config)?;
+        let epochs = executor.block_on(Epochs::register(&pool, &port, id, config.pool))?;
+        let node = Node::new(NodeParts {
+            id,
+            cache,
+            arena,
+            geometry,
+            allocator: LineAllocator::new(&epochs),
+            epochs: epochs.clone(),
+            settings: config.node.clone(),
+        });
+        introductions.serve(&node);
+        let group = Group::form(membership, config.compute_nodes, limit)?;
+        drop((executor, port, handle));
+        let first = group.rank();
+        let machine = machine();
+        let machines = group.exchange("machines", machine.as_bytes(), limit)?;
+        let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
+        // On several machines the best that can be had: all of them begin at this moment.
+        let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
+        let host = Host::start(config, clock, threaded, pool, (vec![node], first))?;
+        // Nobody begins before all can be reached.
+        group.exchange("started", b"", limit)?;
+        let membership = mortal;
+        Ok(Joined {
+            host,
+            is_one_host,
+            link,
+            membership,
+            epochs,
+            group,
+            _introductions: introductions,
+        })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClusterConfig {
+        &self.host.config
+    }
+
+    /// The clock of this process's workers. It is that of the machine where all nodes of the group are on
+    /// [one](Joined::is_one_host); else each began its own when all had come.
+    pub fn clock(&self) -> Clock {
+        self.host.clock
+    }
+
+    /// Whether all nodes of the group are on one machine.
+    pub fn is_one_host(&self) -> bool {
+        self.is_one_host
+    }
+
+    /// This process's compute node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.host.nodes[0]
+    }
+
+    /// This process's compute node, as a slice of one.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.host.nodes
+    }
+
+    /// What this process's workers counted.
+    pub fn counters(&self) -> Counters {
+        self.node().counters()
+    }
+
+    /// The compute nodes that started together.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// This node's membership.
+    pub fn membership(&self) -> &Membership {
+        &self.membership.0
+    }
+
+    /// Runs `body` on every worker of this process's node, each on a thread of its own, and returns the results in the order of
+    /// the workers. A worker's [`Member`] has its place among the workers of the whole group.
+    ///
+    /// # Errors
+    /// When a thread could not be started, panicked, or could not leave in order; [`JoinError::LeaseLost`] when the node was
+    /// not a member any more when it began.
+    pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, JoinError>
+    where
+        T: Send,
+        F: Fn(Member) -> Fut + Sync,
+        Fut: Future<Output = T>,
+    {
+        if !self.membership.0.lease().is_valid() {
+            return Err(JoinError::LeaseLost);
+        }
+        Ok(self.host.run_on(self.host.config.workers, body)?)
+    }
+
+    /// Leaves the cluster in order: gives back every line, waits until nobody is about to ask for one here, and gives up its place
+    /// in the pool and in membership.
+    ///
+    /// # Errors
+    /// What could not be given back, as when a memory node is gone. Then the node's place is not given up, and it is dead for its
+    /// peers when its lease has ended.
+    pub fn leave(self) -> Result<(), JoinError> {
+        let Joined { host, membership, epochs, .. } = &self;
+        let node = &host.nodes[0];
+        let mut executor = Executor::new(
+            RealDriver::with_clock(host.clock),
+            worker_config(&host.config, usize::MAX),
+        );
+        let handle = executor.handle();
+        let fabric = Fabric::from(self.link.threaded());
+        // The worker polls its own port; what comes after its end needs another.
+        let port = Port::new(&fabric, node.id(), &handle)?;
+        handle.add_poller(port.poller());
+        let own = Port::new(&fabric, node.id(), &handle)?;
+        let worker = Worker::start(node, own, fabric.inbox(node.id())?, &handle);
+        executor.block_on(depart(epochs, worker, &port, &handle))?;
+        membership.0.leave()?;
+        Ok(())
+    }
+}
+
+/// Gives back what a node holds.
+async fn depart(
+    epochs: &Epochs,
+    worker: Worker,
+    port: &Port,
+    handle: &Handle,
+) -> Result<(), JoinError> {
+    worker.give_back().await?;
+    // Whoever asks here now has read a latch word before: its operation was in progress.
+    let deadline = handle.now() + epochs.settings().deadline;
+    epochs.outlast(port, handle, deadline).await?;
+    // What came meanwhile may have brought a line.
+    worker.give_back().await?;
+    worker.leave().await?;
+    Ok(unregister(epochs, port, handle).await?)
+}
+
+/// Gives up the node's slot, once the handler has no operation either.
+async fn unregister(epochs: &Epochs, port: &Port, handle: &Handle) -> Result<(), PoolError> {
+    let deadline = handle.now() + epochs.settings().deadline;
+    loop {
+        match epochs.unregister(port).await {
+            Err(PoolError::Busy { .. }) if handle.now() < deadline => {
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+            end => return end,
+        }
+    }
+}
+
+/// The memory nodes 0, 1, .. of a view, with their bytes.
+fn memory_of(view: &View, count: usize) -> Vec<(MemoryNodeId, u64)> {
+    let memory = view.memory().filter_map(|member| match (member.node, member.role) {
+        (NodeName::Memory(id), Role::Memory { bytes }) => Some((id, bytes)),
+        _ => None,
+    });
+    memory.take(count).collect()
+}
+
+/// The pool is as it was formatted; whoever joins must not think it another.
+fn check_pool(pool: &Pool, config: &ClusterConfig) -> Result<(), JoinError> {
+    let (there, asked) = (pool.geometry(), config.check()?);
+    if there != asked {
+        return Err(ConfigError::Geometry(format!(
+            "the cluster's pool has lines of {} bytes in chunks of {}, and not of {} in {}: use its sizes, or a new cluster",
+            there.line_size(),
+            there.chunk_size(),
+            asked.line_size(),
+            asked.chunk_size()
+        ))
+        .into());
+    }
+    Ok(())
+}

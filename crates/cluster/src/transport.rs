@@ -1,0 +1,223 @@
+//! [`Transport`]: what is between the processes of a cluster, and [`Link`], one process's end of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_fabric::Threaded;
+use latchwork_membership::{Membership, NodeName};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, SetupError};
+use latchwork_verbs_shm as shm;
+use latchwork_verbs_tcp as tcp;
+
+use crate::JoinError;
+
+/// The fact that says on which machine the nodes of a cluster are that share memory, and in which directory.
+const PLACE: &str = "shm.place";
+
+/// One for all clusters: whoever starts removes what processes that died have left, of whatever cluster.
+const DIRECTORY: &str = "/dev/shm/latchwork";
+
+/// What is between the processes of a cluster. The same kind for all of them.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// Memory of one machine, which its processes share.
+    Shm {
+        /// The directory of the files, on a file system in memory; `/dev/shm/latchwork` if `None`. The
+        /// first node of the cluster decides for all.
+        directory: Option<PathBuf>,
+        /// Huge pages.
+        huge_pages: shm::HugePages,
+    },
+    /// Sockets.
+    Tcp {
+        /// How this process takes part; its epoch is membership's.
+        config: Box<tcp::Config>,
+        /// Where this process's node listens, with port 0 for one of the operating system's choice.
+        listen: SocketAddr,
+        /// The address under which others reach it, where that is not the one it listens at.
+        advertise: Option<IpAddr>,
+    },
+}
+
+impl Transport {
+    /// What it is called, on command lines and in contacts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Transport::Shm { .. } => "shm",
+            Transport::Tcp { .. } => "tcp",
+        }
+    }
+
+    /// Takes part as the node that membership says.
+    pub(crate) fn open(&self, membership: &Membership) -> Result<Link, JoinError> {
+        match self {
+            Transport::Shm { directory, huge_pages } => {
+                let directory = place(membership, directory.clone())?;
+                let place = shm::Place { path: directory.clone(), huge_pages: huge_pages.clone() };
+                let fabric = shm::Fabric::in_directory(place, shm::Config::default())?;
+                Ok(Link::Shm { fabric, _directory: Arc::new(Emptied(directory)) })
+            }
+            Transport::Tcp { config, listen, advertise } => {
+                if listen.ip().is_unspecified() && advertise.is_none() {
+                    return Err(JoinError::NoAddress { listen: *listen });
+                }
+                let epoch = membership.me().epoch;
+                let config = tcp::Config { epoch, ..tcp::Config::clone(config) };
+                let fabric = tcp::Fabric::new(config)?;
+                Ok(Link::Tcp { fabric, listen: *listen, advertise: *advertise })
+            }
+        }
+    }
+}
+
+/// The directory of a cluster whose nodes share memory, which the first of them decides.
+fn place(membership: &Membership, wanted: Option<PathBuf>) -> Result<PathBuf, JoinError> {
+    let wanted = wanted.unwrap_or_else(|| PathBuf::from(DIRECTORY));
+    let mine = format!("{}\n{}", machine(), wanted.display());
+    let decided = membership.decide(PLACE, mine.as_bytes())?;
+    let decided = String::from_utf8_lossy(&decided);
+    match decided.split_once('\n') {
+        Some((there, directory)) if there == machine() => Ok(PathBuf::from(directory)),
+        _ => Err(JoinError::OtherMachine),
+    }
+}
+
+/// What tells this machine, as it was started last, from others; empty where nothing does.
+pub(crate) fn machine() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// One process's end of a transport. Clones are the same.
+#[derive(Clone)]
+pub(crate) enum Link {
+    Shm {
+        fabric: shm::Fabric,
+        // Behind the fabric, which has files in it.
+        _directory: Arc<Emptied>,
+    },
+    Tcp {
+        fabric: tcp::Fabric,
+        listen: SocketAddr,
+        advertise: Option<IpAddr>,
+    },
+}
+
+/// A directory that goes with the last process that has files in it.
+pub(crate) struct Emptied(PathBuf);
+
+impl Drop for Emptied {
+    fn drop(&mut self) {
+        // It stays while it is not empty: then others will see to it.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+impl Link {
+    /// The key in the contacts of nodes under which they say where they are reached.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Link::Shm { .. } => "shm",
+            Link::Tcp { .. } => "tcp",
+        }
+    }
+
+    pub(crate) fn threaded(&self) -> Threaded {
+        match self {
+            Link::Shm { fabric, .. } => Threaded::Shm(fabric.clone()),
+            Link::Tcp { fabric, .. } => Threaded::Tcp(fabric.clone()),
+        }
+    }
+
+    /// Adds this process's memory node, of so many zero bytes.
+    pub(crate) fn add_memory(&self, id: MemoryNodeId, bytes: usize) -> Result<(), JoinError> {
+        match self {
+            Link::Shm { fabric, .. } => Ok(fabric.serve_memory_as(id, bytes)?),
+            Link::Tcp { fabric, listen, .. } => {
+                let region = Region::zeroed(bytes).map_err(SetupError::from)?;
+                Ok(fabric.serve_memory(id, region, *listen).map(drop)?)
+            }
+        }
+    }
+
+    /// Adds this process's compute node.
+    pub(crate) fn add_compute(&self, id: ComputeNodeId) -> Result<(), JoinError> {
+        match self {
+            Link::Shm { fabric, .. } => Ok(fabric.add_compute_node(id)?),
+            Link::Tcp { fabric, listen, .. } => Ok(fabric.serve_compute(id, *listen).map(drop)?),
+        }
+    }
+
+    /// Where others reach this process's node.
+    pub(crate) fn contact(&self, own: NodeName) -> Result<String, JoinError> {
+        match self {
+            Link::Shm { fabric, .. } => Ok(fabric.contact(shm_name(own))?),
+            Link::Tcp { fabric, listen, advertise } => {
+                let bound = fabric.addr(tcp_name(own)).unwrap_or(*listen);
+                let ip = advertise.unwrap_or(bound.ip());
+                Ok(SocketAddr::new(ip, bound.port()).to_string())
+            }
+        }
+    }
+
+    /// Learns of a node of another process.
+    pub(crate) fn add_peer(
+        &self,
+        own: NodeName,
+        peer: NodeName,
+        contact: &str,
+    ) -> Result<(), JoinError> {
+        match self {
+            Link::Shm { fabric, .. } => Ok(fabric.add_peer(shm_name(peer), contact)?),
+            Link::Tcp { fabric, .. } => {
+                let unreadable = |_| JoinError::Contact { peer, contact: contact.to_owned() };
+                let addr = contact.parse::<SocketAddr>().map_err(unreadable)?;
+                Ok(fabric.add_peer(tcp_name(own), tcp_name(peer), addr)?)
+            }
+        }
+    }
+
+    /// Forgets a node of another process that is gone: verbs to it fail from now on.
+    pub(crate) fn remove_peer(&self, peer: NodeName) {
+        match (self, peer) {
+            // It fails for a node that is not known, which is what is wanted.
+            (Link::Shm { fabric, .. }, NodeName::Compute(id)) => _ = fabric.disconnect(id),
+            (Link::Shm { fabric, .. }, NodeName::Memory(id)) => _ = fabric.disconnect_memory(id),
+            (Link::Tcp { fabric, .. }, peer) => _ = fabric.remove_peer(tcp_name(peer)),
+        }
+    }
+
+    /// Sees to it that a node that died does nothing here any more, and is not let in with this epoch or an earlier one. Whether
+    /// that is certain.
+    pub(crate) fn fence(
+        &self,
+        peer: NodeName,
+        epoch: u64,
+        contact: Option<&str>,
+        patience: Duration,
+    ) -> bool {
+        match self {
+            // Stores of a process on this machine cannot be refused. What is left of it is made to end.
+            Link::Shm { fabric, .. } => {
+                contact.is_none_or(|contact| fabric.stop(shm_name(peer), contact, patience).is_ok())
+            }
+            Link::Tcp { fabric, .. } => fabric.fence(tcp_name(peer), epoch + 1, patience),
+        }
+    }
+}
+
+fn tcp_name(name: NodeName) -> tcp::Node {
+    match name {
+        NodeName::Memory(id) => tcp::Node::Memory(id),
+        NodeName::Compute(id) => tcp::Node::Compute(id),
+    }
+}
+
+fn shm_name(name: NodeName) -> shm::NodeName {
+    match name {
+        NodeName::Memory(id) => shm::NodeName::Memory(id),
+        NodeName::Compute(id) => shm::NodeName::Compute(id),
+    }
+}

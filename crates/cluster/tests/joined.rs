@@ -1,0 +1,339 @@
+//! Clusters whose nodes have a fabric and a membership each, as processes have: all of them are threads here.
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Load, hammer, read_counters, small, totals};
+use latchwork_cluster::{ClusterConfig, Group, JoinError, Joined, Member, MemoryHost, Transport};
+use latchwork_coherence::CoherentMemory as _;
+use latchwork_membership::{
+    Joining, MemberState, Membership, MembershipError, MemoryStore, NodeName, Role,
+};
+use latchwork_memnode::ObjectKind;
+use latchwork_runtime::sync::{AtomicBool, Ordering};
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_shm::HugePages;
+use latchwork_verbs_tcp::{Config, Secret, Security};
+use tempfile::TempDir;
+
+const CLUSTER: &str = "test";
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What all nodes of a cluster have in common.
+struct Common {
+    store: Arc<MemoryStore>,
+    transport: Transport,
+    ttl: Duration,
+    /// Goes when the test does.
+    _directory: Option<TempDir>,
+}
+
+impl Common {
+    /// Over sockets, and on shared memory.
+    fn both() -> [Common; 2] {
+        let security = Security::Secret(Secret::random().expect("random bytes"));
+        let config = Config { threads: 1, ..Config::new(security) };
+        let tcp = Transport::Tcp {
+            config: Box::new(config),
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            advertise: None,
+        };
+        let directory = TempDir::new().expect("a directory");
+        let (place, huge_pages) = (directory.path().join("shm"), HugePages::Never);
+        let shm = Transport::Shm { directory: Some(place), huge_pages };
+        let ttl = Duration::from_secs(2);
+        [
+            Common { store: Arc::default(), transport: tcp, ttl, _directory: None },
+            Common { store: Arc::default(), transport: shm, ttl, _directory: Some(directory) },
+        ]
+    }
+
+    fn membership(&self, role: Role) -> Result<Membership, MembershipError> {
+        let joining = Joining { ttl: self.ttl, ..Joining::new(role) };
+        Membership::join(self.store.clone(), CLUSTER, joining)
+    }
+
+    fn memory(&self, config: &ClusterConfig) -> Vec<MemoryHost> {
+        let host = |_| {
+            let bytes = config.memory_bytes;
+            let membership = self.membership(Role::Memory { bytes }).expect("a free id");
+            MemoryHost::start(&self.transport, membership, false).expect("memory")
+        };
+        (0..config.memory_nodes).map(host).collect()
+    }
+
+    fn compute(&self, config: &ClusterConfig) -> Result<Joined, JoinError> {
+        let membership = self.membership(Role::Compute)?;
+        Joined::start(config.clone(), &self.transport, membership, LIMIT)
+    }
+
+    /// Starts as many compute nodes as the configuration says, runs `body` on each in a thread of its own, and gives the
+    /// results by rank.
+    fn on_all<T: Send>(&self, config: &ClusterConfig, body: impl Fn(Joined) -> T + Sync) -> Vec<T> {
+        let body = &body;
+        thread::scope(|scope| {
+            let one = || {
+                let joined = self.compute(config).expect("it joins");
+                (joined.group().rank(), body(joined))
+            };
+            let threads: Vec<_> = (0..config.compute_nodes).map(|_| scope.spawn(one)).collect();
+            let ends = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+            let mut ends: Vec<_> = ends.collect();
+            ends.sort_by_key(|(rank, _)| *rank);
+            ends.into_iter().map(|(_, end)| end).collect()
+        })
+    }
+}
+
+fn barrier(group: &Group, name: &str) {
+    group.exchange(name, b"", LIMIT).expect("all come");
+}
+
+#[test]
+fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
+    for common in Common::both() {
+        let config = small(3, 2, 16, 1);
+        let memory = common.memory(&config);
+        let load = Load { lines: 12, operations: 200, tasks: 4, writes: 40, dropped: 10 };
+        let ends = common.on_all(&config, |joined| {
+            let counts = joined.run(|member| hammer(member, load)).expect("no worker fails");
+            barrier(joined.group(), "hammered");
+            let reads =
+                joined.run(|member| async move { read_counters(&member, load.lines).await });
+            barrier(joined.group(), "read");
+            let reads = reads.expect("no worker fails");
+            joined.leave().expect("nothing is in the way");
+            (counts, reads)
+        });
+        let counts: Vec<_> = ends.iter().flat_map(|(counts, _)| counts.clone()).collect();
+        for read in ends.into_iter().flat_map(|(_, reads)| reads) {
+            assert_eq!(read, totals(&counts), "a write was lost");
+        }
+        for host in memory {
+            assert!(host.leave(LIMIT).expect("membership answers"), "compute nodes are left");
+        }
+    }
+}
+
+/// The line of this name, which the first worker of all makes.
+async fn line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
+    let (memory, port) = (&member.memory, member.memory.port());
+    if makes {
+        let line = memory.allocate().await.expect("room");
+        let clear = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+            let end = guard.words().len();
+            guard.words().clear(0..end);
+            guard.mark_dirty(0..end);
+        };
+        memory.write(line, clear).await.expect("a new line");
+        let named = member.catalogue.register(port, name, ObjectKind(7), line.bits()).await;
+        named.expect("a new name");
+    }
+    let deadline = member.handle.now() + LIMIT;
+    let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
+    GlobalAddr::from_bits(found.expect("it is made").value)
+}
+
+async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
+    let mut last = 0;
+    for _ in 0..times {
+        // A node that leaves waits for operations, and for nothing else.
+        let _operation = member.memory.enter().await.expect("no error");
+        let add = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+            let sum = guard.words().u64(0) + 1;
+            guard.words().set_u64(0, sum);
+            guard.mark_dirty(0..8);
+            sum
+        };
+        last = member.memory.write(line, add).await.expect("no error");
+    }
+    last
+}
+
+/// Says that it is over when it goes, however that comes.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One node stays, while others come, write, and leave again, under ids that others had before.
+#[test]
+fn nodes_come_and_go_while_others_work() {
+    const VISITS: u64 = 6;
+    const TIMES: u64 = 300;
+    for common in Common::both() {
+        let alone = small(1, 1, 16, 1);
+        let _memory = common.memory(&alone);
+        let stays = common.compute(&alone).expect("it joins");
+        let (common, alone, over) = (&common, &alone, &AtomicBool::new(false));
+        let total = thread::scope(|scope| {
+            let visits = scope.spawn(move || {
+                let _over = Over(over);
+                let mut ids = Vec::new();
+                for _ in 0..VISITS {
+                    let visitor = common.compute(alone).expect("it joins");
+                    let sums = visitor.run(|member| async move {
+                        let line = line(&member, "sum", false).await;
+                        add(&member, line, TIMES).await
+                    });
+                    sums.expect("no worker fails");
+                    ids.push(visitor.membership().me().node);
+                    visitor.leave().expect("nothing is in the way");
+                }
+                ids
+            });
+            let work = |member: Member| async move {
+                let line = line(&member, "sum", true).await;
+                let mut done = 0;
+                while !over.load(Ordering::Relaxed) {
+                    add(&member, line, 10).await;
+                    done += 10;
+                    member.handle.yield_now().await;
+                }
+                done
+            };
+            let done: u64 = stays.run(work).expect("no worker fails")[0];
+            let ids = visits.join().expect("no panic");
+            assert!(ids.windows(2).all(|two| two[0] == two[1]), "the id is given again: {ids:?}");
+            let read = |member: Member| async move {
+                let line = line(&member, "sum", false).await;
+                member.memory.read(line, |words| words.u64(0)).await.expect("no error")
+            };
+            (stays.run(read).expect("no worker fails")[0], done)
+        });
+        assert_eq!(total.0, VISITS * TIMES + total.1, "a write was lost");
+        stays.leave().expect("nothing is in the way");
+    }
+}
+
+/// A node that goes without leaving is dead at once. What it held stays its own: whoever wants that gets an error in time, and
+/// all else goes on.
+#[test]
+fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
+    for common in Common::both() {
+        let mut config = small(2, 1, 16, 1);
+        config.node.deadline = Duration::from_secs(2);
+        let _memory = common.memory(&config);
+        let config = &config;
+        let ends = common.on_all(config, |joined| {
+            let first = joined.group().rank() == 0;
+            let made = joined.run(move |member| async move {
+                let (mine, other) = if first { ("a", "b") } else { ("b", "a") };
+                let mine = line(&member, mine, true).await;
+                add(&member, mine, 1).await;
+                (mine, line(&member, other, false).await)
+            });
+            let (mine, other) = made.expect("no worker fails")[0];
+            barrier(joined.group(), "made");
+            if !first {
+                return Vec::new();
+            }
+            let dead = joined.group().nodes()[1];
+            let died =
+                |view: &latchwork_membership::View| view.state(dead) == Some(MemberState::Dead);
+            joined.membership().wait(LIMIT, died).expect("it dies");
+            let errors = joined.run(move |member| async move {
+                add(&member, mine, 5).await;
+                let taken = member.memory.write(other, |_| ()).await;
+                add(&member, mine, 5).await;
+                taken.expect_err("a dead node holds it").to_string()
+            });
+            let errors = errors.expect("no worker fails");
+            joined.leave().expect_err("a line of its own has failed");
+            errors
+        });
+        assert!(!ends[0][0].is_empty());
+    }
+}
+
+#[test]
+fn a_lost_memory_node_is_an_error_and_no_hang() {
+    for common in Common::both() {
+        let mut config = small(1, 1, 16, 1);
+        config.node.deadline = Duration::from_secs(2);
+        let mut memory = common.memory(&config);
+        let joined = common.compute(&config).expect("it joins");
+        let made = joined.run(|member| async move { line(&member, "a", true).await });
+        let line = made.expect("no worker fails")[0];
+        let lost = memory.remove(usize::from(line.node().0));
+        let gone = lost.membership().me().node;
+        drop(lost);
+        let died = |view: &latchwork_membership::View| view.state(gone) == Some(MemberState::Dead);
+        joined.membership().wait(LIMIT, died).expect("it dies");
+        // On shared memory nothing says that the node is gone before a verb is refused, and what is cached is of use.
+        let ends = joined.run(move |member| async move {
+            let deadline = member.handle.now() + LIMIT;
+            loop {
+                member.memory.evict(line);
+                match member.memory.read(line, |_| ()).await {
+                    Err(error) => return error.to_string(),
+                    Ok(()) if member.handle.now() >= deadline => return String::new(),
+                    Ok(()) => member.handle.sleep(Duration::from_millis(1)).await,
+                }
+            }
+        });
+        // A worker may have to leave with verbs to that node in flight.
+        if let Ok(ends) = ends {
+            assert!(!ends[0].is_empty(), "the memory is gone");
+        }
+        joined.leave().expect_err("nothing can be given back");
+    }
+}
+
+#[test]
+fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
+    let [common, _] = Common::both();
+    let config = small(2, 1, 16, 1);
+    let _memory = common.memory(&config);
+    let wait = Duration::from_secs(2);
+    let membership = common.membership(Role::Compute).expect("a free id");
+    let (common, two) = (&common, &config);
+    thread::scope(|scope| {
+        let alone = scope.spawn(move || {
+            Joined::start(two.clone(), &common.transport, membership, wait).map(drop)
+        });
+        let is_begun = |view: &latchwork_membership::View| view.compute().count() == 1;
+        let watch = common.membership(Role::Memory { bytes: 1 << 20 }).expect("a free id");
+        watch.wait(LIMIT, is_begun).expect("one begins");
+        watch.wait_for_fact("run-0.parties", LIMIT).expect("it forms a group");
+        let three = ClusterConfig { compute_nodes: 3, ..two.clone() };
+        let error = common.compute(&three).map(drop).expect_err("others are two").to_string();
+        assert!(error.contains("2 compute nodes") && error.contains("--compute-nodes"), "{error}");
+        let error = alone.join().expect("no panic").expect_err("nobody else comes").to_string();
+        assert!(error.contains("1 of 2 compute nodes"), "{error}");
+    });
+    // The next group is not in its way.
+    let ends = common.on_all(two, |joined| {
+        assert!(joined.group().run() > 0);
+        joined.leave().expect("nothing is in the way");
+    });
+    assert_eq!(ends.len(), 2);
+}
+
+#[test]
+fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
+    let [common, _] = Common::both();
+    let config = small(1, 1, 16, 1);
+    let membership = common.membership(Role::Compute).expect("a free id");
+    let wait = Duration::from_millis(300);
+    let error = Joined::start(config.clone(), &common.transport, membership, wait).map(drop);
+    let error = error.expect_err("there is no memory").to_string();
+    assert!(error.contains("0 memory nodes, and 2 are wanted"), "{error}");
+    let _memory = common.memory(&config);
+    let joined = common.compute(&config).expect("it joins");
+    let mut other = config.clone();
+    other.line_size = 1024;
+    let error = common.compute(&other).map(drop).expect_err("another size").to_string();
+    assert!(error.contains("lines of 512 bytes") && error.contains("not of 1024"), "{error}");
+    joined.leave().expect("nothing is in the way");
+    assert!(matches!(
+        common.membership(Role::Compute).expect("an id").me().node,
+        NodeName::Compute(_)
+    ));
+}
