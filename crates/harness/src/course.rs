@@ -109,7 +109,7 @@ pub struct Share {
 }
 
 /// How a run went, apart from what its workers know.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Went {
     /// When the measured part began.
     pub from: Time,
@@ -124,6 +124,18 @@ pub struct Went {
 }
 
 impl Went {
+    /// This run and the part of it that went on in another process, whose place is behind this one's: from when the first was
+    /// measured to the end of the last.
+    #[must_use]
+    pub fn beside(mut self, other: Went) -> Went {
+        self.from = self.from.min(other.from);
+        self.end = self.end.max(other.end);
+        self.warm_ups += other.warm_ups;
+        self.hit_ratios.extend(other.hit_ratios);
+        self.counters.extend(other.counters);
+        self
+    }
+
     /// Seconds of the measured part.
     pub fn elapsed_s(&self) -> f64 {
         (self.end - self.from).as_secs_f64()

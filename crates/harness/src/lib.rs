@@ -50,21 +50,24 @@ pub mod config;
 mod course;
 mod flags;
 mod log;
+mod loss;
 pub mod outcome;
 pub mod parse;
 mod phase;
 mod program;
 pub mod progress;
+mod shared;
 pub mod stop;
 
 pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
-    ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, MIB, OutputFlags, SettingFlags,
-    directory_to_write, file_to_write,
+    ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
+    OutputFlags, SettingFlags, directory_to_write, file_to_write,
 };
 pub use phase::Phase;
 pub use program::{AppError, main, start};
+pub use shared::Shared;
 
 /// The commit that this was built from, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

@@ -68,6 +68,22 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     latchwork_selcc::parse_duration(text).map_err(|would_do| format!("use {would_do}"))
 }
 
+/// Bytes: a number with K, M, G or T behind it, powers of 1024, or nothing.
+///
+/// # Errors
+/// What would do.
+pub fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "use a size such as 512M or 4G".to_owned())
+}
+
 /// Bytes of a global cache line.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::stop::{self, Signal};
 use crate::{FlagError, log, outcome};
 
 /// Why a program ended without a good result. Each is one line.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum AppError {
     /// The command line, or a file that it names, asks for something impossible.
     #[error("{0}")]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use latchwork_history::Record;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
-use latchwork_txn::Timestamp;
+use latchwork_txn::{Timestamp, TxnError};
+use latchwork_verbs::ComputeNodeId;
 
 use crate::Settings;
 use crate::message::Fate;
@@ -21,6 +22,8 @@ pub struct Site {
     /// is aborted, or through (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
     pub(crate) gathering: Option<Arc<Gathering>>,
+    /// The compute nodes that are the nodes 0, 1, .. of the database.
+    nodes: Vec<ComputeNodeId>,
     /// Whether the node's letters come here.
     pub(crate) has_box: Mutex<bool>,
     counts: Counts,
@@ -55,6 +58,7 @@ macro_rules! counts {
 
         /// What has happened on a node.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
 
         impl Add for Stats {
@@ -102,7 +106,25 @@ impl Site {
     pub fn new(workers: u8, settings: Settings) -> Site {
         let queues = (0..workers.max(1)).map(|_| Arc::default()).collect();
         let (fates, has_box, counts) = Default::default();
-        Site { settings, queues, fates, gathering: None, has_box, counts }
+        let nodes = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).collect();
+        Site { settings, queues, fates, gathering: None, nodes, has_box, counts }
+    }
+
+    /// Node 0, 1, .. of the database is the compute node with this id, and not the one with id 1, 2, ..
+    #[must_use]
+    pub fn among(self, nodes: Vec<ComputeNodeId>) -> Site {
+        Site { nodes, ..self }
+    }
+
+    /// The compute node that is node `node` of the database.
+    pub(crate) fn compute_node(&self, node: u8) -> Result<ComputeNodeId, TxnError> {
+        let id = self.nodes.get(usize::from(node)).copied();
+        id.ok_or(TxnError::NodeId { node })
+    }
+
+    /// The node of the database that a compute node is.
+    pub(crate) fn node_of(&self, id: ComputeNodeId) -> Option<u8> {
+        self.nodes.iter().position(|node| *node == id).map(|node| node as u8)
     }
 
     /// Transactions over several nodes go to the recorder of their coordinator's database as one.

@@ -13,7 +13,6 @@ use latchwork_coherence::{LineLocks, Mail, MailBox};
 use latchwork_history::Recorder;
 use latchwork_runtime::Time;
 use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
-use latchwork_verbs::ComputeNodeId;
 
 use crate::Rows;
 use crate::message::{Body, Fate, Message, Reply, Request};
@@ -92,7 +91,7 @@ impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
 impl<M: LineLocks + Mail> Partitioned<M> {
     /// Starts worker number `worker` of a node, which shares `site` with the others. All nodes have as many workers.
     ///
-    /// Node n of the database is the compute node with id n + 1.
+    /// Node n of the database is the compute node with id n + 1, unless the site says [otherwise](Site::among).
     ///
     /// # Errors
     /// [`TxnError::NodeId`] when it is not; [`TxnError::Remote`] when the node has no worker of this number, or
@@ -105,7 +104,7 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         owner: Owner<M>,
     ) -> Result<Partitioned<M>, TxnError> {
         let node = database.node().clock().node().0;
-        if database.memory().node() != compute_node(node)? {
+        if database.memory().node() != site.compute_node(node)? {
             return Err(TxnError::NodeId { node });
         }
         let Some(queue) = site.queues.get(usize::from(worker)).cloned() else {
@@ -231,11 +230,6 @@ impl<M: LineLocks + Mail> Partitioned<M> {
     }
 }
 
-/// The compute node that is node `node` of a database.
-fn compute_node(node: u8) -> Result<ComputeNodeId, TxnError> {
-    node.checked_add(1).and_then(ComputeNodeId::new).ok_or(TxnError::NodeId { node })
-}
-
 impl<M: LineLocks + Mail> Inner<M> {
     pub(crate) fn now(&self) -> Time {
         self.database.memory().handle().now()
@@ -252,7 +246,8 @@ impl<M: LineLocks + Mail> Inner<M> {
         let bytes = message.encode();
         if bytes.len() > MESSAGE_MAX {
             let what = format!("a message of {} bytes is too long: {MESSAGE_MAX}", bytes.len());
-            return Err(TxnError::Remote { node: to.node.get() - 1, what });
+            let node = self.site.node_of(to.node).unwrap_or(u8::MAX);
+            return Err(TxnError::Remote { node, what });
         }
         self.letters_sent.set(self.letters_sent.get() + 1);
         let letters = letters(self.worker, to.worker, self.letters_sent.get(), &bytes);
@@ -268,7 +263,7 @@ impl<M: LineLocks + Mail> Inner<M> {
 
     /// The worker of another node that runs what this worker's transactions do there.
     pub(crate) fn place(&self, owner: u8) -> Result<Place, TxnError> {
-        Ok(Place { node: compute_node(owner)?, worker: self.worker })
+        Ok(Place { node: self.site.compute_node(owner)?, worker: self.worker })
     }
 
     /// Asks a participant, again and again, until it answers or the deadline passes.
@@ -322,8 +317,9 @@ impl<M: LineLocks + Mail> Inner<M> {
         match body {
             Body::Request(request) => self.requested(from, id, number, request),
             Body::Reply(reply) => {
+                let Some(node) = self.site.node_of(from.node) else { return };
                 let mut calls = self.calls.borrow_mut();
-                let call = calls.get_mut(&(id, from.node.get() - 1));
+                let call = calls.get_mut(&(id, node));
                 if let Some(call) = call.filter(|call| call.number == number) {
                     call.reply = Some(reply);
                     call.waker.take().into_iter().for_each(Waker::wake);

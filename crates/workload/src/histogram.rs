@@ -46,9 +46,11 @@ impl Failure {
 }
 
 /// Measurements of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Series {
+    #[serde(with = "sparse")]
     measured: Histogram<u64>,
+    #[serde(with = "sparse_if_any")]
     intended: Option<Histogram<u64>>,
     failures: [u64; Failure::ALL.len()],
 }
@@ -73,9 +75,11 @@ struct Series {
 /// assert_eq!((read.name.as_str(), read.ok), ("READ", 100));
 /// assert!((read.latency.unwrap().p95 - 95.0).abs() < 0.1);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Latencies<K> {
     series: Vec<Option<Box<Series>>>,
+    #[serde(skip)]
     kinds: PhantomData<K>,
 }
 
@@ -113,6 +117,57 @@ pub struct LatencySummary {
     pub p999: f64,
     /// Longest.
     pub max: f64,
+}
+
+/// A histogram on its way to another process: the values that were recorded, with their counts.
+mod sparse {
+    use super::{Histogram, empty};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn counts(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+        let recorded = histogram.iter_recorded();
+        recorded.map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
+    }
+
+    pub(super) fn rebuilt(counts: Vec<(u64, u64)>) -> Histogram<u64> {
+        let mut histogram = empty();
+        for (value, count) in counts {
+            histogram.saturating_record_n(value, count);
+        }
+        histogram
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        histogram: &Histogram<u64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        counts(histogram).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Histogram<u64>, D::Error> {
+        Vec::deserialize(from).map(rebuilt)
+    }
+}
+
+/// As [`sparse`], of a histogram that may not be there.
+mod sparse_if_any {
+    use super::{Histogram, sparse};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        histogram: &Option<Histogram<u64>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        histogram.as_ref().map(sparse::counts).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Histogram<u64>>, D::Error> {
+        Ok(Option::deserialize(from)?.map(sparse::rebuilt))
+    }
 }
 
 fn nanos(latency: Duration) -> u64 {

@@ -11,6 +11,7 @@ use crate::page::{Image, Page, check};
 
 /// What a walk over a whole tree found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TreeStatistics {
     /// Keys with their values.
     pub entries: u64,

@@ -3,6 +3,7 @@
 
 /// Programs that take configuration files, and their flags beyond those that all share.
 pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
+    ("memnode", &["drain", "memory", "prefault"]),
     (
         "ycsb",
         &[

@@ -1,9 +1,9 @@
-//! [`FabricFlags`]: threads on shared memory, or a simulated world.
+//! [`FabricFlags`]: threads of this process, a simulated world, or one node of a cluster of processes.
 
 use clap::{Args, ValueEnum};
 use latchwork_verbs_sim::NicProfile;
 
-use super::FlagError;
+use super::{FlagError, JoinChoice, JoinFlags, MIB};
 
 /// The kinds of fabrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -13,13 +13,26 @@ pub enum FabricKind {
     Shm,
     /// A simulated network: virtual time, and every figure follows from the flags.
     Sim,
+    /// Sockets.
+    Tcp,
+}
+
+impl FabricKind {
+    /// Its name, as `--fabric` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FabricKind::Shm => "shm",
+            FabricKind::Sim => "sim",
+            FabricKind::Tcp => "tcp",
+        }
+    }
 }
 
 /// Flags of the fabric.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct FabricFlags {
-    /// What connects the nodes: shm, threads on shared memory in real time; or sim, a simulated network
-    /// in virtual time, where the same flags give the same figures.
+    /// What connects the nodes: shm, shared memory; tcp, sockets; or sim, a simulated network in virtual time, where
+    /// the same flags give the same figures. Without --join all nodes are of this process.
     #[arg(
         long,
         global = true,
@@ -33,6 +46,9 @@ pub struct FabricFlags {
     /// profile. [default: connectx3]
     #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NicProfile::find, help_heading = "Cluster")]
     pub nic: Option<NicProfile>,
+    /// Flags of a process that joins others.
+    #[command(flatten)]
+    pub join: JoinFlags,
 }
 
 /// A fabric to start a cluster on.
@@ -42,6 +58,10 @@ pub enum FabricChoice {
     Shm,
     /// A simulated network of such NICs.
     Sim(Box<NicProfile>),
+    /// Sockets on loopback, all of them this process's.
+    Tcp,
+    /// This process is one node of a cluster of processes.
+    Joined(Box<JoinChoice>),
 }
 
 impl FabricFlags {
@@ -53,9 +73,13 @@ impl FabricFlags {
     /// # Errors
     /// When a kind of NIC was given where there is none.
     pub fn choice(&self) -> Result<FabricChoice, FlagError> {
+        if let Some(choice) = self.join.choice(self.fabric)? {
+            return Ok(FabricChoice::Joined(Box::new(choice)));
+        }
         match (self.fabric, &self.nic) {
             (FabricKind::Shm, None) => Ok(FabricChoice::Shm),
-            (FabricKind::Shm, Some(nic)) => {
+            (FabricKind::Tcp, None) => Ok(FabricChoice::Tcp),
+            (FabricKind::Shm | FabricKind::Tcp, Some(nic)) => {
                 let name = &nic.name;
                 Err(FlagError(format!("--nic {name}: there are NICs with --fabric sim only")))
             }
@@ -74,14 +98,29 @@ impl FabricChoice {
         match self {
             FabricChoice::Shm => "shm",
             FabricChoice::Sim(_) => "sim",
+            FabricChoice::Tcp => "tcp",
+            FabricChoice::Joined(join) => join.fabric(),
+        }
+    }
+
+    /// How a user says how many bytes each memory node has, and how many would do: with a flag, or where memory nodes are
+    /// processes of their own with theirs.
+    pub fn memory_in_words(&self, given: u64, enough: u64) -> (String, String) {
+        let (given, enough) = (given / MIB, enough.div_ceil(MIB));
+        match self {
+            FabricChoice::Joined(_) => {
+                let large = format!("start memory nodes with --memory {enough}M");
+                (format!("memory of {given} MiB on each memory node"), large)
+            }
+            _ => (format!("--memory-mb {given}"), format!("use --memory-mb {enough}")),
         }
     }
 
     /// The name of the NIC's profile, if there is one.
     pub fn nic(&self) -> Option<&str> {
         match self {
-            FabricChoice::Shm => None,
             FabricChoice::Sim(nic) => Some(&nic.name),
+            FabricChoice::Shm | FabricChoice::Tcp | FabricChoice::Joined(_) => None,
         }
     }
 }

@@ -3,11 +3,13 @@
 mod cluster;
 mod fabric;
 mod files;
+mod join;
 mod settings;
 
 pub use cluster::{ClusterFlags, MIB};
 pub use fabric::{FabricChoice, FabricFlags, FabricKind};
 pub use files::{directory_to_write, file_to_write};
+pub use join::{JoinChoice, JoinFlags};
 pub use settings::SettingFlags;
 
 use clap::Args;

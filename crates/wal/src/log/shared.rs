@@ -29,6 +29,7 @@ impl Position {
 
 /// What a log has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     /// Groups that are lasting.
     pub groups: u64,

@@ -67,7 +67,7 @@ use std::collections::BTreeMap;
 ///
 /// One call precedes another if it returned at an earlier time than the other was invoked; calls
 /// that touch at one instant count as concurrent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Call<O> {
     /// When it was invoked.
     pub invoked: Time,
@@ -85,7 +85,8 @@ impl<O> Call<O> {
 }
 
 /// The calls of many clients, key by key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(bound(deserialize = "K: Ord + serde::Deserialize<'de>, O: serde::Deserialize<'de>"))]
 pub struct History<K, O> {
     keys: BTreeMap<K, Vec<Call<O>>>,
 }

@@ -25,7 +25,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 /// A call on a register, with what it wrote or what it returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RegisterOperation<V> {
     /// Wrote this value, which no other call writes.
     Write(V),

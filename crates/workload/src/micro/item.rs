@@ -15,7 +15,19 @@ use crate::hash::{GOLDEN, mix};
 pub struct ItemNumber(pub u64);
 
 /// What an item says: how often it was written, or by whom, below 2^40.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Stamp(pub u64);
 
 impl Stamp {

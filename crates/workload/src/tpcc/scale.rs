@@ -17,7 +17,7 @@ pub const DISTRICTS: u8 = 10;
 /// assert_eq!(standard.delivered(), 2_100);
 /// assert!(Scale::new(0, 3_000).is_err());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Scale {
     items: u32,
     customers: u32,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Counts of one transaction type beside its latencies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// New orders that ended with the rollback that was asked of them (clause 2.4.1.4). They are
     /// among the completed ones too.
@@ -51,7 +51,7 @@ impl Counts {
 /// assert!(text.ends_with("tpmC: 30.0, tpmTotal: 60.0\n"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Statistics {
     latencies: Latencies<TransactionKind>,
     counts: [Counts; 5],

@@ -25,7 +25,19 @@ const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 /// every other. A read-modify-write writes [`Version::next`] of what it read instead: where nothing
 /// else writes, the versions of all fields then add up to the number of fields written, and a lost
 /// update is missing in the sum.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Version(u64);
 
 impl Version {
@@ -99,7 +111,9 @@ impl ContentKey {
 }
 
 /// The number of a field in its record, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 pub struct FieldIndex(pub u16);
 
 impl fmt::Display for FieldIndex {

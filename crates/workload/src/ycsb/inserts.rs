@@ -8,6 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Numbers for records to insert, and how far all of them are known to be in the store.
 ///
+/// Processes that insert into one store share the numbers evenly, without asking each other: of so many processes each
+/// has every so manieth. Each counts its own without gaps, and knows of no records that others insert.
+///
 /// Workers insert in parallel and finish out of order. [`known`](InsertCounter::known) passes a
 /// number only when it and all before it were acknowledged, so whoever draws below it asks for no
 /// record that is not there yet.
@@ -28,22 +31,43 @@ pub struct InsertCounter {
     /// All numbers below it are acknowledged. Written under the lock only.
     known: AtomicU64,
     early: Mutex<BinaryHeap<Reverse<u64>>>,
+    /// Numbers below it are everybody's.
+    first: u64,
+    process: u64,
+    processes: u64,
 }
 
 impl InsertCounter {
     /// The first number given out is `first`; all before it count as acknowledged.
     pub fn new(first: RecordNumber) -> InsertCounter {
+        InsertCounter::of_process(first, 0, 1)
+    }
+
+    /// That of one of so many processes, counted from 0, which share the numbers from `first` on.
+    pub fn of_process(first: RecordNumber, process: u64, processes: u64) -> InsertCounter {
         InsertCounter {
             next: AtomicU64::new(first.0),
             known: AtomicU64::new(first.0),
             early: Mutex::new(BinaryHeap::new()),
+            first: first.0,
+            process,
+            processes: processes.max(1),
+        }
+    }
+
+    /// The record with this number in this process's own count.
+    #[inline]
+    pub fn record(&self, own: u64) -> RecordNumber {
+        match own.checked_sub(self.first) {
+            Some(inserted) => RecordNumber(self.first + inserted * self.processes + self.process),
+            None => RecordNumber(own),
         }
     }
 
     /// A number that nobody else has. Give it to [`acknowledge`](InsertCounter::acknowledge) once
     /// the insert is over, whatever came of it: until then no later number counts.
     pub fn claim(&self) -> RecordNumber {
-        RecordNumber(self.next.fetch_add(1, Ordering::Relaxed))
+        self.record(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The insert of a claimed number is over.
@@ -51,7 +75,8 @@ impl InsertCounter {
         // The heap is whole between any two of its operations, so a panic elsewhere does not
         // matter.
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        early.push(Reverse(record.0));
+        let inserted = record.0.saturating_sub(self.first) / self.processes;
+        early.push(Reverse(self.first + inserted));
         let mut known = self.known.load(Ordering::Relaxed);
         while early.peek().is_some_and(|Reverse(number)| *number <= known) {
             if let Some(Reverse(number)) = early.pop() {
@@ -62,7 +87,7 @@ impl InsertCounter {
         self.known.store(known, Ordering::Release);
     }
 
-    /// All records below this one are there.
+    /// All [records](InsertCounter::record) below this one in this process's own count are there.
     #[inline]
     pub fn known(&self) -> RecordNumber {
         RecordNumber(self.known.load(Ordering::Acquire))
@@ -70,7 +95,7 @@ impl InsertCounter {
 
     /// The next number that would be given out.
     pub fn claimed(&self) -> RecordNumber {
-        RecordNumber(self.next.load(Ordering::Relaxed))
+        self.record(self.next.load(Ordering::Relaxed))
     }
 }
 
@@ -88,6 +113,22 @@ mod tests {
             assert_eq!(inserts.known(), RecordNumber(known));
         }
         assert_eq!(inserts.claimed(), RecordNumber(5));
+    }
+
+    #[test]
+    fn processes_share_the_numbers_and_know_their_own() {
+        let counters: Vec<_> =
+            (0..3).map(|process| InsertCounter::of_process(RecordNumber(10), process, 3)).collect();
+        let claimed = counters.iter().flat_map(|counter| [counter.claim(), counter.claim()]);
+        let mut claimed: Vec<_> = claimed.map(|record| record.0).collect();
+        claimed.sort_unstable();
+        assert_eq!(claimed, [10, 11, 12, 13, 14, 15]);
+        let second = &counters[1];
+        assert_eq!((second.record(9), second.record(11)), (RecordNumber(9), RecordNumber(14)));
+        second.acknowledge(RecordNumber(14));
+        assert_eq!(second.known(), RecordNumber(10), "its first one is not there yet");
+        second.acknowledge(RecordNumber(11));
+        assert_eq!((second.known(), second.claimed()), (RecordNumber(12), RecordNumber(17)));
     }
 
     #[test]

@@ -15,7 +15,9 @@ const PREFIX: &[u8; 4] = b"user";
 const DIGITS_MAX: usize = 20;
 
 /// The number of a record in the order of insertion, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 pub struct RecordNumber(pub u64);
 
 impl fmt::Display for RecordNumber {

@@ -157,7 +157,7 @@ impl OperationStream {
         for _ in 0..REDRAWS_MAX {
             let item = self.requests.draw(&mut self.random, known);
             if item < known {
-                return RecordNumber(self.first + item);
+                return self.inserts.record(self.first + item);
             }
         }
         RecordNumber(self.first + self.random.below(self.loaded))

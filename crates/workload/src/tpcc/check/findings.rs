@@ -19,14 +19,14 @@ const PLACES: usize = STOCK + 1;
 const NAMED_MAX: usize = 10;
 
 /// Someone who breaks a condition.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
     /// Who, and how.
     pub text: String,
 }
 
 /// What was found of one condition.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct ConditionReport {
     /// Comparisons.
     pub compared: u64,
@@ -37,7 +37,7 @@ pub struct ConditionReport {
 }
 
 /// Findings while they are made.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Findings {
     conditions: [ConditionReport; PLACES],
 }
@@ -62,7 +62,7 @@ impl Findings {
 }
 
 /// Whether a database is consistent, and if not, why.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// First the placement of rows, then the standard's conditions, then the stocks.
     findings: Findings,

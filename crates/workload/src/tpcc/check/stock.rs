@@ -14,7 +14,7 @@ use crate::tpcc::scale::Scale;
 /// share each and [`merge`](StockCheck::merge). Lines of the initial population took nothing out.
 ///
 /// Memory: 64 bytes for each warehouse.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StockCheck {
     scale: Scale,
     warehouses: Vec<Sums>,
@@ -22,14 +22,14 @@ pub struct StockCheck {
     strays: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Taken {
     quantity: u128,
     lines: u64,
     remote: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Sums {
     by_stock: Taken,
     by_lines: Taken,

@@ -1,0 +1,203 @@
+//! [`JoinFlags`]: taking part, as one process, in a cluster of many.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use latchwork_cluster::Transport;
+use latchwork_membership::{Joining, Membership, MembershipError, Role};
+use latchwork_verbs_shm::HugePages;
+use latchwork_verbs_tcp::{Config, Secret, Security, Tls};
+
+use super::{FabricKind, FlagError};
+use crate::AppError;
+use crate::parse::{positive, whole};
+
+/// The fact under which the secret of a cluster is kept whose processes are given none.
+const SECRET: &str = "secret";
+
+/// Flags of a process that joins a cluster.
+#[derive(Clone, Debug, Args)]
+pub struct JoinFlags {
+    /// Be one node of a cluster of processes that meet in this store: file:/DIRECTORY/NAME on one machine, or
+    /// etcd://HOST:PORT/NAME.
+    #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Joining")]
+    pub join: Option<String>,
+    /// The id that this node must have. [default: the lowest that is free]
+    #[arg(long, global = true, value_name = "N", help_heading = "Joining")]
+    pub node_id: Option<u16>,
+    /// Where this node listens, over sockets. Port 0 is one of the operating system's choice.
+    #[arg(long, global = true, value_name = "ADDR:PORT", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), help_heading = "Joining")]
+    pub listen: SocketAddr,
+    /// The address under which others reach this node, where it is another than that of --listen.
+    #[arg(long, global = true, value_name = "ADDR", help_heading = "Joining")]
+    pub advertise: Option<IpAddr>,
+    /// A file with a secret that all nodes have, 16 bytes or more: whoever has it not is refused. [default: one that
+    /// the first node leaves in the store]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Joining",
+        conflicts_with = "tls_cert"
+    )]
+    pub secret_file: Option<PathBuf>,
+    /// This node's certificate, in PEM form: nodes prove who they are with TLS.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Joining", requires_all = ["tls_key", "tls_ca"])]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Joining",
+        requires = "tls_cert"
+    )]
+    pub tls_key: Option<PathBuf>,
+    /// The authority that has signed the certificates of all nodes.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Joining",
+        requires = "tls_cert"
+    )]
+    pub tls_ca: Option<PathBuf>,
+    /// The name that the certificates of all nodes have.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "latchwork",
+        help_heading = "Joining"
+    )]
+    pub tls_name: String,
+    /// The directory of the files that the processes share, with --fabric shm; the first node decides for all.
+    /// [default: /dev/shm/latchwork]
+    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Joining")]
+    pub shm_dir: Option<PathBuf>,
+    /// Huge pages for memory that processes share: no; advise, where the kernel gives them; or the directory of a hugetlbfs.
+    #[arg(long, global = true, value_name = "HOW", default_value = "no", help_heading = "Joining")]
+    pub huge_pages: String,
+    /// Seconds that this node is not missed: so long after it died the others go on without it.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = positive, help_heading = "Joining")]
+    pub member_lease: f64,
+    /// Seconds to wait for the other nodes at the start.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = whole(1..=86400u64), help_heading = "Joining")]
+    pub join_wait: u64,
+}
+
+/// How a process joins, checked as far as that goes without joining.
+#[derive(Clone, Debug)]
+pub struct JoinChoice {
+    endpoint: String,
+    kind: FabricKind,
+    flags: JoinFlags,
+    /// None where the store has it.
+    security: Option<Security>,
+}
+
+impl JoinFlags {
+    /// How to join, over this fabric, where that was asked for.
+    ///
+    /// # Errors
+    /// What cannot be, and files that cannot be read.
+    pub fn choice(&self, kind: FabricKind) -> Result<Option<JoinChoice>, FlagError> {
+        let Some(endpoint) = &self.join else { return Ok(None) };
+        if kind == FabricKind::Sim {
+            return Err(FlagError(format!(
+                "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, or tcp"
+            )));
+        }
+        if self.listen.ip().is_unspecified() && self.advertise.is_none() {
+            return Err(FlagError(format!(
+                "--listen {}: others must be told an address that they reach; give --advertise ADDR",
+                self.listen
+            )));
+        }
+        let security = self.security()?;
+        Ok(Some(JoinChoice { endpoint: endpoint.clone(), kind, flags: self.clone(), security }))
+    }
+
+    fn huge_pages(&self) -> HugePages {
+        match self.huge_pages.as_str() {
+            "no" => HugePages::Never,
+            "advise" => HugePages::Advised,
+            directory => HugePages::Directory(directory.into()),
+        }
+    }
+
+    fn security(&self) -> Result<Option<Security>, FlagError> {
+        if let Some(path) = &self.secret_file {
+            let secret = Secret::new(read("--secret-file", path)?.trim_ascii_end());
+            let wrong = |error| FlagError(format!("--secret-file {}: {error}", path.display()));
+            return secret.map(|secret| Some(Security::Secret(secret))).map_err(wrong);
+        }
+        let (Some(cert), Some(key), Some(ca)) = (&self.tls_cert, &self.tls_key, &self.tls_ca)
+        else {
+            return Ok(None);
+        };
+        let (ca, pem) = (read("--tls-ca", ca)?, read("--tls-cert", cert)?);
+        let tls = Tls::from_pem(&ca, &pem, &read("--tls-key", key)?, &self.tls_name);
+        let wrong = |error| FlagError(format!("--tls-cert {}: {error}", cert.display()));
+        tls.map(|tls| Some(Security::Tls(tls))).map_err(wrong)
+    }
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, FlagError> {
+    let unreadable =
+        |error| FlagError(format!("{flag} {}: it cannot be read: {error}", path.display()));
+    std::fs::read(path).map_err(unreadable)
+}
+
+impl JoinChoice {
+    /// The name of the fabric, as `--fabric` takes it.
+    pub fn fabric(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// How long to wait for others.
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs(self.flags.join_wait)
+    }
+
+    /// Takes a place in the cluster, and says what is between it and the others.
+    ///
+    /// # Errors
+    /// What the store refuses, or why it cannot be used.
+    pub fn join(&self, role: Role) -> Result<(Membership, Transport), AppError> {
+        let failed =
+            |error: MembershipError| AppError::Failed(format!("--join {}: {error}", self.endpoint));
+        let (store, cluster) = latchwork_membership::open(&self.endpoint)
+            .map_err(|error| AppError::Usage(format!("--join {}: {error}", self.endpoint)))?;
+        let ttl = Duration::from_secs_f64(self.flags.member_lease);
+        let joining = Joining { id: self.flags.node_id, ttl, ..Joining::new(role) };
+        let membership = Membership::join(store, &cluster, joining).map_err(failed)?;
+        if self.kind == FabricKind::Shm {
+            let (directory, huge_pages) = (self.flags.shm_dir.clone(), self.flags.huge_pages());
+            return Ok((membership, Transport::Shm { directory, huge_pages }));
+        }
+        let security = match &self.security {
+            Some(security) => security.clone(),
+            None => Security::Secret(kept(&membership)?),
+        };
+        let config = Config { listen: self.flags.listen.ip(), ..Config::new(security) };
+        let transport = Transport::Tcp {
+            config: Box::new(config),
+            listen: self.flags.listen,
+            advertise: self.flags.advertise,
+        };
+        Ok((membership, transport))
+    }
+}
+
+/// The secret that the first node of the cluster has drawn.
+fn kept(membership: &Membership) -> Result<Secret, AppError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        AppError::Failed(format!("the secret of the cluster cannot be had: {error}"))
+    };
+    let drawn = Secret::draw().map_err(|error| failed(&error))?;
+    let secret = membership.decide(SECRET, &drawn).map_err(|error| failed(&error))?;
+    Secret::new(&secret).map_err(|error| failed(&error))
+}

@@ -1,0 +1,35 @@
+//! Clusters of processes, for tests of programs that are one.
+//!
+//! ```text
+//!   the test                                   children of the test
+//!   Memory: memory nodes, a store of files      Program: one process for each compute node
+//!     │            ▲                              │
+//!     └── --join ──┼──────────────────────────────┘
+//!                  └── sockets, on loopback
+//! ```
+//!
+//! - [`Memory`]: memory nodes, which live as long as it does, and through several programs.
+//! - [`Program`]: the processes of one run; [`Ended`]: what became of each.
+//!
+//! A program that does not end in time is a failed test, and whatever way a test ends, none of its children goes on: each is
+//! ended by its own handle, and nothing else is.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use latchwork_processes::Memory;
+//!
+//! let memory = Memory::start(2, 64 << 20);
+//! let program = memory.start_program("target/debug/ycsb", 3, "check -p recordcount=1000");
+//! for process in program.wait(Duration::from_secs(60)) {
+//!     assert_eq!(process.status, Some(0), "{process:?}");
+//! }
+//! memory.end();
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod memory;
+mod program;
+
+pub use memory::Memory;
+pub use program::{Ended, Program, one_document};

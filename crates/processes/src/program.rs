@@ -1,0 +1,180 @@
+//! [`Program`]: the processes of one run, each a child.
+
+use std::io::{BufRead, BufReader, Read};
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use latchwork_runtime::Clock;
+use latchwork_runtime::sync::{AtomicU32, Ordering};
+
+/// The processes of one run. Those that are not over when it is dropped are killed.
+pub struct Program {
+    processes: Vec<Process>,
+}
+
+struct Process {
+    child: Child,
+    out: Text,
+    err: Text,
+    document: PathBuf,
+}
+
+/// What a process writes, line by line.
+struct Text {
+    lines: Receiver<String>,
+    /// Those that were taken.
+    taken: String,
+}
+
+/// What became of a process.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status; none when a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+    /// The document that it wrote, if it did.
+    pub document: Option<String>,
+}
+
+impl Program {
+    pub(crate) fn start(path: &str, nodes: usize, flags: &[String], directory: &Path) -> Program {
+        static DOCUMENTS: AtomicU32 = AtomicU32::new(0);
+        let mut program = Program { processes: Vec::new() };
+        for _ in 0..nodes {
+            // Relaxed: numbers that differ, and order nothing.
+            let number = DOCUMENTS.fetch_add(1, Ordering::Relaxed);
+            let document = directory.join(format!("{number}.json"));
+            let mut command = Command::new(path);
+            command.args(flags).arg("--json").arg(&document);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().expect("the program starts");
+            let (out, err) = (Text::of(child.stdout.take()), Text::of(child.stderr.take()));
+            program.processes.push(Process { child, out, err, document });
+        }
+        program
+    }
+
+    /// Waits until one of them has said something that begins so, on standard error.
+    ///
+    /// # Panics
+    /// When none has within `limit`, or all have ended.
+    pub fn wait_for_line(&mut self, beginning: &str, limit: Duration) {
+        const LOOK: Duration = Duration::from_millis(20);
+        let clock = Clock::start();
+        let deadline = clock.now() + limit;
+        while clock.now() < deadline {
+            for process in &mut self.processes {
+                if let Ok(line) = process.err.take(LOOK)
+                    && line.starts_with(beginning)
+                {
+                    return;
+                }
+            }
+        }
+        let said: Vec<_> = self.processes.iter().map(|process| &process.err.taken).collect();
+        panic!("nobody has said {beginning:?} within {limit:?}: {said:?}");
+    }
+
+    /// Kills one of them, by a signal that it does not see.
+    ///
+    /// # Panics
+    /// When it is over already: then it was too late.
+    pub fn kill(&mut self, process: usize) {
+        let child = &mut self.processes[process].child;
+        let over = child.try_wait().expect("a child");
+        assert!(over.is_none(), "it has ended before it was killed: {over:?}");
+        child.kill().expect("a child");
+    }
+
+    /// Waits until all have ended, and says how.
+    ///
+    /// # Panics
+    /// When one is not over within `limit`.
+    pub fn wait(mut self, limit: Duration) -> Vec<Ended> {
+        let clock = Clock::start();
+        let deadline = clock.now() + limit;
+        let end = |process: &mut Process| {
+            // What it writes ends with it.
+            for text in [&mut process.out, &mut process.err] {
+                loop {
+                    match text.take(deadline - clock.now()) {
+                        Ok(_) => {}
+                        Err(RecvTimeoutError::Disconnected) => break,
+                        Err(RecvTimeoutError::Timeout) => {
+                            panic!("it is not over after {limit:?}, and has said: {}", text.taken)
+                        }
+                    }
+                }
+            }
+            let (out, err) = (take(&mut process.out.taken), take(&mut process.err.taken));
+            let status = process.child.wait().expect("a child").code();
+            let document = std::fs::read_to_string(&process.document).ok();
+            Ended { status, out, err, document }
+        };
+        self.processes.iter_mut().map(end).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            // One that is over is killed no more.
+            if let Ok(None) = process.child.try_wait() {
+                let _ = process.child.kill();
+                let _ = process.child.wait();
+            }
+        }
+    }
+}
+
+impl Text {
+    /// Reads to the end, in a thread.
+    fn of(from: Option<impl Read + Send + 'static>) -> Text {
+        let (line, lines) = channel();
+        thread::spawn(move || {
+            let Some(from) = from else { return };
+            let mut from = BufReader::new(from);
+            let mut bytes = Vec::new();
+            // What was read until an error is what there is; and nobody may be waiting any more.
+            while from.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0)
+                && line.send(String::from_utf8_lossy(&bytes).into_owned()).is_ok()
+            {
+                bytes.clear();
+            }
+        });
+        Text { lines, taken: String::new() }
+    }
+
+    /// The next line.
+    fn take(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
+        let line = self.lines.recv_timeout(limit)?;
+        self.taken.push_str(&line);
+        Ok(line)
+    }
+}
+
+/// The document of a run that ended well: all processes did, one told all that there was to tell, and the others nothing.
+///
+/// # Panics
+/// When it was not so.
+pub fn one_document(processes: &[Ended]) -> &str {
+    for process in processes {
+        assert_eq!(process.status, Some(0), "{}\n{}", process.out, process.err);
+        if process.document.is_none() {
+            assert_eq!((process.out.as_str(), process.err.as_str()), ("", ""), "it tells nothing");
+        }
+    }
+    let mut tellers =
+        processes.iter().filter_map(|process| Some((process.document.as_ref()?, process)));
+    let (document, teller) = tellers.next().expect("one tells");
+    assert!(tellers.next().is_none(), "one tells");
+    assert!(teller.out.contains("[CHECK], ") && !teller.out.contains("FAILED"), "{}", teller.out);
+    document
+}
