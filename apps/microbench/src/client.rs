@@ -15,6 +15,7 @@ use latchwork_workload::history::RegisterOperation;
 use latchwork_workload::micro::{
     Access, AccessStream, ClientIndex, Garbage, MicroKind, Stamp, WriteKind,
 };
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ impl Run {
 }
 
 /// What one worker did.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) node: usize,
     /// Of the measured part.

@@ -6,43 +6,35 @@ use crate::lines::{self, Found};
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
-use latchwork_cluster::ClusterError;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
-use latchwork_harness::{Cluster, ClusterFlags, Course, stop};
+use latchwork_harness::{Cluster, Course, Plan, Warmup, Went, stop};
+use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
 
 /// Does what the settings ask for.
-pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
+pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
+    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+    // What memory nodes of other processes have is known now.
+    settings.cluster = cluster.config().clone();
     let settings = Arc::new(settings);
-    eprintln!("{}", headline(&settings));
-    let failed = |error: ClusterError| ClusterFlags::cluster_error(&settings.cluster, &error);
-    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric).map_err(failed)?;
+    if cluster.is_first() {
+        eprintln!("{}", headline(&settings));
+    }
     let made = {
         let settings = settings.clone();
         let body = move |member| {
             let settings = settings.clone();
             async move { lines::make(&settings, &member).await }
         };
-        let made = cluster.run(body).map_err(failed)?;
+        let made = cluster.run(body)?;
         stop::check()?;
-        all(made)?.into_iter().flatten().collect()
+        all(made)?
     };
+    let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
     let lines = Arc::new(lines::spread(made, settings.workload.lines()));
-    let workers = settings.cluster.compute_nodes * settings.cluster.workers;
-    let is_simulated = matches!(cluster, Cluster::Simulated(_));
-    let course = Course::new(settings.plan, cluster.nodes(), workers, is_simulated, cluster.now());
-    let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
-    let run = Arc::new(Run { settings: settings.clone(), lines: lines.clone(), course, sample });
-    let done: Vec<Option<Done>> = {
-        let (run, ending) = (run.clone(), run.clone());
-        let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        cluster.run(move |member| client::run(run.clone(), member)).map_err(failed)?
-    };
-    let went = run.course.went()?;
-    let lost = || AppError::Failed("a worker ended without a result".to_owned());
-    let mut done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
+    let (run, went, mut done) = measure(&settings, &cluster, &lines)?;
     let clients = match settings.workload.config().writes {
         WriteKind::Locked => 0,
         WriteKind::Blind => Run::clients(&settings),
@@ -54,14 +46,16 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
             let (settings, lines) = (settings.clone(), lines.clone());
             async move { lines::inspect(&settings, &lines, clients, &member).await }
         };
-        cluster.run(body).map_err(failed)?
+        cluster.run(body)?
     };
     all(inspected)?.into_iter().for_each(|part| found.merge(part));
     let mut checks = judge(&settings, &done, &found);
     let mut witness = Witness::default();
     done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
-    // Buffered writes are not linearizable.
-    if !settings.relaxed.consistency.buffers() {
+    let ends = cluster.share(run.sample.until())?;
+    ends.into_iter().for_each(|until| run.sample.ends(until));
+    // Buffered writes are not linearizable, and times of several clocks say nothing of each other.
+    if !settings.relaxed.consistency.buffers() && cluster.has_one_clock() {
         checks.push(match witness.judge(&run.sample) {
             Ok(()) => {
                 let detail =
@@ -72,7 +66,46 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         });
     }
     let figures = Figures::new(&settings, done, went);
-    Ok(Outcome { settings, figures, checks, event_hash: cluster.event_hash() })
+    let (event_hash, is_told_here) = (cluster.event_hash(), cluster.is_first());
+    cluster.end()?;
+    Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
+}
+
+/// The measured run, how it went, and what each worker did.
+fn measure(
+    settings: &Arc<Settings>,
+    cluster: &Cluster,
+    lines: &Arc<Vec<GlobalAddr>>,
+) -> Result<(Arc<Run>, Went, Vec<Done>), AppError> {
+    let workers = settings.cluster.compute_nodes * settings.cluster.workers;
+    let is_simulated = matches!(cluster, Cluster::Simulated(_));
+    // What all processes do together, each does its share of.
+    let Plan { warmup, operations, time } = settings.plan;
+    let plan = Plan {
+        warmup: match warmup {
+            Warmup::Operations(all) => Warmup::Operations(cluster.share_of(all)),
+            Warmup::Steady { window } => Warmup::Steady { window: cluster.share_of(window) },
+            Warmup::Time(time) => Warmup::Time(time),
+        },
+        operations: operations.map(|all| cluster.share_of(all)),
+        time,
+    };
+    let begin = cluster.now_of_all()?;
+    let course = Course::new(plan, cluster.nodes(), workers, is_simulated, begin);
+    let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
+    let (settings, lines) = (settings.clone(), lines.clone());
+    let run = Arc::new(Run { settings, lines, course, sample });
+    let done: Vec<Option<Done>> = {
+        let (run, ended, ending) = (run.clone(), run.clone(), run.clone());
+        let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
+        let fail = move |error: AppError| ended.course.fail(error.to_string());
+        cluster.run_watched(fail, move |member| client::run(run.clone(), member))?
+    };
+    // Why it failed says more than that workers have nothing to tell.
+    let went = cluster.all_went(run.course.went())?;
+    let lost = || AppError::Failed("a worker ended without a result".to_owned());
+    let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
+    Ok((run, went, done))
 }
 
 /// All results, or the first error.

@@ -3,9 +3,10 @@
 use crate::settings::{Settings, allocated};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::{MIB, stop};
+use latchwork_harness::stop;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where the items of a line stand.
@@ -38,8 +39,8 @@ fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
     part(index)..part(index + 1)
 }
 
-/// Allocates one worker's share of the lines, and fills their items with the first stamp.
-pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<GlobalAddr>, String> {
+/// Allocates one worker's share of the lines, and fills their items with the first stamp. Their addresses, as bits.
+pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, String> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
     let workers = config.compute_nodes * config.workers;
@@ -62,7 +63,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<Glo
                 let end = words.len();
                 guard.mark_dirty(0..end);
             });
-            filled.await.map(|()| line)
+            filled.await.map(|()| line.bits())
         };
         lines.push(made.await.map_err(|error| failed(settings, &error))?);
     }
@@ -71,7 +72,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<Glo
 
 /// The lines that are accessed, out of those that were allocated: as many of each memory node, and neighbours in
 /// number on different ones.
-pub(crate) fn spread(made: Vec<GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
+pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
     let mut nodes: BTreeMap<_, Vec<GlobalAddr>> = BTreeMap::new();
     for line in made {
         nodes.entry(line.node()).or_default().push(line);
@@ -90,7 +91,7 @@ pub(crate) fn spread(made: Vec<GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
 }
 
 /// What one worker found at the end.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) items: u64,
     /// The sum of all stamps.
@@ -162,12 +163,12 @@ pub(crate) async fn inspect(
 
 /// Why memory failed, with the flag that would help.
 pub(crate) fn failed(settings: &Settings, error: &MemoryError) -> String {
-    let given = settings.cluster.memory_bytes / MIB;
+    let given = settings.cluster.memory_bytes;
     match error {
-        MemoryError::OutOfMemory(_) => format!(
-            "memory exhausted: --memory-mb {given} is too small; use --memory-mb {}",
-            2 * given
-        ),
+        MemoryError::OutOfMemory(_) => {
+            let (small, large) = settings.fabric.memory_in_words(given, 2 * given);
+            format!("memory exhausted: {small} is too small; {large}")
+        }
         error => format!("memory failed: {error}"),
     }
 }

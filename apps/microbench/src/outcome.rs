@@ -16,6 +16,8 @@ pub(crate) struct Outcome {
     pub(crate) figures: Figures,
     pub(crate) checks: Vec<Check>,
     pub(crate) event_hash: Option<u64>,
+    /// Whether it is this process that tells it.
+    pub(crate) is_told_here: bool,
 }
 
 impl Outcome {

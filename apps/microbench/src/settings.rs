@@ -153,8 +153,8 @@ fn relaxed(
         entries: default.entries.max(4 * batch),
         bytes: default.bytes.max(4 * batch * payload),
         cost: match fabric {
-            FabricChoice::Shm => Duration::ZERO,
             FabricChoice::Sim(nic) => Duration::from_nanos(nic.cpu.hit_ns),
+            _ => Duration::ZERO,
         },
         ..default
     };
@@ -177,8 +177,8 @@ fn cluster(
 ) -> Result<ClusterConfig, AppError> {
     let cluster = &flags.cluster;
     let threads = cluster.threads.unwrap_or_else(|| match fabric {
-        FabricChoice::Shm => cluster.threads_of_machine(),
         FabricChoice::Sim(_) => THREADS_SIMULATED,
+        _ => cluster.threads_of_machine(),
     });
     let mut cluster = cluster.clone();
     if !flags.cache_in_mib {

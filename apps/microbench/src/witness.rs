@@ -8,6 +8,7 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_workload::history::{Call, History, RegisterOperation, check_register};
 use latchwork_workload::micro::{AccessStream, ClientIndex, MicroWorkload, Stamp};
+use serde::{Deserialize, Serialize};
 
 /// Lines whose history is kept: at most so many, and at most an eighth of them.
 const LINES: u64 = 256;
@@ -50,8 +51,13 @@ impl Sample {
         self.has[line as usize]
     }
 
+    /// Not all calls that began later are kept elsewhere.
+    pub(crate) fn ends(&self, until: Time) {
+        self.until.fetch_min(until.as_nanos(), Ordering::AcqRel);
+    }
+
     /// Until when all calls were kept.
-    fn until(&self) -> Time {
+    pub(crate) fn until(&self) -> Time {
         Time::from_nanos(self.until.load(Ordering::Acquire))
     }
 }
@@ -60,7 +66,7 @@ impl Sample {
 pub(crate) type Item = (u64, u64);
 
 /// What one worker saw of the sample.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Witness {
     history: History<Item, RegisterOperation<Stamp>>,
 }
@@ -80,7 +86,7 @@ impl Witness {
         self.history.record(item, Call { invoked, returned: Some(returned), operation });
         if self.history.len() == sample.room {
             // What all workers begin from now on may be missing.
-            sample.until.fetch_min(returned.as_nanos(), Ordering::AcqRel);
+            sample.ends(returned);
         }
     }
 

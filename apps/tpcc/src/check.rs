@@ -13,6 +13,7 @@ use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
 use latchwork_workload::tpcc::key::{DistrictKey, WarehouseKey};
 use latchwork_workload::tpcc::row::BadRow;
 use latchwork_workload::tpcc::{DISTRICTS, Scale, Table, TransactionKind};
+use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 const CHUNK: usize = 500;
 
 /// What one worker found, or many.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     report: Option<Report>,
     stock: StockCheck,

@@ -5,22 +5,25 @@ use crate::check::{self, Expected, Found};
 use crate::intervals::Intervals;
 use crate::load::{self, Load};
 use crate::log;
-use crate::outcome::{Measured, Outcome};
+use crate::outcome::{Measured, Outcome, Saved};
 use crate::partitions::Partitions;
 use crate::record;
 use crate::recover::{self, Step};
-use crate::run::{self, Run};
-use crate::session::Session;
+use crate::run::{self, Begun, Run};
+use crate::session::{self, Session};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::{Check, World};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, Cluster, ClusterFlags, Course, Phase, Plan, Warmup, stop};
-use latchwork_runtime::sync::{AtomicU32, Mutex};
+use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup, stop};
+use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Clock, Time};
-use latchwork_txn::Checkpoint;
+use latchwork_txn::Health;
+use latchwork_verbs::GlobalAddr;
 use latchwork_workload::result;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +31,7 @@ use std::time::Duration;
 const LOAD: Title = Title { name: "load", what: "rows" };
 const RECOVER: Title = Title { name: "recover", what: "rows" };
 const CHECKPOINT: Title = Title { name: "checkpoint", what: "rows" };
+const BEGIN: Title = Title { name: "begin", what: "runs" };
 const RUN: Title = Title { name: "run", what: "transactions" };
 const CHECK: Title = Title { name: "check", what: "rows" };
 
@@ -40,12 +44,41 @@ pub(crate) struct Driver {
     pub(crate) cluster: Cluster,
 }
 
+/// What a process knows of its own nodes after a run.
+#[derive(Serialize, Deserialize)]
+struct Apart {
+    log: Option<latchwork_wal::Stats>,
+    partitions: Option<latchwork_partition::Stats>,
+    health: Vec<Told>,
+}
+
+/// What went wrong on a node: its number, and a [`Health`].
+type Told = (usize, (usize, usize, usize), Option<String>);
+
+fn told((node, health): (usize, Health)) -> Told {
+    let Health { left_locked, given_up, retries, last } = health;
+    (node, (left_locked, given_up, retries), last)
+}
+
+impl Apart {
+    fn add_to(self, outcome: &mut Outcome) {
+        let logs = outcome.log.into_iter().chain(self.log);
+        outcome.log = logs.reduce(|all, one| log::sum([all, one].into_iter()));
+        let partitions = outcome.partitions.into_iter().chain(self.partitions);
+        outcome.partitions = partitions.reduce(|all, one| all + one);
+        let health = self.health.into_iter();
+        outcome.health.extend(health.map(|(node, (left_locked, given_up, retries), last)| {
+            (node, Health { left_locked, given_up, retries, last })
+        }));
+    }
+}
+
 /// Does what the settings ask for.
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let driver = Driver::start(settings)?;
-    let session = &driver.session;
-    let mut outcome = Outcome::new(session);
+    let session = driver.session.clone();
+    let mut outcome = Outcome::new(&session);
     let settings = &session.settings;
     let command = settings.command;
     match &settings.stored {
@@ -66,6 +99,8 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         driver.check(&Expected::new(settings, tally), &mut outcome)?;
     }
     outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
+    outcome.is_told_here = driver.cluster.is_first();
+    driver.cluster.end()?;
     Ok(outcome)
 }
 
@@ -79,12 +114,15 @@ fn transactions_check(tally: &Tally) -> Check {
 }
 
 impl Driver {
-    pub(crate) fn start(settings: Settings) -> Result<Driver, AppError> {
-        let session = Arc::new(Session::new(settings));
-        eprintln!("{}", session.headline());
-        let config = session.settings.cluster.clone();
-        let cluster = Cluster::start(config, &session.settings.fabric)
-            .map_err(|error| ClusterFlags::cluster_error(&session.settings.cluster, &error))?;
+    pub(crate) fn start(mut settings: Settings) -> Result<Driver, AppError> {
+        let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+        if settings.is_joined() {
+            settings.join(&cluster)?;
+        }
+        let session = Arc::new(Session::new(settings, cluster.name(session::NAME)));
+        if cluster.is_first() {
+            session.headline();
+        }
         Ok(Driver { session, cluster })
     }
 
@@ -101,7 +139,7 @@ impl Driver {
         body: F,
     ) -> Result<Vec<T>, AppError>
     where
-        T: Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
         F: Fn(Member) -> Fut + Sync + 'static,
         Fut: Future<Output = Option<T>> + 'static,
     {
@@ -113,7 +151,7 @@ impl Driver {
         let phase = self.phase();
         let census = self.session.settings.population.estimate();
         let rows = latchwork_workload::tpcc::Table::ALL.map(|table| census.table(table).rows);
-        let load = Arc::new(Load::new(&self.session, &phase));
+        let load = Arc::new(Load::new(&self.session, &phase, self.cluster.process()));
         let begin = self.cluster.now();
         let body = move |member| load::load(load.clone(), member);
         let extent = Extent::Operations(rows.iter().sum());
@@ -139,11 +177,11 @@ impl Driver {
         Ok(result::Phase::new(rows, elapsed.as_secs_f64()))
     }
 
-    /// Makes lasting what no log has, where there is one in files.
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, AppError> {
+    /// Makes lasting what no log has, where there is one in files, of all nodes.
+    fn checkpoint(&self) -> Result<Option<Saved>, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let logs = session.settings.logs.as_ref().filter(|logs| !logs.is_simulated());
-        if logs.is_none() {
+        if logs.is_none() || session.settings.is_joined() {
             return Ok(None);
         }
         let shared = (session.clone(), phase.clone());
@@ -154,15 +192,26 @@ impl Driver {
         Ok(self.on_all(CHECKPOINT, extent, &phase, body)?.into_iter().flatten().next())
     }
 
+    /// Begins a run of many processes.
+    fn begin(&self) -> Result<Option<Begun>, AppError> {
+        let phase = self.phase();
+        let shared = (self.session.clone(), phase.clone());
+        let body = move |member| run::begin(shared.0.clone(), shared.1.clone(), member);
+        let begun = self.on_all(BEGIN, Extent::Operations(1), &phase, body)?;
+        Ok(begun.into_iter().flatten().next())
+    }
+
     fn run(&self, outcome: &mut Outcome) -> Result<Measured, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let settings = &session.settings;
+        let begun = if settings.is_joined() { self.begin()? } else { None };
         let plan = Plan {
             warmup: Warmup::Time(settings.warmup),
-            operations: settings.count,
+            operations: settings.count.map(|all| self.cluster.share_of(all)),
             time: settings.time,
         };
-        let begin = self.cluster.now() + LEAD_TIME;
+        let recorded = Mutex::new(record::begin(session, &self.cluster)?);
+        let begin = self.cluster.now_of_all()? + LEAD_TIME;
         let workers = session.workers();
         let simulated = settings.is_simulated();
         let log_before = session.log_stats();
@@ -170,23 +219,24 @@ impl Driver {
         let measured_from = begin + settings.warmup;
         let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
         let aside = settings.document_only();
+        // The first tells how its own transactions go.
         let intervals = settings
             .interval
+            .filter(|_| self.cluster.is_first())
             .map(|every| Intervals::new(every, measured_from, workers, settings.waiting(), aside));
-        let recording = Mutex::new(record::begin(session)?);
-        let session = session.clone();
+        let line = begun.map(|begun| GlobalAddr::from_bits(begun.line));
         let run = Run {
-            session,
+            session: session.clone(),
             phase: phase.clone(),
             course,
             begin,
             intervals,
-            recording,
-            partitions: Partitions::new(settings),
-            number: AtomicU32::new(0),
+            recorded,
+            partitions: Partitions::new(settings, &self.cluster.node_ids(), line),
+            number: Run::noted(begun.map(|begun| begun.number)),
         };
         let run = Arc::new(run);
-        let extent = match settings.count {
+        let extent = match plan.operations {
             Some(count) => Extent::Operations(count),
             None => Extent::Until(until),
         };
@@ -195,16 +245,19 @@ impl Driver {
         let done =
             self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
         drop(measuring);
-        let recording = run.recording.lock().take();
-        if let (Some(recording), Some(path)) = (recording, &self.session.settings.record) {
-            outcome.checks.push(record::judge(recording, path)?);
+        let recorded = run.recorded.lock().take();
+        if let Some(recorded) = recorded {
+            outcome.checks.push(recorded.judge(&self.cluster)?);
         }
-        let log = self.session.log_stats();
-        outcome.health = self.session.health();
-        outcome.log = log.zip(log_before).map(|(now, before)| log::since(now, before));
-        let went = run.course.went()?;
+        let log = session.log_stats().zip(log_before);
+        let own = Apart {
+            log: log.map(|(now, before)| log::since(now, before)),
+            partitions: run.partitions.as_ref().map(Partitions::stats),
+            health: session.health().into_iter().map(told).collect(),
+        };
+        self.cluster.share(own)?.into_iter().for_each(|apart| apart.add_to(outcome));
+        let went = self.cluster.all_went(run.course.went())?;
         outcome.counters = went.counters;
-        outcome.partitions = run.partitions.as_ref().map(Partitions::stats);
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);
         let mut tally = Tally::default();
         done.into_iter().for_each(|done| tally.merge(done.tally));

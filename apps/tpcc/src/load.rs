@@ -7,6 +7,7 @@ use latchwork_harness::{AppError, Phase};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_workload::tpcc::{Part, Table};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What all workers that load share.
@@ -15,10 +16,12 @@ pub(crate) struct Load {
     phase: Arc<Phase>,
     /// The next part that nobody has taken: for each compute node, where each has its share; else the first is for all.
     next: Vec<AtomicU64>,
+    /// This process's place among so many, which take the parts by turns where they are for all.
+    process: (u64, u64),
 }
 
 /// What one worker did.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) rows: u64,
     /// When it was done.
@@ -26,10 +29,15 @@ pub(crate) struct Done {
 }
 
 impl Load {
-    pub(crate) fn new(session: &Arc<Session>, phase: &Arc<Phase>) -> Load {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        phase: &Arc<Phase>,
+        (process, of): (usize, usize),
+    ) -> Load {
         let nodes = session.settings.cluster.compute_nodes;
         let next = (0..nodes).map(|_| AtomicU64::new(0)).collect();
-        Load { session: session.clone(), phase: phase.clone(), next }
+        let process = (process as u64, of as u64);
+        Load { session: session.clone(), phase: phase.clone(), next, process }
     }
 
     /// A part that nobody has taken, for a worker of a compute node.
@@ -37,9 +45,10 @@ impl Load {
         let settings = &self.session.settings;
         let (shares, population) = (settings.shares, &settings.population);
         let next = &self.next[if shares.is_some() { node } else { 0 }];
+        let (process, of) = if shares.is_some() { (0, 1) } else { self.process };
         loop {
             // Which part a worker takes decides nothing but where its rows stand.
-            let number = next.fetch_add(1, Ordering::Relaxed);
+            let number = process + of * next.fetch_add(1, Ordering::Relaxed);
             let part = population.part(number)?;
             let of = shares.map(|shares| match part.table {
                 Table::Item => (number % u64::from(shares.nodes)) as u32,

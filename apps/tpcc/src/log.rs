@@ -8,7 +8,7 @@ use latchwork_partition::resolve;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
-use latchwork_wal::{Device, Log, LogDirectory, Mode, Stats, WalError};
+use latchwork_wal::{Device, Log, LogDirectory, Mode, Stats, Timestamp, WalError};
 use latchwork_workload::tpcc::Table;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -48,11 +48,28 @@ impl Logs {
         seed: u64,
         device: Device,
     ) -> Result<Logs, AppError> {
-        let (storage, device, id): (Arc<dyn Storage>, _, _) = match path {
-            // What tells it from another that was made in the same way.
-            Some(path) => (disk(path)?, None, RandomState::new().hash_one(seed)),
-            None => (Arc::new(Torn::new(seed)), Some(device), seed),
-        };
+        match path {
+            Some(path) => Logs::begin(disk(path)?, None, Logs::draw_id(seed), wal),
+            None => Logs::begin(Arc::new(Torn::new(seed)), Some(device), seed, wal),
+        }
+    }
+
+    /// The log of one node of a cluster of processes, whose other nodes have theirs elsewhere; `id` is that of the database.
+    pub(crate) fn of_node(wal: Wal, path: &Path, id: u64) -> Result<Logs, AppError> {
+        Logs::begin(disk(path)?, None, id, wal)
+    }
+
+    /// What tells a database from another that was made in the same way.
+    pub(crate) fn draw_id(seed: u64) -> u64 {
+        RandomState::new().hash_one(seed)
+    }
+
+    fn begin(
+        storage: Arc<dyn Storage>,
+        device: Option<Device>,
+        id: u64,
+        wal: Wal,
+    ) -> Result<Logs, AppError> {
         if LogDirectory::identify(&*storage).map_err(|error| failed(&error))?.is_some() {
             return Err(AppError::Usage(format!(
                 "--wal-dir {}: there is a database already; use the commands run or check with it, or the directory of \
@@ -90,6 +107,11 @@ impl Logs {
             _ => LogDirectory::open(storage, id),
         };
         let directory = directory.map_err(|error| failed(&error))?;
+        if directory.floor() == Timestamp::ZERO {
+            return Err(none(
+                "there is no checkpoint of a database: its preparation did not end, or it is the log of one node of many",
+            ));
+        }
         let mut replayed = directory.replay(threads).map_err(|error| failed(&error))?;
         // Who ran over partitions has left records of transactions over several nodes, in doubt or not.
         let resolved = resolve(&replayed.notes, directory.floor());

@@ -1,7 +1,7 @@
 //! How much memory a database will take, so that one that does not fit is refused before it is loaded.
 
 use latchwork_cluster::ClusterConfig;
-use latchwork_harness::{AppError, MIB};
+use latchwork_harness::{AppError, FabricChoice, MIB};
 use latchwork_workload::tpcc::{Index, Population, Table};
 
 /// Bytes of a tuple and its slot beside key and value, rounding included: see the figures of the tables.
@@ -65,6 +65,25 @@ fn least(bytes: u64, config: &ClusterConfig) -> u64 {
     bytes / config.memory_nodes as u64 + config.chunk_size * (1 + nodes)
 }
 
+/// Refuses a database that cannot fit into the memory nodes.
+pub(crate) fn check_nodes(
+    fabric: &FabricChoice,
+    warehouses: u32,
+    population: u64,
+    config: &ClusterConfig,
+) -> Result<(), AppError> {
+    let needed = least(population, config);
+    if config.memory_bytes >= needed {
+        return Ok(());
+    }
+    let enough = each_node(population + population / 2, config);
+    let (small, large) = fabric.memory_in_words(config.memory_bytes, enough);
+    Err(AppError::Usage(format!(
+        "{small}: {warehouses} warehouses need about {} MiB on each memory node; {large} or fewer --warehouses",
+        needed.div_ceil(MIB),
+    )))
+}
+
 /// Refuses a database that cannot fit: into the memory nodes, or with them and the caches into this machine.
 pub(crate) fn check(
     warehouses: u32,
@@ -73,16 +92,7 @@ pub(crate) fn check(
     available: Option<u64>,
 ) -> Result<(), AppError> {
     let mib = |bytes: u64| bytes.div_ceil(MIB);
-    let needed = least(population, config);
-    if config.memory_bytes < needed {
-        return Err(AppError::Usage(format!(
-            "--memory-mb {}: {warehouses} warehouses need about {} MiB on each memory node; use --memory-mb {} or \
-             fewer --warehouses",
-            config.memory_bytes / MIB,
-            mib(needed),
-            mib(each_node(population + population / 2, config)),
-        )));
-    }
+    check_nodes(&FabricChoice::Shm, warehouses, population, config)?;
     let caches = config.cache_bytes as u64 * config.compute_nodes as u64;
     let total = population + caches;
     match available {

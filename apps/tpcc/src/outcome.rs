@@ -5,11 +5,12 @@ use crate::tally::Tally;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{self, Check, World, short};
 use latchwork_selcc::Counters;
-use latchwork_txn::{Checkpoint, Health};
+use latchwork_txn::Health;
 use latchwork_wal::Stats;
 use latchwork_workload::result::{self, Destination, ResultDocument};
 use latchwork_workload::tpcc::check::Report;
 use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
+use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) struct Outcome {
     /// What each compute node counted in the measured part.
     pub(crate) counters: Vec<Counters>,
     /// The checkpoint after loading.
-    pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) checkpoint: Option<Saved>,
     /// What the logs did in the run, warm-up included.
     pub(crate) log: Option<Stats>,
     /// What the partitions did in the run, warm-up included.
@@ -34,6 +35,15 @@ pub(crate) struct Outcome {
     pub(crate) health: Vec<(usize, Health)>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
+    /// Whether it is this process that tells it.
+    pub(crate) is_told_here: bool,
+}
+
+/// What is in a checkpoint.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The measured run.
@@ -56,6 +66,7 @@ impl Outcome {
             partitions: None,
             health: Vec::new(),
             world: None,
+            is_told_here: true,
         }
     }
 
@@ -107,7 +118,7 @@ impl Outcome {
                 )?;
             }
         }
-        if let Some(Checkpoint { rows, bytes, .. }) = &self.checkpoint {
+        if let Some(Saved { rows, bytes }) = &self.checkpoint {
             writeln!(out, "saved  {rows} rows, {bytes} bytes, in a checkpoint")?;
         }
         if let Some(run) = &self.run {
@@ -245,7 +256,8 @@ mod tests {
     #[test]
     fn what_went_wrong_behind_the_backs_of_transactions_is_told() {
         let cli = Cli::try_parse_from(["tpcc", "-w", "1", "--items", "100"]).expect("flags");
-        let session = Arc::new(Session::new(Settings::new(cli).expect("settings")));
+        let session =
+            Arc::new(Session::new(Settings::new(cli).expect("settings"), "test".to_owned()));
         let mut outcome = Outcome::new(&session);
         outcome.run = Some(Measured { tally: Tally::default(), elapsed: Duration::from_secs(1) });
         let told = |outcome: &Outcome| {

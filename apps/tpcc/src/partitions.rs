@@ -4,23 +4,19 @@
 //! has rows of two nodes: a lock is of a line, and a transaction over both nodes would find itself in its own way. Nobody writes
 //! items; each node reads them for itself.
 
+use crate::meeting::{self, Meeting, Point, wait};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Phase};
 use latchwork_partition::{Gathering, Owner, Partitioned, Site, Stats};
-use latchwork_runtime::sync::{AtomicUsize, Ordering};
 use latchwork_selcc::Worker;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 use latchwork_workload::tpcc::Table;
 use latchwork_workload::tpcc::key::ItemKey;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long workers wait for one another, as long as nothing has failed: one of them may be at a checkpoint.
-const WAIT: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_micros(100);
 
 /// Workers of a node at most: their numbers are bytes.
 pub(crate) const WORKERS_MAX: usize = u8::MAX as usize;
@@ -61,16 +57,16 @@ impl Shares {
 /// What the workers of all nodes share where each node has a partition.
 pub(crate) struct Partitions {
     sites: Vec<Arc<Site>>,
-    workers: usize,
-    /// Workers that take letters; that have no more transactions; and with which those of others have ended.
-    started: AtomicUsize,
-    finished: AtomicUsize,
-    quiet: AtomicUsize,
+    meeting: Meeting,
 }
 
 impl Partitions {
-    /// For a run, where it is partitioned.
-    pub(crate) fn new(settings: &Settings) -> Option<Partitions> {
+    /// For a run on these nodes, where it is partitioned; their workers meet in a line where they are of many processes.
+    pub(crate) fn new(
+        settings: &Settings,
+        ids: &[ComputeNodeId],
+        line: Option<GlobalAddr>,
+    ) -> Option<Partitions> {
         if !settings.partitioned {
             return None;
         }
@@ -79,14 +75,14 @@ impl Partitions {
         let gathering = Arc::new(Gathering::default());
         let site = |_| {
             let site = Site::new(workers as u8, latchwork_partition::Settings::default());
+            let site = site.among(ids.to_vec());
             match settings.record {
                 Some(_) => Arc::new(site.gathering(gathering.clone())),
                 None => Arc::new(site),
             }
         };
-        let (started, finished, quiet) = Default::default();
         let sites = (0..nodes).map(site).collect();
-        Some(Partitions { sites, workers: nodes * workers, started, finished, quiet })
+        Some(Partitions { sites, meeting: Meeting::new(nodes * workers, line) })
     }
 
     /// Starts a worker, and waits until all others have: before that, nobody would hear of their rows.
@@ -103,8 +99,7 @@ impl Partitions {
         let (site, worker) = (self.sites[member.node].clone(), member.worker as u8);
         let started = Partitioned::start(store.clone(), site, worker, tables.all().cloned(), owner);
         let started = started.map_err(|error| session.txn_error(&error))?;
-        self.started.fetch_add(1, Ordering::Release);
-        self.all(&self.started, "begin", phase, member).await?;
+        self.meeting.come(Point::Begin, phase, member).await?;
         Ok(started)
     }
 
@@ -116,55 +111,24 @@ impl Partitions {
         phase: &Phase,
         member: &Member,
     ) -> Result<(), AppError> {
-        self.finished.fetch_add(1, Ordering::Release);
-        self.all(&self.finished, "end", phase, member).await?;
+        self.meeting.come(Point::End, phase, member).await?;
         // Decisions are still on their way: nobody begins anything, so this ends.
         let is_quiet = || worker.participants() == 0 && worker.site().open() == 0;
-        wait(is_quiet, "settle their last transactions", phase, member).await?;
+        wait(is_quiet, Point::Quiet.what(), phase, member).await?;
         if member.worker == 0 && !phase.stopped() {
             // What has been aborted may still be taking back what it wrote.
-            let deadline = member.handle.now() + WAIT;
+            let deadline = member.handle.now() + meeting::WAIT;
             let ended = worker.database().node().quiesce(&member.handle, deadline).await;
             ended.map_err(|error| session.txn_error(&error))?;
         }
-        self.quiet.fetch_add(1, Ordering::Release);
-        self.all(&self.quiet, "settle their last transactions", phase, member).await
+        self.meeting.come(Point::Quiet, phase, member).await
     }
 
-    async fn all(
-        &self,
-        arrived: &AtomicUsize,
-        what: &str,
-        phase: &Phase,
-        member: &Member,
-    ) -> Result<(), AppError> {
-        let have = || arrived.load(Ordering::Acquire) >= self.workers;
-        wait(have, what, phase, member).await
-    }
-
-    /// What has happened on all nodes.
+    /// What has happened on the nodes of this process.
     pub(crate) fn stats(&self) -> Stats {
         let all = self.sites.iter().map(|site| site.stats());
         all.fold(Stats::default(), |sum, one| sum + one)
     }
-}
-
-/// Waits for others, as long as nothing has failed.
-async fn wait(
-    until: impl Fn() -> bool,
-    what: &str,
-    phase: &Phase,
-    member: &Member,
-) -> Result<(), AppError> {
-    let deadline = member.handle.now() + WAIT;
-    while !until() && !phase.stopped() {
-        if member.handle.now() >= deadline {
-            let text = format!("the partitions did not all {what} within {WAIT:?}");
-            return Err(AppError::Failed(text));
-        }
-        member.handle.sleep(LOOK).await;
-    }
-    Ok(())
 }
 
 fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> {

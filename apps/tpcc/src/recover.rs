@@ -1,6 +1,7 @@
 //! What lasts: a database comes back from its log, and goes there by checkpoints.
 
 use crate::about::table_id;
+use crate::outcome::Saved;
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Phase};
@@ -54,11 +55,14 @@ pub(crate) async fn checkpoint(
     session: Arc<Session>,
     phase: Arc<Phase>,
     member: Member,
-) -> Option<Option<Checkpoint>> {
+) -> Option<Option<Saved>> {
     let written = async {
         let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
         match member.index {
-            0 => write(&session, &store, &member).await.map(Some),
+            0 => {
+                let Checkpoint { rows, bytes, .. } = write(&session, &store, &member).await?;
+                Ok(Some(Saved { rows, bytes }))
+            }
             _ => Ok(None),
         }
     };

@@ -2,8 +2,9 @@
 
 use crate::about::About;
 use crate::intervals::Intervals;
+use crate::meeting::Meeting;
 use crate::partitions::Partitions;
-use crate::record;
+use crate::record::Recorded;
 use crate::recover;
 use crate::session::{Logged, Session};
 use crate::settings::Settings;
@@ -12,13 +13,13 @@ use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, Course, Part, Phase, Share};
-use latchwork_history::Recording;
 use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::Worker;
 use latchwork_txn::{Conflict, Retry, TxnError};
 use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -31,6 +32,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long workers wait for the first one to begin.
 const NOTE_WAIT: Duration = Duration::from_secs(30);
 
+/// Beside the number of a run that has been noted.
+const NOTED: u32 = 1 << 16;
+
 /// What all workers of a run share.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
@@ -39,13 +43,41 @@ pub(crate) struct Run {
     pub(crate) begin: Time,
     pub(crate) intervals: Option<Intervals>,
     /// Ends when all workers have.
-    pub(crate) recording: Mutex<Option<Recording>>,
+    pub(crate) recorded: Mutex<Option<Recorded>>,
     pub(crate) partitions: Option<Partitions>,
     /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has not noted it there.
     pub(crate) number: AtomicU32,
 }
 
+/// What the first worker of a cluster of processes prepares for a run of all.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// Which run it is.
+    pub(crate) number: u16,
+    /// The address of the line in which workers [meet](crate::meeting).
+    pub(crate) line: u64,
+}
+
+/// Begins a run that is that of many processes: the first worker does. Nothing when the phase failed.
+pub(crate) async fn begin(
+    session: Arc<Session>,
+    phase: Arc<Phase>,
+    member: Member,
+) -> Option<Option<Begun>> {
+    let begun = async {
+        let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
+        if member.index > 0 {
+            return Ok(None);
+        }
+        let number = About::begin_run(&store).await.map_err(|error| session.txn_error(&error))?;
+        let line = Meeting::line(&member).await?.bits();
+        Ok(Some(Begun { number, line }))
+    };
+    Box::pin(begun).await.map_err(|error| phase.fail(error)).ok()
+}
+
 /// What one worker did.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) tally: Tally,
     /// When its last transaction ended.
@@ -83,7 +115,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
     let handle = member.handle.clone();
     let number = run.number(&store, &member).await?;
-    let recorder = record::recorder(&run.recording.lock());
+    let recorder = Recorded::recorder(run.recorded.lock().as_ref());
     let partitioned = match &run.partitions {
         None => None,
         Some(all) => {
@@ -138,10 +170,14 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
 }
 
 impl Run {
-    /// Which run it is: the first worker notes in the database that there is another.
+    /// How a number that has been noted is known in this process; 0 while it is not.
+    pub(crate) fn noted(number: Option<u16>) -> AtomicU32 {
+        AtomicU32::new(number.map_or(0, |number| NOTED | u32::from(number)))
+    }
+
+    /// Which run it is: the first worker notes in the database that there is another, unless that was done.
     async fn number(&self, store: &Store, member: &Member) -> Result<u16, AppError> {
-        const NOTED: u32 = 1 << 16;
-        if member.index == 0 {
+        if member.index == 0 && self.number.load(Ordering::Acquire) == 0 {
             let number = About::begin_run(store).await;
             let number = number.map_err(|error| self.session.txn_error(&error))?;
             self.number.store(NOTED | u32::from(number), Ordering::Release);

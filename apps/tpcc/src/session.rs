@@ -21,8 +21,8 @@ use std::time::Duration;
 /// What kind of object a database is in the catalogue.
 const DATABASE: ObjectKind = ObjectKind(2);
 
-/// How the database is named there.
-const NAME: &str = "tpcc";
+/// How the database is named there; where the cluster outlasts the run, that and the run.
+pub(crate) const NAME: &str = "tpcc";
 
 /// How long workers wait for the one that makes what they need, and how often they look.
 const WAIT: Duration = Duration::from_secs(30);
@@ -31,6 +31,8 @@ const LOOK: Duration = Duration::from_micros(100);
 /// The settings, and what the workers of each compute node share.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
+    /// The database's name in the catalogue.
+    name: String,
     nodes: Vec<Place>,
 }
 
@@ -51,9 +53,9 @@ struct Place {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Settings) -> Session {
+    pub(crate) fn new(settings: Settings, name: String) -> Session {
         let nodes = (0..settings.cluster.compute_nodes).map(|_| Place::default()).collect();
-        Session { settings, nodes }
+        Session { settings, name, nodes }
     }
 
     /// Begins a phase. Where a log is simulated, which a worker writes who ends with the phase, its nodes are made anew.
@@ -119,19 +121,19 @@ impl Session {
         flushed.map_err(|error| log::failed(&error))
     }
 
-    /// What the logs have done so far; nothing without any.
+    /// What the logs of this process have done so far; nothing without any.
     pub(crate) fn log_stats(&self) -> Option<Stats> {
         let stats = |place: &Place| Some(place.node.lock().as_ref()?.log()?.stats());
         let logs = self.settings.logs.as_ref().filter(|logs| logs.are_written());
         logs.map(|_| log::sum(self.nodes.iter().filter_map(stats)))
     }
 
-    /// The compute nodes that have come up in this phase.
+    /// The compute nodes of this process that have come up in this phase.
     pub(crate) fn nodes(&self) -> Vec<Arc<latchwork_txn::Node>> {
         self.nodes.iter().filter_map(|place| place.node.lock().clone()).collect()
     }
 
-    /// What went wrong on compute nodes in this phase without anybody being told, by their number from 1.
+    /// What went wrong on compute nodes of this process in this phase without anybody being told, by their number from 1.
     pub(crate) fn health(&self) -> Vec<(usize, Health)> {
         let health = |place: &Place| place.node.lock().as_ref().map(|node| node.health());
         let nodes = self.nodes.iter().zip(1..);
@@ -157,13 +159,14 @@ impl Session {
         let failed = |error: &dyn std::fmt::Display| {
             AppError::Failed(format!("the database cannot be opened: {error}"))
         };
-        let known = member.catalogue.lookup(port, NAME).await.map_err(|error| failed(&error))?;
+        let known =
+            member.catalogue.lookup(port, &self.name).await.map_err(|error| failed(&error))?;
         if member.index == 0 && known.is_none() {
             let made = self.make(memory.clone(), node).await;
             let (store, tables) = made.map_err(|error| self.txn_error(&error))?;
             // Whoever finds the database finds its tables.
             let root = store.root().bits();
-            let named = member.catalogue.register(port, NAME, DATABASE, root).await;
+            let named = member.catalogue.register(port, &self.name, DATABASE, root).await;
             named.map_err(|error| failed(&error))?;
             return Ok((store, tables));
         }
@@ -208,7 +211,7 @@ impl Session {
         let (handle, port) = (&member.handle, member.memory.port());
         let deadline = handle.now() + WAIT;
         loop {
-            match member.catalogue.lookup(port, NAME).await {
+            match member.catalogue.lookup(port, &self.name).await {
                 Ok(Some(entry)) => return Ok(entry.value),
                 Ok(None) if phase.stopped() || handle.now() >= deadline => {
                     return Err(AppError::Failed(format!(
@@ -224,10 +227,13 @@ impl Session {
         }
     }
 
-    /// What is about to be done, for people.
-    pub(crate) fn headline(&self) -> String {
+    /// Tells people what is about to be done, and which settings change nothing.
+    pub(crate) fn headline(&self) {
         let settings = &self.settings;
-        format!(
+        for warning in &settings.warnings {
+            eprintln!("tpcc: {warning}");
+        }
+        eprintln!(
             "tpcc{}{}: {} with about {} MiB, {}; {}",
             settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
@@ -235,18 +241,17 @@ impl Session {
             settings.population_bytes >> 20,
             settings.txn.scheme,
             ClusterFlags::in_words(&settings.cluster),
-        )
+        );
     }
 
     /// The error that ends a run when the engine fails.
     pub(crate) fn txn_error(&self, error: &TxnError) -> AppError {
         match error.memory() {
             Some(MemoryError::OutOfMemory(_)) => {
-                let given = self.settings.cluster.memory_bytes >> 20;
+                let given = self.settings.cluster.memory_bytes;
+                let (small, large) = self.settings.fabric.memory_in_words(given, 2 * given);
                 AppError::Failed(format!(
-                    "memory exhausted: --memory-mb {given} is too small; use --memory-mb {}, fewer --warehouses or a \
-                     shorter --time",
-                    2 * given
+                    "memory exhausted: {small} is too small; {large}, fewer --warehouses or a shorter --time"
                 ))
             }
             _ => AppError::Failed(format!("the database failed: {error}")),

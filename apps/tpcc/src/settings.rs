@@ -7,7 +7,7 @@ use crate::partitions::{Shares, WORKERS_MAX};
 use crate::{memory, schemas};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
-use latchwork_harness::{AppError, ClusterFlags, FabricChoice, file_to_write};
+use latchwork_harness::{AppError, Cluster, ClusterFlags, FabricChoice, file_to_write};
 use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_wal::Device;
@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) wal: Wal,
     /// Where commits are logged, or a database was.
     pub(crate) logs: Option<Logs>,
+    /// Where each process of a cluster makes the log of its node.
+    pub(crate) logs_beside: Option<PathBuf>,
     /// The database that is recovered.
     pub(crate) stored: Option<Stored>,
     /// How often a checkpoint is written.
@@ -97,7 +99,11 @@ impl Settings {
         let simulated = fabric.nic().is_some();
         let json = flags.json.destination()?;
         flags.record.iter().try_for_each(|path| file_to_write("--record", path))?;
+        let joined = matches!(fabric, FabricChoice::Joined(_));
         let wal = check_log(command, &flags, simulated)?;
+        if joined {
+            check_joined(command, &flags)?;
+        }
         let (mut logs, stored) = match (command, &flags.wal_dir) {
             (Some(Command::Run | Command::Check), Some(path)) => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -149,7 +155,9 @@ impl Settings {
             let terminals = warehouses as usize * TERMINALS as usize;
             cluster.inflight = terminals.div_ceil(workers);
         }
-        memory::check(warehouses, population_bytes, &cluster, memory::available())?;
+        if !joined {
+            memory::check(warehouses, population_bytes, &cluster, memory::available())?;
+        }
         let txn = latchwork_txn::Settings {
             scheme: flags.cc,
             timestamp_block: flags.ts_block,
@@ -160,7 +168,16 @@ impl Settings {
             places: flags.places.unwrap_or_else(|| places_for(cluster.cache_bytes)),
             ..latchwork_txn::Settings::default()
         };
-        if wal != Wal::Off && logs.is_none() {
+        let mut logs_beside = None;
+        if wal != Wal::Off && joined {
+            // Which node this is is not known yet.
+            logs_beside = flags.wal_dir.clone();
+            warnings.push(
+                "--wal-dir: each node logs its commits, but nobody writes checkpoints where nodes are processes, so nothing \
+                 is recovered from these logs"
+                    .to_owned(),
+            );
+        } else if wal != Wal::Off && logs.is_none() {
             let device = flags.sync_us.map_or(Device::default(), |us| Device {
                 sync: Duration::from_micros(us),
                 ..Device::default()
@@ -186,6 +203,7 @@ impl Settings {
             txn,
             wal,
             logs,
+            logs_beside,
             stored,
             checkpoint: Some(checkpoint).filter(|every| files && !every.is_zero()),
             fabric,
@@ -207,6 +225,26 @@ impl Settings {
     /// Whether time is virtual.
     pub(crate) fn is_simulated(&self) -> bool {
         self.fabric.nic().is_some()
+    }
+
+    /// Whether this process is one of a cluster's.
+    pub(crate) fn is_joined(&self) -> bool {
+        matches!(self.fabric, FabricChoice::Joined(_))
+    }
+
+    /// What is known once this process has joined: what the memory nodes have, and which log it writes.
+    pub(crate) fn join(&mut self, cluster: &Cluster) -> Result<(), AppError> {
+        self.cluster = cluster.config().clone();
+        let warehouses = self.population.warehouses();
+        memory::check_nodes(&self.fabric, warehouses, self.population_bytes, &self.cluster)?;
+        let Some(beside) = &self.logs_beside else { return Ok(()) };
+        // One database, whatever logs it has.
+        let id = cluster.share(Logs::draw_id(self.cluster.seed))?.swap_remove(0);
+        let own = beside.join(format!("node-{}", cluster.process().0 + 1));
+        let logs = Logs::of_node(self.wal, &own, id);
+        cluster.all(logs.as_ref().map(|_| ()).map_err(AppError::clone))?;
+        self.logs = Some(logs?);
+        Ok(())
     }
 
     /// Whether the document is all that is printed on standard output.
@@ -333,6 +371,25 @@ fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result
         }
         _ => Ok(wal),
     }
+}
+
+/// Refuses what takes all nodes in one process.
+fn check_joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError> {
+    if let Some(command) = command {
+        return Err(usage(format!(
+            "{}: a database that is kept in a log is that of one process, and with --join this is one of several; leave the \
+             command out to load, run and check at once",
+            command.name()
+        )));
+    }
+    if let (Some(path), true) = (&flags.record, flags.partitioned) {
+        return Err(usage(format!(
+            "--record {}: with --partitioned the parts of a transaction are put together in one process; leave one of the \
+             flags out, or --join",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 /// The population that is to be loaded.

@@ -3,9 +3,10 @@
 use latchwork_txn::Conflict;
 use latchwork_workload::histogram::Kind as _;
 use latchwork_workload::tpcc::{Statistics, TransactionKind};
+use serde::{Deserialize, Serialize};
 
 /// What became of one worker's transactions, or of those of many.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Of the measured part.
     pub(crate) statistics: Statistics,

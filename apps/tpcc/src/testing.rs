@@ -11,6 +11,8 @@ use latchwork_harness::{AppError, Phase};
 use latchwork_selcc::Worker;
 use latchwork_txn::{Transaction, TxnError};
 use latchwork_workload::tpcc::Table;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ pub(crate) fn loaded() -> Driver {
 /// Runs `body` on the database's only worker.
 pub(crate) fn with<T, F, Fut>(driver: &Driver, body: F) -> T
 where
-    T: Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
     F: Fn(Store, Tables) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<T, AppError>> + 'static,
 {

@@ -7,6 +7,7 @@ use latchwork_cluster::Member;
 use latchwork_harness::Phase;
 use latchwork_harness::outcome::Check;
 use latchwork_workload::ycsb::ContentKey;
+use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Expected {
 }
 
 /// What one worker found in its part of the table.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     records: u64,
     digest: u64,

@@ -12,7 +12,7 @@ use latchwork_harness::AppError;
 use latchwork_harness::Phase;
 use latchwork_harness::outcome::{Check, World};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{Cluster, ClusterFlags, Course, Plan as CoursePlan, Warmup, stop};
+use latchwork_harness::{Cluster, Course, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
@@ -38,13 +38,16 @@ pub(crate) struct Measured {
 }
 
 /// Does what the settings ask for.
-pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
-    let session = Arc::new(Session::new(settings));
-    eprintln!("{}", session.headline());
+pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
-    let config = session.settings.cluster.clone();
-    let cluster = Cluster::start(config, &session.settings.fabric)
-        .map_err(|error| ClusterFlags::cluster_error(&session.settings.cluster, &error))?;
+    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+    // What memory nodes of other processes have is known now.
+    settings.cluster = cluster.config().clone();
+    let table = cluster.name(&settings.workload.table);
+    let session = Arc::new(Session::new(settings, table));
+    if cluster.is_first() {
+        session.headline();
+    }
     let driver = Driver { session, cluster };
     let mut expected = Expected::default();
     let mut outcome = Outcome::new(&driver.session);
@@ -56,10 +59,12 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
         outcome.run_in_world = (driver.events() - before.0, clock.now() - before.1);
         outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
     } else {
-        outcome.counters = driver.cluster.counters();
+        outcome.counters = driver.cluster.counters()?;
     }
     outcome.checks.splice(0..0, driver.check(&expected)?);
     outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
+    outcome.is_told_here = driver.cluster.is_first();
+    driver.cluster.end()?;
     Ok(outcome)
 }
 
@@ -86,7 +91,7 @@ impl Driver {
         let lines = config.cache_bytes / config.line_size as usize * config.compute_nodes;
         let plan = CoursePlan {
             warmup: Warmup::Steady { window: (lines as u64).max(10_000) },
-            operations: settings.operations,
+            operations: settings.operations.map(|all| self.cluster.share_of(all)),
             time: settings.time,
         };
         let (nodes, workers) = (self.cluster.nodes(), self.session.workers());
@@ -96,7 +101,7 @@ impl Driver {
     /// Events of a simulated world so far.
     fn events(&self) -> u64 {
         match &self.cluster {
-            Cluster::Embedded(_) => 0,
+            Cluster::Embedded(_) | Cluster::Joined(_) => 0,
             Cluster::Simulated(cluster) => cluster.kernel().events(),
         }
     }
@@ -137,20 +142,21 @@ impl Driver {
     ) -> Result<Measured, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let settings = &session.settings;
-        let before = self.cluster.counters();
-        let mut plan = Plan::new(self.cluster.now(), settings.warmup, settings.time);
+        let before = self.cluster.counters()?;
+        let mut plan = Plan::new(self.cluster.now_of_all()?, settings.warmup, settings.time);
         let course = settings.warmup_auto.then(|| {
             plan.until = Time::MAX;
             self.course(plan.begin)
         });
-        let sampled =
-            settings.command == Command::Check && session.workload.layout.keeps_whole_versions();
+        let sampled = settings.command == Command::Check
+            && session.workload.layout.keeps_whole_versions()
+            && self.cluster.has_one_clock();
         let sample = sampled.then(|| Sample::new(&session.workload, settings.seed)).transpose()?;
         let run = Arc::new(Run {
             session: session.clone(),
             phase: phase.clone(),
             plan,
-            inserts: Arc::new(InsertCounter::new(session.workload.first_insert())),
+            inserts: Arc::new(self.inserts()),
             sample: sample.map(Arc::new),
             course,
             simulated: settings.is_simulated(),
@@ -171,13 +177,13 @@ impl Driver {
         {
             return Err(AppError::Stopped(signal));
         }
-        *counters = self.cluster.counters();
+        *counters = self.cluster.counters()?;
         for (node, counted) in counters.iter_mut().enumerate() {
             let first = &workers[node * settings.cluster.workers];
             *counted = *counted - first.counters.unwrap_or(before[node]);
         }
         if let Some(course) = &run.course {
-            let went = course.went()?;
+            let went = self.cluster.all_went(course.went())?;
             plan.measured_from = went.from;
             *counters = went.counters;
         }
@@ -202,6 +208,13 @@ impl Driver {
         expected.fields_modified = counts.then_some(modified);
         let phase = phase_result(latencies.ok(), plan.measured_from, ends.into_iter());
         Ok(Measured { phase, latencies })
+    }
+
+    /// The numbers of the records that this process inserts.
+    fn inserts(&self) -> InsertCounter {
+        let (process, of) = self.cluster.process();
+        let first = self.session.workload.first_insert();
+        InsertCounter::of_process(first, process as u64, of as u64)
     }
 
     fn check(&self, expected: &Expected) -> Result<Vec<Check>, AppError> {

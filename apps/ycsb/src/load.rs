@@ -13,6 +13,7 @@ use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::histogram::{Failure, Latencies};
 use latchwork_workload::ycsb::{ContentKey, KeyBuffer, OperationKind, RecordNumber, Version};
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ const TREE: ObjectKind = ObjectKind(1);
 const TREE_WAIT: Duration = Duration::from_secs(30);
 
 /// What one worker did.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Loaded {
     pub(crate) latencies: Latencies<OperationKind>,
     /// Records that it put there.
@@ -38,7 +40,7 @@ pub(crate) struct Loaded {
 /// Opens the table on a worker; the first worker makes it.
 pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Worker>, AppError> {
     let (memory, handle) = (&member.memory, &member.handle);
-    let table = session.workload.table.as_str();
+    let table = session.table.as_str();
     let port = memory.port();
     let failed = |error: &dyn std::fmt::Display| {
         AppError::Failed(format!("table {table} cannot be opened: {error}"))

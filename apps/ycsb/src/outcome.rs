@@ -21,6 +21,8 @@ pub(crate) struct Outcome {
     pub(crate) counters: Vec<Counters>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
+    /// Whether it is this process that tells it.
+    pub(crate) is_told_here: bool,
     /// Of its events, those of the run, and how long they took outside.
     pub(crate) run_in_world: (u64, Duration),
 }
@@ -34,6 +36,7 @@ impl Outcome {
             checks: Vec::new(),
             counters: Vec::new(),
             world: None,
+            is_told_here: true,
             run_in_world: (0, Duration::ZERO),
         }
     }

@@ -17,6 +17,7 @@ use latchwork_workload::pacing::Pacer;
 use latchwork_workload::ycsb::{
     InsertCounter, Operation, OperationKind, OperationStream, Versions, WorkerIndex,
 };
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub(crate) struct Run {
 }
 
 /// What one worker did.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) latencies: Latencies<OperationKind>,
     /// Records that it inserted, warm-up included.

@@ -12,12 +12,14 @@ use std::sync::Arc;
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     pub(crate) workload: Arc<CoreWorkload>,
+    /// The table's name in the catalogue.
+    pub(crate) table: String,
 }
 
 impl Session {
-    pub(crate) fn new(settings: Settings) -> Session {
+    pub(crate) fn new(settings: Settings, table: String) -> Session {
         let workload = Arc::new(settings.workload.clone());
-        Session { settings, workload }
+        Session { settings, workload, table }
     }
 
     /// Workers of all compute nodes.
@@ -25,10 +27,13 @@ impl Session {
         self.settings.cluster.compute_nodes * self.settings.cluster.workers
     }
 
-    /// What is about to be done, for people.
-    pub(crate) fn headline(&self) -> String {
+    /// Tells people what is about to be done, and which settings change nothing.
+    pub(crate) fn headline(&self) {
         let settings = &self.settings;
-        format!(
+        for warning in &settings.warnings {
+            eprintln!("ycsb: {warning}");
+        }
+        eprintln!(
             "ycsb {}{}: workload {}, {} records of up to {} bytes; {}",
             settings.command.name(),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
@@ -36,15 +41,15 @@ impl Session {
             self.workload.record_count(),
             self.workload.layout.len_max(),
             ClusterFlags::in_words(&settings.cluster),
-        )
+        );
     }
 
     /// The error for a full memory pool.
     pub(crate) fn out_of_memory(&self, when: &str) -> AppError {
-        let (given, enough) = (self.settings.memory_mb(), self.settings.memory_mb_enough());
-        AppError::Failed(format!(
-            "memory exhausted {when}: --memory-mb {given} is too small; use --memory-mb {enough}"
-        ))
+        let (given, enough) =
+            (self.settings.cluster.memory_bytes, self.settings.memory_bytes_enough());
+        let (small, large) = self.settings.fabric.memory_in_words(given, enough);
+        AppError::Failed(format!("memory exhausted {when}: {small} is too small; {large}"))
     }
 
     /// The error that ends a run when the table fails.

@@ -4,7 +4,7 @@ use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
 use latchwork_harness::AppError;
-use latchwork_harness::{ClusterFlags, FabricChoice, MIB};
+use latchwork_harness::{ClusterFlags, FabricChoice};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::result::Destination;
@@ -143,15 +143,9 @@ impl Settings {
         (records * entry as f64 * 2.0) as u64
     }
 
-    /// Memory of each memory node in MiB.
-    pub(crate) fn memory_mb(&self) -> u64 {
-        self.cluster.memory_bytes / MIB
-    }
-
-    /// What should do where that turned out to be too little.
-    pub(crate) fn memory_mb_enough(&self) -> u64 {
-        let enough = self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes);
-        enough.div_ceil(MIB)
+    /// Bytes of each memory node that should do where what they have turned out to be too little.
+    pub(crate) fn memory_bytes_enough(&self) -> u64 {
+        self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes)
     }
 
     /// Memory of each memory node that lets the workload end well: pages that were never written

@@ -12,6 +12,7 @@ use latchwork_workload::ycsb::{
     CoreWorkload, FieldIndex, InsertCounter, Operation, OperationStream, RecordNumber, Version,
     WorkerIndex,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ const FIELDS: u16 = 2;
 const DRAWS: usize = 10_000;
 
 /// The fields whose history is kept: popular ones, since these are fought over.
+#[derive(Default)]
 pub(crate) struct Sample {
     records: BTreeSet<RecordNumber>,
 }
@@ -64,7 +66,10 @@ impl Sample {
 type Place = (RecordNumber, FieldIndex);
 
 /// What one worker saw of the sample.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Witness {
+    /// Known to all processes.
+    #[serde(skip)]
     sample: Arc<Sample>,
     history: History<Place, MapOperation<Version>>,
 }

@@ -1,0 +1,53 @@
+//! The command line.
+
+use std::time::Duration;
+
+use clap::Parser;
+use latchwork_harness::FabricFlags;
+use latchwork_harness::parse::{size, whole};
+
+/// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent without it.
+///
+/// It meets the others in the store that --join names, and serves until it is told to stop (SIGTERM, SIGINT). Then it
+/// waits for the compute nodes to leave, since what it holds is lost with it. A second signal ends it at once.
+#[derive(Debug, Parser)]
+#[command(name = "memnode", version, max_term_width = 100)]
+#[command(args_override_self = true)]
+#[command(mut_arg("fabric", |arg| arg.default_value("tcp")))]
+#[command(mut_arg("nic", |arg| arg.hide(true)))]
+pub(crate) struct Cli {
+    /// How much memory, as 512M or 4G.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub(crate) memory: u64,
+    /// Take all of it at the start instead of at the first touch.
+    #[arg(long)]
+    pub(crate) prefault: bool,
+    /// Seconds to wait for the compute nodes to leave, when told to stop.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole(0..=86400u64))]
+    drain: u64,
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+}
+
+impl Cli {
+    /// How long to wait for the compute nodes to leave.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.drain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["memnode", "--memory", "3G", "--drain", "0"]);
+        let cli = cli.expect("flags");
+        assert_eq!((cli.memory, cli.patience()), (3 << 30, Duration::ZERO));
+        let missing = latchwork_harness::config::missing::<Cli>("memnode");
+        assert_eq!(missing, [""; 0], "flags that other programs take for unknown");
+    }
+}

@@ -1,0 +1,48 @@
+//! The node from its start to its end.
+
+use std::time::Duration;
+
+use latchwork_cluster::MemoryHost;
+use latchwork_harness::{AppError, FabricChoice, stop};
+use latchwork_membership::Role;
+
+use crate::args::Cli;
+
+/// Between two looks at the lease, while no signal comes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves memory until a signal comes, or the lease is lost. Whether it ended well.
+pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
+    let FabricChoice::Joined(join) = cli.fabric.choice()? else {
+        let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
+        return Err(AppError::Usage(text.to_owned()));
+    };
+    let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
+    let host = MemoryHost::start(&transport, membership.clone(), cli.prefault)
+        .map_err(|error| AppError::Failed(error.to_string()))?;
+    let me = membership.me();
+    eprintln!(
+        "memnode: {} serves {} MiB over {} at {}",
+        me.node,
+        cli.memory >> 20,
+        transport.name(),
+        host.address(),
+    );
+    while stop::wait(LOOK).is_none() {
+        if !membership.lease().is_valid() {
+            let text =
+                "its lease has ended, so that the cluster goes on without it; what it held is lost";
+            return Err(AppError::Failed(text.to_owned()));
+        }
+    }
+    let users = host.users();
+    if users > 0 {
+        eprintln!("memnode: {} waits for compute nodes to leave: {users}", me.node);
+    }
+    let node = me.node;
+    let alone = host.leave(cli.patience()).map_err(|error| AppError::Failed(error.to_string()))?;
+    if !alone {
+        eprintln!("memnode: {node} left although compute nodes use it: they fail now");
+    }
+    Ok(alone)
+}

@@ -1,0 +1,50 @@
+//! The program as the compute nodes of a cluster of processes: one run, whose results one of them tells.
+
+use latchwork_processes::{Memory, one_document};
+use serde_json::Value;
+use std::time::Duration;
+
+const MICROBENCH: &str = env!("CARGO_BIN_EXE_microbench");
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn reads_and_writes_of_all_processes_are_checked_together() {
+    let memory = Memory::start(2, 64 << 20);
+    let writes =
+        ["locked", "blind", "blind --consistency pso --write-deadline 5s", "locked --theta 0.9"];
+    for flags in writes {
+        let flags = format!(
+            "--lines 300 --threads 1 --reads 50 --operations 3000 --warmup 600 --writes {flags}"
+        );
+        let ended = memory.start_program(MICROBENCH, 3, &flags).wait(LIMIT);
+        let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
+        let checks = document["checks"].as_object().expect("checks");
+        assert!(checks.values().all(|check| check == "ok"), "{flags}: {checks:?}");
+        // Writes that are buffered take effect later than they return.
+        let judged = !flags.contains("pso");
+        assert_eq!(checks.contains_key("linearizability"), judged, "{flags}: {checks:?}");
+        let ops = |node: &Value| node["counters"]["ops"].as_u64();
+        let nodes = document["nodes"].as_array().expect("nodes");
+        let each: Vec<_> = nodes.iter().filter_map(ops).collect();
+        assert_eq!(each, [1000; 3], "{flags}: each process does its share");
+    }
+    memory.end();
+}
+
+#[test]
+fn the_others_end_with_the_name_of_the_node_that_was_killed() {
+    let memory = Memory::start(2, 64 << 20);
+    let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --member-lease 5";
+    let mut program = memory.start_program(MICROBENCH, 3, flags);
+    program.wait_for_line("microbench: ", LIMIT);
+    // They run, or are about to.
+    program.kill(1);
+    let ended = program.wait(LIMIT);
+    for process in [&ended[0], &ended[2]] {
+        assert_eq!(process.status, Some(1), "{}", process.err);
+        let errors = process.err.lines().filter(|line| !line.starts_with("microbench: selcc "));
+        let errors: Vec<_> = errors.collect();
+        let [error] = errors[..] else { panic!("one line: {}", process.err) };
+        assert!(error.contains("compute node C") && error.contains(" died"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! [`Meeting`]: where the workers of all compute nodes wait for one another in the middle of a phase.
+//!
+//! Whoever waits goes on polling, since others may need an answer of its node. Workers of one process count in memory of their
+//! own; those of many count in a line of the memory that they share anyway.
+
+use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory as _, MemoryError};
+use latchwork_harness::{AppError, Phase};
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_verbs::GlobalAddr;
+use std::time::Duration;
+
+/// How long workers wait for one another, as long as nothing has failed: one of them may be at a checkpoint.
+pub(crate) const WAIT: Duration = Duration::from_secs(120);
+/// Between two looks: at memory of the process, and at a line.
+const LOOK: Duration = Duration::from_micros(100);
+const LOOK_AT_LINE: Duration = Duration::from_millis(1);
+
+/// What all workers come to, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Point {
+    /// They take letters.
+    Begin,
+    /// They have no more transactions.
+    End,
+    /// Those of others have ended with them.
+    Quiet,
+}
+
+impl Point {
+    const COUNT: usize = 3;
+
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Point::Begin => "begin",
+            Point::End => "end",
+            Point::Quiet => "settle their last transactions",
+        }
+    }
+
+    /// Where its count stands in the line.
+    fn offset(self) -> usize {
+        8 * self as usize
+    }
+}
+
+/// The points, and how many workers have come to each.
+pub(crate) struct Meeting {
+    workers: u64,
+    here: [AtomicU64; Point::COUNT],
+    /// Where they are counted if they are of many processes.
+    line: Option<GlobalAddr>,
+}
+
+impl Meeting {
+    /// Of so many workers of all nodes.
+    pub(crate) fn new(workers: usize, line: Option<GlobalAddr>) -> Meeting {
+        Meeting { workers: workers as u64, here: Default::default(), line }
+    }
+
+    /// A line in which nobody has come anywhere.
+    pub(crate) async fn line(member: &Member) -> Result<GlobalAddr, AppError> {
+        let made = async {
+            let line = member.memory.allocate().await?;
+            let zero = member.memory.write(line, |guard| {
+                let words = guard.words();
+                (0..Point::COUNT).for_each(|at| words.set_u64(8 * at, 0));
+                guard.mark_dirty(0..8 * Point::COUNT);
+            });
+            zero.await.map(|()| line)
+        };
+        made.await.map_err(|error| failed(&error))
+    }
+
+    /// Comes to a point, and waits until all have; not when the phase failed.
+    pub(crate) async fn come(
+        &self,
+        point: Point,
+        phase: &Phase,
+        member: &Member,
+    ) -> Result<(), AppError> {
+        let (here, handle) = (&self.here[point as usize], &member.handle);
+        // Whoever sees a worker here sees what it did before.
+        here.fetch_add(1, Ordering::Release);
+        let Some(line) = self.line else {
+            let all = || here.load(Ordering::Acquire) >= self.workers;
+            return wait(all, point.what(), phase, member).await;
+        };
+        let (offset, memory) = (point.offset(), &member.memory);
+        let count = memory.write(line, |guard| {
+            let words = guard.words();
+            words.set_u64(offset, words.u64(offset) + 1);
+            guard.mark_dirty(offset..offset + 8);
+        });
+        count.await.map_err(|error| failed(&error))?;
+        let deadline = handle.now() + WAIT;
+        while !phase.stopped() {
+            let read = memory.read(line, |words| words.u64(offset)).await;
+            if read.map_err(|error| failed(&error))? >= self.workers {
+                break;
+            }
+            if handle.now() >= deadline {
+                return Err(late(point.what()));
+            }
+            handle.sleep(LOOK_AT_LINE).await;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for something, as long as nothing has failed.
+pub(crate) async fn wait(
+    until: impl Fn() -> bool,
+    what: &str,
+    phase: &Phase,
+    member: &Member,
+) -> Result<(), AppError> {
+    let deadline = member.handle.now() + WAIT;
+    while !until() && !phase.stopped() {
+        if member.handle.now() >= deadline {
+            return Err(late(what));
+        }
+        member.handle.sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+fn late(what: &str) -> AppError {
+    AppError::Failed(format!("the partitions did not all {what} within {WAIT:?}"))
+}
+
+fn failed(error: &MemoryError) -> AppError {
+    AppError::Failed(format!("the nodes cannot meet: {error}"))
+}
