@@ -221,7 +221,7 @@ mod tests {
             ("--cache-share 0", "--cache-share", "above 0"),
             ("--cache-share 0.5 --cache-mb 3", "--cache-share", "--cache-mb"),
             ("--series-us 0", "--series-us", "from 1"),
-            ("--fabric tcp", "--fabric", "shm, sim"),
+            ("--fabric token-ring", "--fabric", "shm, sim, tcp"),
             ("--nic token-ring", "--nic", "connectx3"),
             ("--read 5", "--read", "--reads"),
             ("run", "run", ""),
