@@ -40,7 +40,7 @@
 //!     let nodes = cluster.run(|member| async move { member.node })?;
 //!     assert_eq!(nodes, [0, 1]);
 //! }
-//! # Ok::<(), latchwork_cluster::ClusterError>(())
+//! # Ok::<(), latchwork_harness::AppError>(())
 //! ```
 
 #![forbid(unsafe_code)]
