@@ -76,6 +76,10 @@ rdma *ARGS:
 rdma-perf *ARGS:
     scripts/rdma-perf.sh "$@"
 
+# Membership on etcd, which the tests start themselves; needs `etcd`, and `protoc` to build its client.
+test-etcd *ARGS:
+    cargo test -p latchwork-membership --features etcd-tls "$@"
+
 # CPU cache lines that readers share and write, counted under valgrind: there must be none.
 shared-writes *ARGS:
     scripts/shared-writes.sh "$@"
