@@ -8,6 +8,7 @@ missing=()
 command -v cmake >/dev/null || missing+=(cmake)
 command -v cc >/dev/null || missing+=(build-essential)
 command -v pkg-config >/dev/null || missing+=(pkg-config)
+[ -e /usr/include/infiniband/verbs_api.h ] || missing+=(libibverbs-dev)
 pkg-config --exists libnl-3.0 libnl-route-3.0 2>/dev/null || missing+=(libnl-3-dev libnl-route-3-dev)
 ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev)
 if [ ${#missing[@]} -gt 0 ]; then
