@@ -13,7 +13,6 @@ use latchwork_harness::parse::{size, whole};
 #[derive(Debug, Parser)]
 #[command(name = "memnode", version, max_term_width = 100)]
 #[command(args_override_self = true)]
-#[command(mut_arg("fabric", |arg| arg.default_value("tcp")))]
 #[command(mut_arg("nic", |arg| arg.hide(true)))]
 pub(crate) struct Cli {
     /// How much memory, as 512M or 4G.

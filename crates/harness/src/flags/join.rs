@@ -116,6 +116,14 @@ impl JoinFlags {
                 self.listen
             )));
         }
+        if let HugePages::Directory(directory) = self.huge_pages()
+            && !directory.is_dir()
+        {
+            return Err(FlagError(format!(
+                "--huge-pages {}: use no, advise, or the directory of a hugetlbfs that is there",
+                self.huge_pages
+            )));
+        }
         let security = self.security()?;
         Ok(Some(JoinChoice { endpoint: endpoint.clone(), kind, flags: self.clone(), security }))
     }
