@@ -61,7 +61,10 @@ fn keep(shared: &Shared) {
                 pause = interval / 4;
             }
             Err(error) => {
-                tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
+                // Whoever gave it up himself knows.
+                if shared.check() != Err(MembershipError::Left) {
+                    tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
+                }
                 shared.lease.end();
             }
         }
