@@ -77,6 +77,24 @@ impl Running {
         assert!(sent.success(), "it still runs: {}", self.err);
     }
 
+    /// Waits until no signal is pending: one that is sent twice before would count once.
+    pub(crate) fn until_delivered(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let is_none = |line: &str| {
+            line.split_whitespace()
+                .nth(1)
+                .is_some_and(|mask| mask.bytes().all(|digit| digit == b'0'))
+        };
+        for _ in 0..SILENCE.as_millis() {
+            let text = std::fs::read_to_string(&status).expect("a process");
+            if text.lines().filter(|line| line.starts_with("ShdPnd:")).all(is_none) {
+                return;
+            }
+            self.leave_alone(Duration::from_millis(1));
+        }
+        panic!("a signal is still pending: {}", self.err);
+    }
+
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         loop {
