@@ -278,10 +278,24 @@ impl Fabric {
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
-        self.own(node)?.cut_off();
+        self.cut_off(&*self.own(node)?);
+        Ok(())
+    }
+
+    /// Cuts a memory node of this process off, in the same way.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMemoryNode`].
+    pub fn disconnect_memory(&self, id: MemoryNodeId) -> Result<(), SetupError> {
+        let node = self.shared.node(Peer::Memory(id)).ok_or(SetupError::UnknownMemoryNode(id))?;
+        self.cut_off(&node);
+        Ok(())
+    }
+
+    fn cut_off(&self, node: &Node) {
+        node.cut_off();
         self.shared.departures.fetch_add(1, Ordering::Release);
         self.departed();
-        Ok(())
     }
 
     /// Says that the directory's [`departures`](Directory::departures) have changed: parked workers are woken, to give up what they

@@ -6,24 +6,18 @@
 mod devices;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use latchwork_runtime::Clock;
 use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+    run_on_threads,
 };
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_ibv::{Config, Fabric};
 
 struct Threads {
     fabric: Fabric,
     regions: Vec<Arc<Region>>,
 }
-
-/// Far beyond what any promise needs, on a busy host.
-const LIMIT: Duration = Duration::from_secs(120);
 
 impl Threads {
     fn new() -> Option<Self> {
@@ -41,46 +35,20 @@ impl Threads {
         }
         Some(Threads { fabric, regions })
     }
-
-    fn run_one(&self, script: Script, failed: &AtomicBool) {
-        let node = script.node;
-        let endpoint = self.fabric.endpoint(node, None).unwrap();
-        let inbox = self.fabric.inbox(node).unwrap();
-        let fabric = self.fabric.clone();
-        let disconnect = move |node| fabric.disconnect(node).unwrap();
-        let mut running = script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect));
-        // A script that panics must end the others, which may wait for it.
-        let _alarm = Alarm(failed);
-        let clock = Clock::start();
-        let end = clock.now() + LIMIT;
-        while clock.now() < end {
-            if running.step() {
-                return;
-            }
-            assert!(!failed.load(Ordering::Relaxed), "another script failed");
-            thread::yield_now();
-        }
-        panic!("a script of {node:?} does not end");
-    }
-}
-
-struct Alarm<'a>(&'a AtomicBool);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Harness for Threads {
     fn run(&self, scripts: Vec<Script>) {
-        let failed = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for script in scripts {
-                scope.spawn(|| self.run_one(script, &failed));
-            }
+        run_on_threads(scripts, |script| {
+            let node = script.node;
+            let endpoint = Box::new(self.fabric.endpoint(node, None).unwrap());
+            let inbox = Box::new(self.fabric.inbox(node).unwrap());
+            let fabric = self.fabric.clone();
+            let cut_off = move |target| match target {
+                Target::Memory(id) => fabric.disconnect_memory(id).unwrap(),
+                Target::Compute(id, _) => fabric.disconnect(id).unwrap(),
+            };
+            script.start(endpoint, inbox, Box::new(cut_off))
         });
     }
 

@@ -225,4 +225,19 @@ impl Fabric {
         }
         Ok(())
     }
+
+    /// Cuts a memory node off, of this process or another one: verbs to it complete with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMemoryNode`].
+    pub fn disconnect_memory(&self, id: MemoryNodeId) -> Result<(), SetupError> {
+        let mut memory = self.shared.memory.write();
+        memory.get_mut(&id.0).ok_or(SetupError::UnknownMemoryNode(id))?.leave();
+        drop(memory);
+        self.shared.count_change();
+        let nodes = self.shared.nodes.read();
+        nodes.values().filter_map(|node| node.mailbox()).for_each(|mailbox| mailbox.wake_all());
+        Ok(())
+    }
 }

@@ -4,13 +4,12 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+    run_on_threads,
 };
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_shm::{Config, Fabric};
 
 use common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
@@ -30,9 +29,6 @@ enum Mode {
     FabricForEachNode,
     MemoryElsewhere,
 }
-
-/// Far beyond what any promise needs: some ten seconds of one core.
-const STEPS_MAX: u64 = 50_000_000;
 
 const CONFIG: Config = Config { inbox_capacity: INBOX_CAPACITY };
 
@@ -100,43 +96,25 @@ impl Threads {
         &self.fabrics[usize::from(node.get())]
     }
 
-    fn run_one(&self, script: Script, failed: &AtomicBool) {
-        let node = script.node;
-        let endpoint = self.of(node).endpoint(node).unwrap();
-        let inbox = self.of(node).inbox(node).unwrap();
-        let fabric = self.of(node).clone();
-        let disconnect = move |node| fabric.disconnect(node).unwrap();
-        let mut running = script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect));
-        // A script that panics must end the others, which may wait for it.
-        let _alarm = Alarm(failed);
-        for _ in 0..STEPS_MAX {
-            if running.step() {
-                return;
+    /// Cuts a node off for the processes of all compute nodes.
+    fn cut_off(fabrics: &[Fabric], target: Target) {
+        for fabric in fabrics {
+            match target {
+                Target::Memory(id) => fabric.disconnect_memory(id).unwrap(),
+                Target::Compute(id, _) => fabric.disconnect(id).unwrap(),
             }
-            assert!(!failed.load(Ordering::Relaxed), "another script failed");
-            thread::yield_now();
-        }
-        panic!("a script of {node:?} does not end");
-    }
-}
-
-struct Alarm<'a>(&'a AtomicBool);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
         }
     }
 }
 
 impl Harness for Threads {
     fn run(&self, scripts: Vec<Script>) {
-        let failed = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for script in scripts {
-                scope.spawn(|| self.run_one(script, &failed));
-            }
+        run_on_threads(scripts, |script| {
+            let node = script.node;
+            let (fabric, fabrics) = (self.of(node), self.fabrics[1..].to_vec());
+            let endpoint = Box::new(fabric.endpoint(node).unwrap());
+            let inbox = Box::new(fabric.inbox(node).unwrap());
+            script.start(endpoint, inbox, Box::new(move |target| Self::cut_off(&fabrics, target)))
         });
     }
 

@@ -2,39 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use latchwork_runtime::{ExecutorConfig, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
-use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Inbox as _, Message, Request, Subscription as _, Target,
-};
-use latchwork_verbs_sim::{Endpoint, Fabric, Inbox, SimConfig, Subscription};
+use latchwork_verbs::contract::parking::{Counts, Serve};
+use latchwork_verbs::{ComputeNodeId, Endpoint as _, Message, Request, Target};
+use latchwork_verbs_sim::{Endpoint, Fabric, SimConfig};
 
 fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
-}
-
-struct Serve {
-    inbox: Inbox,
-    subscription: Subscription,
-    received: Rc<Cell<u64>>,
-}
-
-impl Poller for Serve {
-    fn poll(&self, _now: Time) -> bool {
-        self.inbox.receive(&mut |_| self.received.set(self.received.get() + 1))
-    }
-
-    fn flush(&self) {}
-
-    fn may_park(&self) -> bool {
-        self.subscription.park()
-    }
-
-    fn unparked(&self) {
-        self.subscription.unparked();
-    }
 }
 
 struct Submit {
@@ -73,10 +52,10 @@ fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
             let worker = worker();
             let inbox = fabric.inbox(node(1)).unwrap();
             let subscription = inbox.subscribe(worker.handle().notifier());
-            let received = Rc::new(Cell::new(0));
-            let poller = Serve { inbox, subscription, received: Rc::clone(&received) };
+            let counts = Arc::<Counts>::default();
+            let poller = Serve::new((Box::new(inbox), Box::new(subscription)), &counts);
             worker.handle().add_poller(Rc::new(poller));
-            (Some(worker), received)
+            (Some(worker), counts)
         })
         .collect();
 
@@ -90,16 +69,16 @@ fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
         submit.endpoint.borrow_mut().post(target, token, &[Request::Send(message)]).unwrap();
     }
 
-    let counts = [Rc::clone(&servers[0].1), Rc::clone(&servers[1].1)];
+    let counts = [Arc::clone(&servers[0].1), Arc::clone(&servers[1].1)];
+    let received = || counts.each_ref().map(|counts| counts.received.load(Ordering::Relaxed));
     let end = kernel.run_until(kernel.now() + Duration::from_secs(1), || {
-        if counts[0].get() >= leaves_after {
+        if received()[0] >= leaves_after {
             servers[0].0 = None;
         }
-        counts.iter().map(|count| count.get()).sum::<u64>() == messages
-            && submit.completed.get() == messages
+        received().iter().sum::<u64>() == messages && submit.completed.get() == messages
     });
     assert_eq!(end, RunEnd::Done, "seed {seed}: a message or a completion waits for ever");
-    counts.map(|count| count.get())
+    received()
 }
 
 #[test]

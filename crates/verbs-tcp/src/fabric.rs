@@ -245,6 +245,17 @@ impl Fabric {
         Ok(())
     }
 
+    /// Cuts a memory node off, in the same way.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMemoryNode`].
+    pub fn disconnect_memory(&self, node: MemoryNodeId) -> Result<(), SetupError> {
+        let peer =
+            self.inner.peers.get(Node::Memory(node)).ok_or(SetupError::UnknownMemoryNode(node))?;
+        peer.disconnect();
+        Ok(())
+    }
+
     /// Forgets a node of another process that is gone, so that another start of it can be added: verbs of this
     /// process to the old one complete as after [`Fabric::disconnect`]. False when no such node is known.
     pub fn remove_peer(&self, node: Node) -> bool {

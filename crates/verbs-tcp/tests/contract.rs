@@ -4,58 +4,28 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use common::{Cluster, Mode};
-use latchwork_runtime::Clock;
-use latchwork_verbs::contract::{Harness, Script};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
-
-/// Far beyond what any promise needs.
-const PATIENCE: Duration = Duration::from_secs(100);
-
-impl Cluster {
-    fn run_one(&self, script: Script, failed: &AtomicBool) {
-        let node = script.node;
-        let fabric = self.of(node);
-        let endpoint = fabric.endpoint(node).unwrap();
-        let inbox = fabric.inbox(node).unwrap();
-        let fabrics = self.fabrics();
-        let disconnect = move |node: ComputeNodeId| {
-            fabrics.iter().for_each(|fabric| fabric.disconnect(node).unwrap());
-        };
-        let mut running = script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect));
-        // A script that panics must end the others, which may wait for it.
-        let _alarm = Alarm(failed);
-        let clock = Clock::start();
-        let deadline = clock.now() + PATIENCE;
-        while !running.step() {
-            assert!(!failed.load(Ordering::Relaxed), "another script failed");
-            assert!(clock.now() < deadline, "a script of {node:?} does not end");
-            thread::yield_now();
-        }
-    }
-}
-
-struct Alarm<'a>(&'a AtomicBool);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-}
+use latchwork_verbs::contract::{Harness, Script, run_on_threads};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 
 impl Harness for Cluster {
     fn run(&self, scripts: Vec<Script>) {
-        let failed = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for script in scripts {
-                scope.spawn(|| self.run_one(script, &failed));
-            }
+        run_on_threads(scripts, |script| {
+            let node = script.node;
+            let fabric = self.of(node);
+            let endpoint = Box::new(fabric.endpoint(node).unwrap());
+            let inbox = Box::new(fabric.inbox(node).unwrap());
+            let fabrics = self.fabrics();
+            let cut_off = move |target| match target {
+                Target::Memory(id) => {
+                    fabrics.iter().for_each(|fabric| fabric.disconnect_memory(id).unwrap());
+                }
+                Target::Compute(id, _) => {
+                    fabrics.iter().for_each(|fabric| fabric.disconnect(id).unwrap());
+                }
+            };
+            script.start(endpoint, inbox, Box::new(cut_off))
         });
     }
 

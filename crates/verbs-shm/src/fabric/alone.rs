@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use latchwork_verbs::MemoryNodeId;
-
 use super::Fabric;
 use crate::config::{Config, Place};
 use crate::{End, NodeName, ShmError};
@@ -30,14 +28,6 @@ impl Fabric {
     /// # Errors
     /// [`ShmError::NotHere`].
     pub fn add_peer(&self, _: NodeName, _: &str) -> Result<(), ShmError> {
-        Err(ShmError::NotHere)
-    }
-
-    /// Only on Linux.
-    ///
-    /// # Errors
-    /// [`ShmError::NotHere`].
-    pub fn disconnect_memory(&self, _: MemoryNodeId) -> Result<(), ShmError> {
         Err(ShmError::NotHere)
     }
 

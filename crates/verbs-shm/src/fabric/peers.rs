@@ -139,22 +139,6 @@ impl Fabric {
         Ok(Elsewhere::new(page, incarnation, Box::new(map)))
     }
 
-    /// Cuts a memory node off, of this process or another one: verbs to it complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on.
-    ///
-    /// # Errors
-    /// [`ShmError::Unknown`].
-    pub fn disconnect_memory(&self, id: MemoryNodeId) -> Result<(), ShmError> {
-        let mut memory = self.shared.memory.write();
-        let unknown = || ShmError::Unknown { node: NodeName::Memory(id).to_string() };
-        memory.get_mut(&id.0).ok_or_else(unknown)?.leave();
-        drop(memory);
-        self.shared.count_change();
-        let nodes = self.shared.nodes.read();
-        nodes.values().filter_map(|node| node.mailbox()).for_each(|mailbox| mailbox.wake_all());
-        Ok(())
-    }
-
     /// Whether the process lives that made a contact.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use latchwork_simulation::Kernel;
 use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
 };
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_sim::{CpuProfile, Fabric, NicProfile, SimConfig};
 
 pub(crate) struct World {
@@ -88,8 +88,11 @@ impl World {
             let endpoint = self.fabric.endpoint(script.node, &self.worker_handle()).unwrap();
             let inbox = self.fabric.inbox(script.node).unwrap();
             let fabric = self.fabric.clone();
-            let disconnect = move |node| fabric.disconnect(node).unwrap();
-            script.start(Box::new(endpoint), Box::new(inbox), Box::new(disconnect))
+            let cut_off = move |target| match target {
+                Target::Memory(id) => fabric.lose_memory_node(id).unwrap(),
+                Target::Compute(id, _) => fabric.disconnect(id).unwrap(),
+            };
+            script.start(Box::new(endpoint), Box::new(inbox), Box::new(cut_off))
         };
         let mut running: Vec<_> = scripts.into_iter().map(start).collect();
         for _ in 0..turns {

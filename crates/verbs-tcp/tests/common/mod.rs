@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_runtime::{Clock, Time};
+use latchwork_runtime::{Clock, Notifier, Time};
+use latchwork_verbs::contract::parking::{Parking, Served};
 use latchwork_verbs::contract::{
     COMPUTE_NODES, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES,
 };
@@ -85,11 +86,16 @@ impl Authority {
 
 impl Cluster {
     pub(crate) fn new(mode: Mode) -> Self {
+        Cluster::with_inboxes(mode, INBOX_CAPACITY)
+    }
+
+    /// With inboxes for so many messages.
+    pub(crate) fn with_inboxes(mode: Mode, inbox_capacity: usize) -> Self {
         let authority = Authority::new();
         let make = |mode| {
             let security = if mode == Mode::Tls { authority.security() } else { secret() };
             // Several threads, so that connections are really served side by side.
-            let (inbox_capacity, threads) = (INBOX_CAPACITY, 2);
+            let threads = 2;
             Fabric::new(Config { inbox_capacity, threads, ..Config::new(security) }).unwrap()
         };
         let count = usize::from(MEMORY_NODES) + usize::from(COMPUTE_NODES);
@@ -140,6 +146,22 @@ impl Cluster {
 
     pub(crate) fn region_of(&self, node: ComputeNodeId) -> Arc<Region> {
         Arc::clone(&self.regions[node.index()])
+    }
+}
+
+impl Parking for Cluster {
+    fn endpoint(&self, _: Option<Notifier>) -> Box<dyn latchwork_verbs::Endpoint> {
+        Box::new(self.of(node(2)).endpoint(node(2)).unwrap())
+    }
+
+    fn serve(&self, notifier: Notifier) -> Served {
+        let inbox = self.of(node(1)).inbox(node(1)).unwrap();
+        let subscription = inbox.subscribe(notifier);
+        (Box::new(inbox), Box::new(subscription))
+    }
+
+    fn rounds(&self) -> u64 {
+        1_000
     }
 }
 

@@ -80,7 +80,7 @@ pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
         while worker.results() < INBOX_CAPACITY {
             worker.pause().await;
         }
-        worker.disconnect(node(2));
+        worker.cut_off(target);
         let mut delivered = 0;
         for token in tokens {
             match worker.wait(token).await {

@@ -11,10 +11,13 @@
 
 mod atomics;
 mod buffers;
+mod ends;
 mod errors;
 mod order;
+pub mod parking;
 mod pressure;
 mod script;
+mod threads;
 
 use std::sync::Arc;
 
@@ -22,6 +25,9 @@ pub use atomics::{atomics_lose_nothing, cas_excludes_and_what_it_protects_is_con
 pub use buffers::{
     a_batch_completes_once_with_its_own_token, a_completion_gives_the_buffers_back,
     a_read_whose_condition_holds_is_done, words_are_never_torn,
+};
+pub use ends::{
+    a_dropped_endpoint_takes_back_what_was_not_rung, a_memory_node_that_vanishes_fails_its_batches,
 };
 pub use errors::{a_bad_batch_is_refused_and_does_nothing, a_disconnected_node_fails_its_batches};
 pub use order::{
@@ -31,6 +37,7 @@ pub use order::{
 };
 pub use pressure::{full_inboxes_push_back, full_send_queues_push_back};
 pub use script::{Running, Script, Worker};
+pub use threads::run_on_threads;
 
 use crate::address::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Target};
 use crate::region::Region;
@@ -89,6 +96,8 @@ macro_rules! contract_tests {
             a_batch_completes_once_with_its_own_token
             a_bad_batch_is_refused_and_does_nothing
             a_disconnected_node_fails_its_batches
+            a_memory_node_that_vanishes_fails_its_batches
+            a_dropped_endpoint_takes_back_what_was_not_rung
             full_send_queues_push_back
             full_inboxes_push_back
         }

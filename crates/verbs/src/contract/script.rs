@@ -30,19 +30,19 @@ impl Script {
         Script { node, body: Box::new(move |worker| Box::pin(body(worker))) }
     }
 
-    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a compute
-    /// node off.
+    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a node off: a
+    /// compute node or a memory node, whichever the target is of.
     pub fn start(
         self,
         endpoint: Box<dyn Endpoint>,
         inbox: Box<dyn Inbox>,
-        disconnect: Box<dyn Fn(ComputeNodeId)>,
+        cut_off: Box<dyn Fn(Target)>,
     ) -> Running {
         let worker = Worker(Rc::new(Inner {
             node: self.node,
-            endpoint: RefCell::new(endpoint),
+            endpoint: RefCell::new(Some(endpoint)),
             inbox,
-            disconnect,
+            cut_off,
             results: RefCell::default(),
             next_token: Cell::new(1 << 40),
         }));
@@ -75,9 +75,10 @@ pub struct Worker(Rc<Inner>);
 
 struct Inner {
     node: ComputeNodeId,
-    endpoint: RefCell<Box<dyn Endpoint>>,
+    // None once it was abandoned.
+    endpoint: RefCell<Option<Box<dyn Endpoint>>>,
     inbox: Box<dyn Inbox>,
-    disconnect: Box<dyn Fn(ComputeNodeId)>,
+    cut_off: Box<dyn Fn(Target)>,
     results: RefCell<BTreeMap<u64, Result<Outcome, VerbError>>>,
     next_token: Cell<u64>,
 }
@@ -85,6 +86,7 @@ struct Inner {
 impl Inner {
     fn sweep(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
+        let Some(endpoint) = endpoint.as_mut() else { return };
         endpoint.ring();
         endpoint.poll(&mut |completion| {
             let twice = self.results.borrow_mut().insert(completion.token, completion.result);
@@ -94,9 +96,14 @@ impl Inner {
 }
 
 impl Worker {
-    /// Cuts a compute node off.
-    pub fn disconnect(&self, node: ComputeNodeId) {
-        (self.0.disconnect)(node);
+    /// Cuts the target's node off.
+    pub fn cut_off(&self, target: Target) {
+        (self.0.cut_off)(target);
+    }
+
+    /// Drops the endpoint. Nothing can be posted any more.
+    pub fn abandon(&self) {
+        self.0.endpoint.borrow_mut().take();
     }
 
     /// The worker's node.
@@ -108,10 +115,14 @@ impl Worker {
     ///
     /// # Errors
     /// What is wrong with the batch.
+    ///
+    /// # Panics
+    /// When the endpoint was [abandoned](Worker::abandon).
     pub fn post(&self, target: Target, requests: &[Request]) -> Result<u64, VerbError> {
         let token = self.0.next_token.get();
         self.0.next_token.set(token + 1);
-        self.0.endpoint.borrow_mut().post(target, token, requests)?;
+        let mut endpoint = self.0.endpoint.borrow_mut();
+        endpoint.as_mut().expect("an endpoint").post(target, token, requests)?;
         Ok(token)
     }
 
@@ -161,7 +172,7 @@ impl Worker {
 
     /// Batches in flight.
     pub fn in_flight(&self) -> usize {
-        self.0.endpoint.borrow().in_flight()
+        self.0.endpoint.borrow().as_ref().map_or(0, |endpoint| endpoint.in_flight())
     }
 
     /// Results that nobody has waited for.

@@ -1,0 +1,78 @@
+//! Who has nothing to do uses no CPU time. A test program of its own, because it looks at all threads of its process.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use common::{Cluster, MEMORY, Mode, finish, node};
+use latchwork_runtime::{Clock, Time};
+use latchwork_verbs::contract::parking::Servers;
+use latchwork_verbs::{Endpoint as _, Message, Request, Target};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
+fn wait(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Ticks of CPU time (10 ms mostly) that each thread of this process whose name begins so has used, and how often
+/// it has gone to sleep by itself.
+fn used(name: &str) -> (u64, u64) {
+    let (mut ticks, mut sleeps) = (0, 0);
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let path = task.unwrap().path();
+        // Threads come and go.
+        let read = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+        if !read("comm").starts_with(name) {
+            continue;
+        }
+        let stat = read("stat");
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<u64> = after.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
+        // utime and stime are the fields 14 and 15 of all; two and a blank stand before these.
+        ticks += fields.get(12).unwrap_or(&0) + fields.get(13).unwrap_or(&0);
+        let status = read("status");
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+        sleeps +=
+            line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0);
+    }
+    (ticks, sleeps)
+}
+
+#[test]
+fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
+    let cluster = Cluster::new(Mode::Apart);
+    thread::scope(|scope| {
+        let servers = Servers::start(scope, &cluster, 1);
+        let mut endpoint = cluster.of(node(2)).endpoint(node(2)).unwrap();
+        let message = Request::Send(Message { from: node(2), body: [7; Message::WORDS] });
+        let clock = Clock::start();
+        for sent in 1..=50 {
+            endpoint.post(Target::Compute(node(1), 0), sent, &[message]).unwrap();
+            assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
+            while servers.received() < sent {
+                assert!(clock.now() - Time::ZERO < 10 * PATIENCE, "message {sent} wakes nobody");
+                thread::yield_now();
+            }
+        }
+        // A connection to a memory node, too, that stands and is not used.
+        endpoint.post(MEMORY, 0, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
+        assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
+        assert!(endpoint.may_park());
+
+        wait(Duration::from_millis(100));
+        let before = [used("tcp-agent"), used("server")];
+        assert!(before[0].1 > 0 && before[1].1 > 0, "the threads are there: {before:?}");
+        wait(Duration::from_secs(1));
+        let after = [used("tcp-agent"), used("server")];
+        for (before, after) in before.iter().zip(after) {
+            // No clock ticks for it, and it does not wake up now and then either.
+            assert!(after.0 <= before.0 + 1 && after.1 <= before.1 + 2, "{before:?} and {after:?}");
+        }
+        assert!(servers.stop() > 10, "it was parked between the messages");
+    });
+}

@@ -1,0 +1,79 @@
+//! What ends early: an endpoint that its worker gives up, and a memory node.
+
+use super::{Harness, MEMORY, Script, node};
+use crate::address::{MemoryNodeId, Target};
+use crate::error::VerbError;
+use crate::request::Request;
+
+/// An endpoint that is dropped takes back what was posted and not rung. What was rung takes effect all the same.
+pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
+    // Each round counts in another part of the word, so that nothing late is taken for the next round's.
+    const NOT_RUNG: u64 = 1 << 32;
+    let add = |add| [Request::FetchAdd { remote: 0, add }];
+    let rounds = harness.rounds().min(10);
+    for round in 1..=rounds {
+        let script = Script::new(node(1), move |worker| async move {
+            // From here on the connection stands.
+            worker.call(MEMORY, &add(1)).await;
+            worker.post(MEMORY, &add(1)).expect("a batch that is right");
+            worker.pause().await;
+            worker.post(MEMORY, &add(NOT_RUNG)).expect("a batch that is right");
+            worker.abandon();
+        });
+        harness.run(vec![script]);
+        let script = Script::new(node(1), move |worker| async move {
+            while worker.call(MEMORY, &add(0)).await[0] % NOT_RUNG < 2 * round {
+                worker.pause().await;
+            }
+            for _ in 0..20 {
+                assert_eq!(worker.call(MEMORY, &add(0)).await[0], 2 * round);
+            }
+        });
+        harness.run(vec![script]);
+    }
+}
+
+/// Batches for a memory node that is gone complete, with an error, also those under way. Other nodes are reached as before.
+pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
+    const POSTED: u64 = 64;
+    let memory = harness.memory(MemoryNodeId(0));
+    let script = Script::new(node(1), |worker| async move {
+        let other = Target::Memory(MemoryNodeId(1));
+        let add = [Request::FetchAdd { remote: 0, add: 1 }];
+        worker.call(MEMORY, &add).await;
+        let post = |_| worker.post(MEMORY, &add).expect("a batch that is right");
+        let mut tokens: Vec<_> = (0..POSTED / 2).map(post).collect();
+        worker.pause().await;
+        tokens.extend((POSTED / 2..POSTED).map(post));
+        worker.cut_off(MEMORY);
+        let mut done = 1;
+        for token in tokens {
+            match worker.wait(token).await {
+                Ok(_) => done += 1,
+                Err(VerbError::Disconnected { target } | VerbError::Ambiguous { target }) => {
+                    assert_eq!(target, MEMORY);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let disconnected = Err(VerbError::Disconnected { target: MEMORY });
+        for request in [add[0], Request::WriteWord { remote: 8, value: done }] {
+            match worker.post(MEMORY, &[request]) {
+                Ok(token) => assert_eq!(worker.wait(token).await, disconnected),
+                Err(error) => panic!("what becomes of a target is told later: {error}"),
+            }
+        }
+        assert_eq!(worker.in_flight(), 0);
+        for before in 0..10 {
+            assert_eq!(worker.call(other, &add).await, [before, 0]);
+        }
+        assert!(done <= POSTED);
+        worker.call(other, &[Request::WriteWord { remote: 8, value: done }]).await;
+    });
+    harness.run(vec![script]);
+    let done = harness.memory(MemoryNodeId(1)).words().u64(8);
+    let words = memory.words();
+    let counted = words.u64(0);
+    assert!((done..=1 + POSTED).contains(&counted), "{done} told, {counted} counted");
+    assert_eq!(words.u64(8), 0, "written after the end");
+}
