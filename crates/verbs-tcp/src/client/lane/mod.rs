@@ -1,0 +1,192 @@
+//! [`Lane`]: an endpoint's way to one node.
+
+mod receiving;
+mod sending;
+mod standing;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+
+use latchwork_runtime::{Clock, Time};
+use latchwork_verbs::{Completion, Message, Request};
+use slab::Slab;
+
+use super::connect::Connected;
+use super::endpoint::Locals;
+use super::flights::{Flight, Sent};
+use super::link::Link;
+use crate::error::TcpError;
+use crate::peers::Peer;
+
+/// What lanes do with time, from [`Config`](crate::Config).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// See [`Config::patience`](crate::Config::patience).
+    pub(crate) patience: Duration,
+    pub(crate) clock: Clock,
+}
+
+impl Times {
+    /// How long after the agent's last word it may still begin a batch. Less than the patience, so that clocks
+    /// need not run alike, nor an agent stop in the middle of a chunk.
+    fn lease(self) -> Duration {
+        self.patience * 3 / 4
+    }
+}
+
+/// What comes of an attempt to connect.
+pub(crate) type Attempt = Receiver<Result<Connected, TcpError>>;
+
+/// An endpoint's connection to one node, and all that waits for it.
+pub(crate) struct Lane {
+    pub(crate) peer: Arc<Peer>,
+    session: [u8; 16],
+    lengths: Vec<Option<u64>>,
+    state: State,
+    times: Times,
+    queue: VecDeque<Posted>,
+    /// The requests of the batches in the queue.
+    requests: VecDeque<Request>,
+    flights: Slab<Flight>,
+    sent: VecDeque<Sent>,
+    /// The messages in the frames of `sent`.
+    messages: VecDeque<Message>,
+    again: Again,
+    next_seq: u32,
+    /// The agent's clock as it was last told, and when that was here, or later.
+    stamp: (u64, Time),
+    /// The lease that the agent was last told.
+    leased: u64,
+    /// When something was last heard, or first expected.
+    heard: Time,
+    pinged: bool,
+    /// Batches of a connection that failed: what is said of them depends on whether the next one stands.
+    doomed: Vec<(u64, u16)>,
+    /// Until when the agent may still begin what the failed connection had brought.
+    doomed_until: Time,
+}
+
+enum State {
+    /// Nobody has wanted anything yet.
+    Idle,
+    Connecting(Attempt),
+    /// An attempt has failed, and the next one is due.
+    Again(Time),
+    Up(Box<Link>),
+    /// Everything fails until then.
+    Gone(Time),
+}
+
+struct Posted {
+    token: u64,
+    region: u16,
+    len: usize,
+    /// Of a batch that takes several frames: its flight, and bytes of its first request that are through.
+    begun: Option<(usize, u32)>,
+}
+
+/// Messages for which the inbox had no room.
+#[derive(Default)]
+struct Again {
+    messages: VecDeque<(usize, Message)>,
+    wait: Duration,
+    due: Time,
+}
+
+impl Lane {
+    pub(crate) fn new(peer: Arc<Peer>, session: [u8; 16], times: Times) -> Self {
+        Lane {
+            peer,
+            session,
+            lengths: Vec::new(),
+            state: State::Idle,
+            times,
+            queue: VecDeque::new(),
+            requests: VecDeque::new(),
+            flights: Slab::new(),
+            sent: VecDeque::new(),
+            messages: VecDeque::new(),
+            again: Again::default(),
+            next_seq: 0,
+            stamp: (0, Time::ZERO),
+            leased: 0,
+            heard: Time::ZERO,
+            pinged: false,
+            doomed: Vec::new(),
+            doomed_until: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[Request]) {
+        self.queue.push_back(Posted { token, region, len: requests.len(), begun: None });
+        self.requests.extend(requests);
+    }
+
+    /// The length of a region of the node, in bytes, as far as is known. Asked anew while it is not.
+    pub(crate) fn length(&mut self, region: u16) -> Option<u64> {
+        let at = usize::from(region);
+        if let Some(Some(length)) = self.lengths.get(at) {
+            return Some(*length);
+        }
+        let length = self.peer.length(region)?;
+        if self.lengths.len() <= at {
+            self.lengths.resize(at + 1, None);
+        }
+        self.lengths[at] = Some(length);
+        Some(length)
+    }
+
+    /// Whether anything waits to be sent for the first time.
+    pub(crate) fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether anything is expected or waits.
+    pub(crate) fn is_busy(&self) -> bool {
+        !(self.queue.is_empty() && self.flights.is_empty() && self.doomed.is_empty())
+    }
+
+    /// Goes on as far as it can without waiting. `connect` starts an attempt to connect.
+    pub(crate) fn step(
+        &mut self,
+        now: Time,
+        locals: &Locals,
+        connect: &mut dyn FnMut(&Peer, [u8; 16]) -> Attempt,
+        done: &mut VecDeque<Completion>,
+    ) {
+        if self.peer.is_disconnected() {
+            self.give_up_waiting(done);
+        }
+        match &mut self.state {
+            State::Up(_) => {
+                if let Err(why) =
+                    self.receive(now, locals, done).and_then(|()| self.submit(now, locals))
+                {
+                    self.fail(now, &why);
+                }
+            }
+            State::Connecting(attempt) => match attempt.try_recv() {
+                Ok(Ok(connected)) => {
+                    self.stand(now, connected, done);
+                    if let Err(why) = self.submit(now, locals) {
+                        self.fail(now, &why);
+                    }
+                }
+                Ok(Err(error)) => self.miss(now, &error, done),
+                Err(TryRecvError::Empty) => {}
+                // The threads that connect have stopped: so has the process, as far as verbs go.
+                Err(TryRecvError::Disconnected) => self.give_up(now, done),
+            },
+            State::Gone(until) if now < *until => self.give_up_waiting(done),
+            State::Again(due) if now < *due => {}
+            State::Idle | State::Gone(_) | State::Again(_) => {
+                if self.peer.is_disconnected() && self.doomed.is_empty() {
+                    return;
+                }
+                self.state = State::Connecting(connect(&self.peer, self.session));
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! From the agent: replies end batches, and silence ends the connection.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{Ordering, fence};
+use latchwork_verbs::{Completion, WORD};
+
+use super::{Lane, State};
+use crate::client::endpoint::Locals;
+use crate::client::flights::{Expect, Sent};
+use crate::wire::{FromAgent, Reply, put_ping};
+
+/// Between two attempts at an inbox that is full: the first, and no more than.
+const FULL_FIRST: Duration = Duration::from_micros(20);
+const FULL_MAX: Duration = Duration::from_millis(1);
+
+impl Lane {
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        locals: &Locals,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), String> {
+        let State::Up(link) = &mut self.state else { return Ok(()) };
+        if !link.fill().map_err(|error| error.to_string())? {
+            return self.mind_silence(now);
+        }
+        // Looked at behind the read: what has arrived was sent before.
+        let here = self.times.clock.now();
+        (self.heard, self.pinged) = (here, false);
+        // Taken out so that replies can borrow from it; put back in any case.
+        let mut input = std::mem::replace(&mut link.input, crate::buffer::Buffer::new());
+        let end = loop {
+            match FromAgent::parse(input.bytes()) {
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error.to_string()),
+                Ok(Some((frame, used))) => {
+                    let end = match frame {
+                        FromAgent::Time(clock) | FromAgent::Pong(_, clock) => {
+                            self.stamp = (clock, here);
+                            Ok(())
+                        }
+                        FromAgent::Reply(reply) => self.reply(now, reply, locals, done),
+                    };
+                    if let Err(why) = end {
+                        break Err(why.into());
+                    }
+                    input.consume(used);
+                }
+            }
+        };
+        input.settle();
+        if let State::Up(link) = &mut self.state {
+            link.input = input;
+        }
+        end
+    }
+
+    fn mind_silence(&mut self, now: Time) -> Result<(), String> {
+        let State::Up(link) = &mut self.state else { return Ok(()) };
+        let silent = now - self.heard;
+        if self.sent.is_empty() && !self.pinged {
+            return Ok(());
+        }
+        if silent >= self.times.patience {
+            return Err("the agent is silent".into());
+        }
+        if silent >= self.times.patience / 4 && !self.pinged {
+            put_ping(&mut link.out, self.next_seq);
+            self.pinged = true;
+        }
+        Ok(())
+    }
+
+    fn reply(
+        &mut self,
+        now: Time,
+        reply: Reply<'_>,
+        locals: &Locals,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), &'static str> {
+        let sent = self.sent.pop_front().ok_or("a reply to nothing")?;
+        if sent.seq != reply.seq {
+            // What became of the batch is unknown, as with all others on this connection.
+            self.sent.push_front(sent);
+            return Err("a reply to another batch");
+        }
+        if reply.expired {
+            // What came before it is unknown no more, but this did not happen. It is not known whether the
+            // agent had begun others: the connection goes, and with it the doubt.
+            self.sent.push_front(sent);
+            return Err("the agent had no time for a batch before its lease ended");
+        }
+        let end = self.take_reply(now, &sent, reply, locals);
+        if end.is_err() {
+            self.sent.push_front(sent);
+            return end;
+        }
+        let flight = &mut self.flights[sent.flight];
+        if flight.is_done() {
+            let (token, result) = (flight.token, Ok(flight.outcome));
+            done.push_back(Completion { token, result });
+            self.flights.remove(sent.flight);
+        }
+        Ok(())
+    }
+
+    fn take_reply(
+        &mut self,
+        now: Time,
+        sent: &Sent,
+        reply: Reply<'_>,
+        locals: &Locals,
+    ) -> Result<(), &'static str> {
+        let flight = &mut self.flights[sent.flight];
+        let mut body = reply.body;
+        let mut take = |len: usize| {
+            let (head, rest) = body.split_at_checked(len).ok_or("a reply that is too short")?;
+            body = rest;
+            Ok::<_, &'static str>(head)
+        };
+        for (i, expect) in sent.expects().iter().enumerate() {
+            let undone = reply.undone >> i & 1 == 1;
+            match *expect {
+                Expect::Data { optional: true, .. } if undone => {}
+                Expect::Delivery => {
+                    let message = self.messages.pop_front().ok_or("a reply to no message")?;
+                    if undone {
+                        let again = &mut self.again;
+                        again.messages.push_back((sent.flight, message));
+                        again.wait = (again.wait * 2).clamp(FULL_FIRST, FULL_MAX);
+                        again.due = now + again.wait;
+                        flight.open += 1;
+                    } else {
+                        self.again.wait = Duration::ZERO;
+                    }
+                }
+                _ if undone => return Err("a request undone that is always done"),
+                Expect::Done => {}
+                Expect::Old => {
+                    let old = take(WORD)?.try_into().map_err(|_| "not a word")?;
+                    flight.outcome.old[flight.atomics] = u64::from_le_bytes(old);
+                    flight.atomics += 1;
+                }
+                Expect::Data { local, .. } => {
+                    let data = take(local.len as usize)?;
+                    // Who sees a byte of it also sees what this worker did to the place before.
+                    fence(Ordering::Release);
+                    locals.words(local).write_bytes(0, data);
+                }
+            }
+        }
+        flight.open -= 1;
+        if body.is_empty() { Ok(()) } else { Err("a reply that is too long") }
+    }
+}

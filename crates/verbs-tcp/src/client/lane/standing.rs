@@ -1,0 +1,109 @@
+//! Connections that come and go, and what becomes of the batches that they had.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use latchwork_runtime::Time;
+use latchwork_verbs::{Completion, Target, VerbError};
+
+use super::{Again, Lane, Posted, State};
+use crate::client::connect::Connected;
+use crate::client::link::Link;
+use crate::error::TcpError;
+
+/// How long a node counts as gone before it is tried again, and how long between attempts while the fate of
+/// batches hangs on it.
+const GONE_FOR: Duration = Duration::from_millis(500);
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+impl Lane {
+    pub(super) fn stand(
+        &mut self,
+        now: Time,
+        connected: Connected,
+        done: &mut VecDeque<Completion>,
+    ) {
+        self.peer.learn(&connected.welcome, &connected.lengths);
+        // Not the start of this step, which may have been before the agent's word.
+        self.stamp = (connected.welcome.clock, self.times.clock.now());
+        (self.leased, self.pinged, self.heard) = (0, false, now);
+        self.state = State::Up(Box::new(Link::new(connected)));
+        let peer = &self.peer;
+        for (token, region) in self.doomed.drain(..) {
+            let result = Err(VerbError::Ambiguous { target: peer.target(region) });
+            done.push_back(Completion { token, result });
+        }
+    }
+
+    /// The connection has failed. What was sent may have taken effect or not; what was not begun stays.
+    pub(super) fn fail(&mut self, now: Time, why: &str) {
+        tracing::warn!(node = ?self.peer.node, addr = %self.peer.addr, "connection lost: {why}");
+        if let Some(Posted { len, begun: Some(_), .. }) = self.queue.front() {
+            let len = *len;
+            self.requests.drain(..len);
+            self.queue.pop_front();
+        }
+        // A flight of which only messages are left that found no room is not in doubt, but all of it would
+        // have to be told apart: it shares the fate.
+        for flight in self.flights.drain() {
+            self.doomed.push((flight.token, flight.region));
+        }
+        self.sent.clear();
+        self.messages.clear();
+        self.again = Again::default();
+        self.doomed_until = self.doomed_until.max(self.stamp.1 + self.times.patience);
+        self.state = State::Again(now);
+    }
+
+    /// An attempt to connect has failed.
+    pub(super) fn miss(&mut self, now: Time, error: &TcpError, done: &mut VecDeque<Completion>) {
+        // The agent may be alive although nobody gets through to it: as long as it may begin what was sent,
+        // nothing is said of that.
+        if error.is_passing() && !self.doomed.is_empty() && now < self.doomed_until {
+            self.state = State::Again(now + AGAIN_AFTER);
+            return;
+        }
+        tracing::warn!(node = ?self.peer.node, "node gone: {error}");
+        self.give_up(now, done);
+    }
+
+    pub(super) fn give_up(&mut self, now: Time, done: &mut VecDeque<Completion>) {
+        self.state = State::Gone(now + GONE_FOR);
+        for (token, region) in self.doomed.drain(..) {
+            done.push_back(gone(token, self.peer.target(region)));
+        }
+        self.give_up_waiting(done);
+    }
+
+    /// Fails what is not in the hands of the agent.
+    pub(super) fn give_up_waiting(&mut self, done: &mut VecDeque<Completion>) {
+        let Lane { queue, requests, flights, peer, again, .. } = self;
+        requests.clear();
+        // A batch of which a part was sent goes no further, and ends with the replies to that: its flight is
+        // never whole.
+        for posted in queue.drain(..).filter(|posted| posted.begun.is_none()) {
+            done.push_back(gone(posted.token, peer.target(posted.region)));
+        }
+        for (flight, _) in again.messages.drain(..) {
+            flights[flight].open -= 1;
+            flights[flight].whole = false;
+        }
+        self.cut_off(done);
+    }
+
+    /// Fails flights that will get no further: with nothing open, and not whole.
+    fn cut_off(&mut self, done: &mut VecDeque<Completion>) {
+        let Lane { flights, peer, .. } = self;
+        flights.retain(|_, flight| {
+            let over = flight.open == 0;
+            if over {
+                done.push_back(gone(flight.token, peer.target(flight.region)));
+            }
+            !over
+        });
+    }
+}
+
+fn gone(token: u64, target: Target) -> Completion {
+    Completion { token, result: Err(VerbError::Disconnected { target }) }
+}
