@@ -188,6 +188,23 @@ pub enum MembershipError {
         /// What differs.
         why: String,
     },
+    /// A letter is for a node that is gone.
+    #[error("{node} of epoch {epoch} is not in the cluster any more; it gets no letters")]
+    NotThere {
+        /// The node.
+        node: NodeName,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// More letters wait to be sent than may.
+    #[error("{max} letters wait already; send fewer, or look why the store is slow")]
+    MailFull {
+        /// The most there may be.
+        max: usize,
+    },
+    /// A node's letters are handled in one place.
+    #[error("this node's letters are handled already; use that mail")]
+    MailTwice,
     /// A thread could not be started.
     #[error("no thread could be started: {why}; raise the limit of processes")]
     Thread {

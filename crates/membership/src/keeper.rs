@@ -34,7 +34,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
 
 /// Ends the lease when its thread panics, in a callback most likely: without one of its threads a node renews
 /// nothing, or learns of nobody's death.
-struct Watch<'a>(&'a Shared);
+pub(crate) struct Watch<'a>(pub(crate) &'a Shared);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
@@ -105,7 +105,7 @@ fn follow(shared: &Shared) {
 
 impl Shared {
     /// Whether a view says that this node is not in the cluster any more.
-    fn has_ended(&self, view: &View) -> bool {
+    pub(crate) fn has_ended(&self, view: &View) -> bool {
         let me = view.get(self.me.node);
         !me.is_some_and(|me| me.epoch == self.me.epoch && me.state == MemberState::Joined)
     }

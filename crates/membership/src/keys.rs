@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MembershipError;
 use crate::name::{NodeName, Role, checked};
-use crate::store::Entry;
+use crate::store::{Compare, Entry};
 
 /// The keys of one cluster.
 #[derive(Clone, Debug)]
@@ -48,6 +48,16 @@ impl Keys {
 
     pub(crate) fn fact(&self, name: &str) -> Result<String, MembershipError> {
         Ok(format!("{}fact/{}", self.root, checked("fact", name)?))
+    }
+
+    /// Before all letters for a node, as it joined at this epoch, and answers to its own.
+    pub(crate) fn mail(&self, node: NodeName, epoch: u64) -> String {
+        format!("{}mail/{node}@{epoch}/", self.root)
+    }
+
+    /// Holds exactly while the node that joined at this epoch is in the cluster.
+    pub(crate) fn is_alive(&self, node: NodeName, epoch: u64) -> Compare {
+        Compare::Unchanged(self.alive(node), epoch)
     }
 
     /// Before the [`Call`]s of an exchange.

@@ -72,6 +72,7 @@ mod join;
 mod keeper;
 mod keys;
 mod lease;
+mod mail;
 mod membership;
 mod name;
 mod store;
@@ -82,6 +83,7 @@ pub use endpoint::open;
 pub use error::MembershipError;
 pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
+pub use mail::{Answer, Handler, LETTER_MAX, Mail};
 pub use membership::Membership;
 pub use name::{NodeName, Role};
 #[cfg(feature = "etcd")]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use latchwork_runtime::sync::{Arc, AtomicBool, Ordering};
+use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 use crate::board::{Board, Callback};
 use crate::error::MembershipError;
@@ -43,6 +43,9 @@ pub(crate) struct Shared {
     /// The view that this node joined with.
     pub(crate) first: View,
     pub(crate) completed: Mutex<Option<Completed>>,
+    /// Letters that were sent so far.
+    pub(crate) letters: AtomicU64,
+    pub(crate) has_mail: AtomicBool,
     left: AtomicBool,
     on_loss: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
@@ -71,6 +74,8 @@ impl Membership {
             board: Board::new(view.clone()),
             first: view,
             completed: Mutex::new(None),
+            letters: AtomicU64::new(0),
+            has_mail: AtomicBool::new(false),
             left: AtomicBool::new(false),
             on_loss: Mutex::default(),
         });
@@ -176,6 +181,11 @@ impl Membership {
         }
     }
 
+    /// For threads, which must not keep the node alive.
+    pub(crate) fn shared_arc(&self) -> Arc<Shared> {
+        Arc::clone(&self.0.0)
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.0.0
     }
@@ -207,7 +217,7 @@ impl Shared {
 
     /// Holds exactly while this node is in the cluster.
     pub(crate) fn alive(&self) -> Compare {
-        Compare::Unchanged(self.keys.alive(self.me.node), self.me.epoch)
+        self.keys.is_alive(self.me.node, self.me.epoch)
     }
 
     /// Puts a key, as long as this node is in the cluster. May be made twice when an answer is lost.
