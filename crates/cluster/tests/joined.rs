@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,12 +16,13 @@ use latchwork_membership::{
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security};
 use tempfile::TempDir;
 
 const CLUSTER: &str = "test";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What all nodes of a cluster have in common.
 struct Common {
@@ -32,6 +34,34 @@ struct Common {
 }
 
 impl Common {
+    /// Over sockets, on shared memory, and on RDMA devices where there are some. The virtual machine is there for these, and is slow:
+    /// there it is them alone.
+    fn all() -> Vec<Common> {
+        let (rdma, in_vm) = (Common::rdma(), std::env::var_os("RXE_HOSTS").is_some());
+        assert!(rdma.is_some() || !in_vm, "no RDMA devices in the virtual machine");
+        if in_vm {
+            rdma.into_iter().collect()
+        } else {
+            Common::both().into_iter().chain(rdma).collect()
+        }
+    }
+
+    /// On RDMA devices; `None`, and a line that says why, where there are none.
+    fn rdma() -> Option<Common> {
+        // Patient: the virtual machine is emulated on a busy host.
+        let config = ibv::Config { timeout: 18, ..ibv::Config::default() };
+        if let Err(error) = ibv::Fabric::open(config.clone()) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "without RDMA (scripts/test-ibv.sh has devices): {error}"
+            );
+            return None;
+        }
+        let transport = Transport::Ibverbs { config: Box::new(config) };
+        let ttl = Duration::from_secs(8);
+        Some(Common { store: Arc::default(), transport, ttl, _directory: None })
+    }
+
     /// Over sockets, and on shared memory.
     fn both() -> [Common; 2] {
         let security = Security::Secret(Secret::random().expect("random bytes"));
@@ -94,7 +124,7 @@ fn barrier(group: &Group, name: &str) {
 
 #[test]
 fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
-    for common in Common::both() {
+    for common in Common::all() {
         let config = small(3, 2, 16, 1);
         let memory = common.memory(&config);
         let load = Load { lines: 12, operations: 200, tasks: 4, writes: 40, dropped: 10 };
@@ -167,7 +197,7 @@ impl Drop for Over<'_> {
 fn nodes_come_and_go_while_others_work() {
     const VISITS: u64 = 6;
     const TIMES: u64 = 300;
-    for common in Common::both() {
+    for common in Common::all() {
         let alone = small(1, 1, 16, 1);
         let _memory = common.memory(&alone);
         let stays = common.compute(&alone).expect("it joins");
@@ -216,7 +246,7 @@ fn nodes_come_and_go_while_others_work() {
 /// all else goes on.
 #[test]
 fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
-    for common in Common::both() {
+    for common in Common::all() {
         let mut config = small(2, 1, 16, 1);
         config.node.deadline = Duration::from_secs(2);
         let _memory = common.memory(&config);
@@ -254,7 +284,7 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
 
 #[test]
 fn a_lost_memory_node_is_an_error_and_no_hang() {
-    for common in Common::both() {
+    for common in Common::all() {
         let mut config = small(1, 1, 16, 1);
         config.node.deadline = Duration::from_secs(2);
         let mut memory = common.memory(&config);

@@ -9,6 +9,7 @@ use latchwork_fabric::Threaded;
 use latchwork_runtime::Time;
 use latchwork_selcc::{Counters, Node};
 use latchwork_verbs::ComputeNodeId;
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 use latchwork_verbs_tcp as tcp;
 use serde::Serialize;
@@ -26,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Where its nodes are processes, each of them runs the same program with the same flags, and every method that says so is
 /// called by all of them, in the same order: what one knows of its own node goes to all, so that each has all results.
 pub enum Cluster {
-    /// Threads of this process, on shared memory or over sockets.
+    /// Threads of this process, on shared memory, over sockets or on RDMA devices.
     Embedded(Box<Embedded>),
     /// A simulated world.
     Simulated(Box<Simulated>),
@@ -48,6 +49,12 @@ impl Cluster {
             FabricChoice::Tcp => {
                 let loopback = loopback().map_err(|error| AppError::Failed(error.to_string()))?;
                 let cluster = Embedded::start_on(config.clone(), loopback);
+                Cluster::Embedded(cluster.map_err(failed)?.into())
+            }
+            FabricChoice::Ibverbs(devices) => {
+                let devices = ibv::Fabric::open(ibv::Config::clone(devices));
+                let devices = devices.map_err(|error| AppError::Failed(error.to_string()))?;
+                let cluster = Embedded::start_on(config.clone(), Threaded::Ibv(devices));
                 Cluster::Embedded(cluster.map_err(failed)?.into())
             }
             FabricChoice::Sim(nic) => {

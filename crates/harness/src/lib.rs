@@ -63,7 +63,7 @@ pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
-    OutputFlags, SettingFlags, directory_to_write, file_to_write,
+    OutputFlags, RdmaFlags, SettingFlags, directory_to_write, file_to_write,
 };
 pub use phase::Phase;
 pub use program::{AppError, main, start};

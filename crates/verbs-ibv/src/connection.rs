@@ -1,37 +1,128 @@
 //! What two nodes tell each other before they are connected, as bytes that anything may carry.
 //!
 //! ```text
-//!   offer, 44 bytes                       answer, 36 bytes
-//!   ┌───┬────────────────┬───────────┐    ┌───┬────────────────┐
-//!   │ 1 │ ConnectionData │ replaces  │    │ 1 │ ConnectionData │
-//!   └───┴────────────────┴───────────┘    └───┴────────────────┘
-//!    4    32               8               4    32
+//!   offer, 56 bytes                                              close, 24 bytes
+//!   ┌───┬───┬──────┬───────┬────────────────┬──────────┐         ┌───┬───┬──────┬───────┬──────┐
+//!   │ 2 │ 1 │ from │ epoch │ ConnectionData │ replaces │         │ 2 │ 2 │ from │ epoch │ pair │
+//!   └───┴───┴──────┴───────┴────────────────┴──────────┘         └───┴───┴──────┴───────┴──────┘
+//!    2   2   4      8       32               8                    2   2   4      8       8
+//!
+//!   answer, 36 bytes                                             refusal, 8 bytes
+//!   ┌───┬───┬────────────────┐                                   ┌───┬───┬───────┐
+//!   │ 2 │ 3 │ ConnectionData │                                   │ 2 │ 4 │ why   │
+//!   └───┴───┴────────────────┘                                   └───┴───┴───────┘
 //! ```
 //!
-//! All integers are little-endian. The first word is the version.
+//! All integers are little-endian. The first is the version, the second says what it is. A node is its id, and behind it 0 for a memory
+//! node or 1 for a compute node.
 
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
+
+use crate::directory::Peer;
 use crate::error::ConnectError;
 
 /// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u16 = 2;
+
+const OFFER: u16 = 1;
+const CLOSE: u16 = 2;
+const ANSWER: u16 = 3;
+const REFUSAL: u16 = 4;
 
 const DATA_BYTES: usize = 32;
 
+/// A node as it joined at an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    pub(crate) peer: Peer,
+    pub(crate) epoch: u64,
+}
+
 /// One end of a connection, as the other end needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ConnectionData {
+pub(crate) struct ConnectionData {
     /// The queue pair's number, 24 bits.
-    pub pair: u32,
+    pub(crate) pair: u32,
     /// The number of its first packet, 24 bits.
-    pub psn: u32,
+    pub(crate) psn: u32,
     /// The port's address within an InfiniBand subnet; 0 on Ethernet.
-    pub lid: u16,
+    pub(crate) lid: u16,
     /// The port's global address, in network order.
-    pub gid: [u8; 16],
+    pub(crate) gid: [u8; 16],
     /// The largest packet, as `ibv_mtu` counts: 1 for 256 bytes, 5 for 4096.
-    pub mtu: u8,
+    pub(crate) mtu: u8,
     /// READs and atomics at a time, which a requester wants and a responder serves.
-    pub reads: u8,
+    pub(crate) reads: u8,
+}
+
+/// What a node sends to another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// It wants to be connected.
+    Offer(Offer),
+    /// It does not use this end of a connection any more.
+    Close { from: Caller, pair: u32 },
+}
+
+/// What a requester sends to the node that it wants to be connected with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offer {
+    pub(crate) from: Caller,
+    /// The requester's end.
+    pub(crate) data: ConnectionData,
+    /// The responder's end of the connection before, which is destroyed first: nothing that was sent to it takes effect when the
+    /// answer has been given.
+    pub(crate) replaces: Option<u32>,
+}
+
+/// What the other node answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    /// The responder's end.
+    pub(crate) data: ConnectionData,
+}
+
+// ---- as bytes ------------------------------------------------------------------------------------------
+
+fn begin(kind: u16) -> Vec<u8> {
+    [VERSION.to_le_bytes(), kind.to_le_bytes()].concat()
+}
+
+/// What it is, and the bytes behind that.
+fn kind(bytes: &[u8]) -> Result<(u16, &[u8]), ConnectError> {
+    let malformed = ConnectError::Malformed;
+    let (version, rest) = bytes.split_first_chunk::<2>().ok_or(malformed)?;
+    let (kind, rest) = rest.split_first_chunk::<2>().ok_or(malformed)?;
+    match u16::from_le_bytes(*version) {
+        VERSION => Ok((u16::from_le_bytes(*kind), rest)),
+        _ => Err(malformed),
+    }
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+impl Caller {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        let (id, kind) = match self.peer {
+            Peer::Memory(id) => (id.0, 0_u16),
+            Peer::Compute(id) => (id.get().into(), 1),
+        };
+        bytes.extend(id.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(self.epoch.to_le_bytes());
+    }
+
+    fn get(bytes: &[u8; 12]) -> Option<Caller> {
+        let id = u16::from_le_bytes(word(bytes, 0)?);
+        let peer = match u16::from_le_bytes(word(bytes, 2)?) {
+            0 => Peer::Memory(MemoryNodeId(id)),
+            1 => Peer::Compute(ComputeNodeId::new(id.try_into().ok()?)?),
+            _ => return None,
+        };
+        Some(Caller { peer, epoch: u64::from_le_bytes(word(bytes, 4)?) })
+    }
 }
 
 impl ConnectionData {
@@ -58,75 +149,104 @@ impl ConnectionData {
     }
 }
 
-/// What a requester sends to the node that it wants to be connected with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offer {
-    /// The requester's end.
-    pub data: ConnectionData,
-    /// The responder's end of the connection before, which is destroyed first: nothing that was sent to it takes effect when the
-    /// answer has been given.
-    pub replaces: Option<u32>,
+/// The number of a queue pair.
+fn pair(number: u64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|number| number >> 24 == 0)
 }
 
-impl Offer {
-    /// As bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = VERSION.to_le_bytes().to_vec();
-        self.data.put(&mut bytes);
-        bytes.extend(self.replaces.map_or(u64::MAX, u64::from).to_le_bytes());
-        bytes
+impl Note {
+    pub(crate) fn from(&self) -> Caller {
+        match self {
+            Note::Offer(offer) => offer.from,
+            Note::Close { from, .. } => *from,
+        }
     }
 
-    /// From bytes.
-    ///
-    /// # Errors
-    /// [`ConnectError::Malformed`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Offer, ConnectError> {
-        let (data, rest) = parse(bytes)?;
-        let replaces: [u8; 8] = rest.try_into().map_err(|_| ConnectError::Malformed)?;
-        let replaces = match u64::from_le_bytes(replaces) {
-            u64::MAX => None,
-            pair if pair >> 24 == 0 => Some(pair as u32),
-            _ => return Err(ConnectError::Malformed),
-        };
-        Ok(Offer { data, replaces })
-    }
-}
-
-/// What the other node answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// The responder's end.
-    pub data: ConnectionData,
-}
-
-impl Answer {
-    /// As bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = VERSION.to_le_bytes().to_vec();
-        self.data.put(&mut bytes);
-        bytes
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Note::Offer(Offer { from, data, replaces }) => {
+                let mut bytes = begin(OFFER);
+                from.put(&mut bytes);
+                data.put(&mut bytes);
+                bytes.extend(replaces.map_or(u64::MAX, u64::from).to_le_bytes());
+                bytes
+            }
+            Note::Close { from, pair } => {
+                let mut bytes = begin(CLOSE);
+                from.put(&mut bytes);
+                bytes.extend(u64::from(pair).to_le_bytes());
+                bytes
+            }
+        }
     }
 
-    /// From bytes.
-    ///
-    /// # Errors
-    /// [`ConnectError::Malformed`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Answer, ConnectError> {
-        match parse(bytes)? {
-            (data, []) => Ok(Answer { data }),
-            _ => Err(ConnectError::Malformed),
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Note, ConnectError> {
+        let (kind, rest) = kind(bytes)?;
+        Note::parse(kind, rest).ok_or(ConnectError::Malformed)
+    }
+
+    fn parse(kind: u16, rest: &[u8]) -> Option<Note> {
+        let (from, rest) = rest.split_first_chunk()?;
+        let from = Caller::get(from)?;
+        match kind {
+            OFFER => {
+                let (data, rest) = rest.split_first_chunk()?;
+                let data = ConnectionData::get(data)?;
+                let replaces = match u64::from_le_bytes(rest.try_into().ok()?) {
+                    u64::MAX => None,
+                    number => Some(pair(number)?),
+                };
+                Some(Note::Offer(Offer { from, data, replaces }))
+            }
+            CLOSE => {
+                let pair = pair(u64::from_le_bytes(rest.try_into().ok()?))?;
+                Some(Note::Close { from, pair })
+            }
+            _ => None,
         }
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<(ConnectionData, &[u8]), ConnectError> {
-    let (version, rest) = bytes.split_first_chunk::<4>().ok_or(ConnectError::Malformed)?;
-    let (data, rest) = rest.split_first_chunk::<DATA_BYTES>().ok_or(ConnectError::Malformed)?;
-    if u32::from_le_bytes(*version) != VERSION {
-        return Err(ConnectError::Malformed);
+/// What is answered to an [`Offer`], as bytes.
+pub(crate) fn answer_to_bytes(answer: &Result<Answer, ConnectError>) -> Vec<u8> {
+    match answer {
+        Ok(answer) => {
+            let mut bytes = begin(ANSWER);
+            answer.data.put(&mut bytes);
+            bytes
+        }
+        Err(why) => {
+            let mut bytes = begin(REFUSAL);
+            let why: i32 = match why {
+                ConnectError::Gone => -1,
+                ConnectError::Unknown => -2,
+                ConnectError::Malformed => -3,
+                ConnectError::Unreachable => -4,
+                ConnectError::Setup(SetupError::System { errno, .. })
+                | ConnectError::Refused { errno } => *errno,
+                ConnectError::Setup(_) => 0,
+            };
+            bytes.extend(why.to_le_bytes());
+            bytes
+        }
     }
-    Ok((ConnectionData::get(data).ok_or(ConnectError::Malformed)?, rest))
+}
+
+/// What was answered to an [`Offer`].
+pub(crate) fn answer_from_bytes(bytes: &[u8]) -> Result<Answer, ConnectError> {
+    let (kind, rest) = kind(bytes)?;
+    if kind == ANSWER {
+        let data = rest.try_into().ok().and_then(ConnectionData::get);
+        return data.map(|data| Answer { data }).ok_or(ConnectError::Malformed);
+    }
+    let why = rest.try_into().map(i32::from_le_bytes);
+    Err(match (kind, why) {
+        (REFUSAL, Ok(-1)) => ConnectError::Gone,
+        (REFUSAL, Ok(-2)) => ConnectError::Unknown,
+        (REFUSAL, Ok(-4)) => ConnectError::Unreachable,
+        (REFUSAL, Ok(errno)) if errno >= 0 => ConnectError::Refused { errno },
+        _ => ConnectError::Malformed,
+    })
 }
 
 #[cfg(test)]
@@ -138,31 +258,65 @@ mod tests {
         ConnectionData { pair: 0x12_3456, psn: 0xff_ffff, lid: 7, gid, mtu: 5, reads: 16 }
     }
 
+    fn callers() -> [Caller; 3] {
+        let compute = |id| Peer::Compute(ComputeNodeId::new(id).unwrap());
+        [
+            Caller { peer: Peer::Memory(MemoryNodeId(u16::MAX)), epoch: 0 },
+            Caller { peer: compute(1), epoch: 1 << 40 },
+            Caller { peer: compute(ComputeNodeId::MAX), epoch: u64::MAX },
+        ]
+    }
+
     #[test]
     fn what_is_sent_is_what_arrives() {
-        for replaces in [None, Some(0), Some(0xff_ffff)] {
-            let offer = Offer { data: data(), replaces };
-            assert_eq!(offer.to_bytes().len(), 44);
-            assert_eq!(Offer::from_bytes(&offer.to_bytes()), Ok(offer));
+        for (from, replaces) in callers().into_iter().zip([None, Some(0), Some(0xff_ffff)]) {
+            let offer = Note::Offer(Offer { from, data: data(), replaces });
+            assert_eq!(offer.to_bytes().len(), 56);
+            assert_eq!(Note::from_bytes(&offer.to_bytes()), Ok(offer));
+            let close = Note::Close { from, pair: replaces.unwrap_or(9) };
+            assert_eq!(close.to_bytes().len(), 24);
+            assert_eq!(Note::from_bytes(&close.to_bytes()), Ok(close));
+            assert_eq!((offer.from(), close.from()), (from, from));
         }
-        let answer = Answer { data: data() };
-        assert_eq!(answer.to_bytes().len(), 36);
-        assert_eq!(Answer::from_bytes(&answer.to_bytes()), Ok(answer));
+        let answer = Ok(Answer { data: data() });
+        assert_eq!(answer_to_bytes(&answer).len(), 36);
+        assert_eq!(answer_from_bytes(&answer_to_bytes(&answer)), answer);
+        for why in [
+            ConnectError::Gone,
+            ConnectError::Unknown,
+            ConnectError::Malformed,
+            ConnectError::Unreachable,
+            ConnectError::Refused { errno: libc::ENOMEM },
+        ] {
+            assert_eq!(answer_to_bytes(&Err(why)).len(), 8);
+            assert_eq!(answer_from_bytes(&answer_to_bytes(&Err(why))), Err(why));
+        }
+        // What was called there is of no use here.
+        let setup = SetupError::System { call: "ibv_create_qp", errno: libc::ENOMEM };
+        let told = answer_from_bytes(&answer_to_bytes(&Err(ConnectError::Setup(setup))));
+        assert_eq!(told, Err(ConnectError::Refused { errno: libc::ENOMEM }));
     }
 
     #[test]
     fn bytes_that_are_none_are_refused() {
-        let good = Offer { data: data(), replaces: Some(5) }.to_bytes();
+        let [_, from, _] = callers();
+        let good = Note::Offer(Offer { from, data: data(), replaces: Some(5) }).to_bytes();
         for len in 0..good.len() {
-            assert_eq!(Offer::from_bytes(&good[..len]), Err(ConnectError::Malformed), "{len}");
+            assert_eq!(Note::from_bytes(&good[..len]), Err(ConnectError::Malformed), "{len}");
         }
+        let longer = [&good[..], &[0]].concat();
+        assert_eq!(Note::from_bytes(&longer), Err(ConnectError::Malformed));
         // An answer is no offer, nor the other way round.
-        assert!(Answer::from_bytes(&good).is_err());
-        // Version, bits beyond a number's 24, packets of no size or too large, no reads, bytes that must be zero.
-        for (at, value) in [(0, 2), (7, 1), (11, 1), (30, 0), (30, 6), (31, 0), (32, 1), (42, 9)] {
+        assert_eq!(answer_from_bytes(&good), Err(ConnectError::Malformed));
+        let answer = answer_to_bytes(&Ok(Answer { data: data() }));
+        assert_eq!(Note::from_bytes(&answer), Err(ConnectError::Malformed));
+        // The version before, what it is, ids and kinds of nodes that there are not, bits beyond a number's 24, packets of no size or too
+        // large, no reads, bytes that must be zero.
+        let wrong = [(0, 1), (2, 4), (4, 0), (4, 59), (5, 1), (6, 2), (19, 1), (23, 1)];
+        for (at, value) in wrong.into_iter().chain([(42, 0), (42, 6), (43, 0), (44, 1), (54, 9)]) {
             let mut bad = good.clone();
             bad[at] = value;
-            assert_eq!(Offer::from_bytes(&bad), Err(ConnectError::Malformed), "byte {at}");
+            assert_eq!(Note::from_bytes(&bad), Err(ConnectError::Malformed), "byte {at}");
         }
     }
 }

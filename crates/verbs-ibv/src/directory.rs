@@ -1,6 +1,14 @@
-//! [`Directory`]: how an endpoint finds its peers and is connected with them.
+//! Nodes of other processes: [`Contact`], what one says of itself; [`Peers`], those that are known; [`Courier`], which carries what has
+//! to be said before there is a connection.
 
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Target};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use latchwork_runtime::sync::{AtomicU64, Ordering, RwLock};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, Target};
+use thiserror::Error;
 
 use crate::error::ConnectError;
 
@@ -33,47 +41,182 @@ pub struct RemoteMemory {
     pub rkey: u32,
 }
 
-impl RemoteMemory {
-    /// As bytes, for whatever tells peers of each other: three little-endian integers.
-    pub fn to_bytes(&self) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.rkey.to_le_bytes());
-        bytes
-    }
+/// What a node says of itself to those of other processes: since when it is there, and its registered memory. As text it is
+/// `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contact {
+    /// When it joined: whoever has its name later has a higher one.
+    pub epoch: u64,
+    /// Its memory, by key; that of a memory node is one region.
+    pub regions: Vec<RemoteMemory>,
+}
 
-    /// From bytes.
-    pub fn from_bytes(bytes: &[u8; 20]) -> RemoteMemory {
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let rkey = u32::from_le_bytes(std::array::from_fn(|i| bytes[16 + i]));
-        RemoteMemory { address: long(0), len: long(8), rkey }
+/// Text that is no [`Contact`] of this version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("not what a node of this version says of itself")]
+pub struct NoContact;
+
+const PREFIX: &str = "ibv2:";
+
+impl fmt::Display for Contact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{:x}:", self.epoch)?;
+        for (i, RemoteMemory { address, len, rkey }) in self.regions.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{address:x}-{len:x}-{rkey:x}")?;
+        }
+        Ok(())
     }
 }
 
-/// Takes the answer to an offer, [`Answer`](crate::Answer) as bytes, from whatever thread, once.
+impl FromStr for Contact {
+    type Err = NoContact;
+
+    fn from_str(text: &str) -> Result<Self, NoContact> {
+        let parse = || {
+            let (epoch, regions) = text.strip_prefix(PREFIX)?.split_once(':')?;
+            let mut contact = Contact { epoch: number(epoch)?, regions: Vec::new() };
+            for region in regions.split(',').filter(|_| !regions.is_empty()) {
+                let mut parts = region.split('-').map(number);
+                let (address, len) = (parts.next()??, parts.next()??);
+                let rkey = u32::try_from(parts.next()??).ok()?;
+                if parts.next().is_some() || address.checked_add(len).is_none() {
+                    return None;
+                }
+                contact.regions.push(RemoteMemory { address, len, rkey });
+            }
+            Some(contact)
+        };
+        parse().ok_or(NoContact)
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// Takes what the other process has answered, from whatever thread, once.
 pub type Reply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 
-/// The peers of a fabric, as membership knows them. What is asked here is answered from what is known: nothing waits.
-///
-/// The nodes of one process find each other without; this is for those of other processes.
-pub trait Directory: Send + Sync {
+/// Carries bytes to a node of another process, by whatever means that know who it is.
+pub trait Courier: Send + Sync {
+    /// Has the process of `peer`, as it joined at `epoch`, pass the bytes to [`Fabric::deliver`](crate::Fabric::deliver) together with
+    /// the name of the sender, and gives what that returns to `reply`; or [`ConnectError::Gone`] when the peer is, or
+    /// [`ConnectError::Unreachable`] when that did not come to an end within `limit`. It does not wait here.
+    fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: Reply);
+}
+
+/// The nodes of other processes that are known.
+#[derive(Default)]
+pub(crate) struct Peers {
+    known: RwLock<BTreeMap<Peer, Known>>,
+    // Those that have gone so far.
+    departures: AtomicU64,
+}
+
+struct Known {
+    contact: Contact,
+    is_gone: bool,
+}
+
+impl Peers {
+    /// Learns of a node. One that had its name before is gone.
+    pub(crate) fn add(&self, peer: Peer, contact: Contact) {
+        let before = self.known.write().insert(peer, Known { contact, is_gone: false });
+        if before.is_some_and(|before| !before.is_gone) {
+            self.departures.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A node is gone, up to an epoch; whether that is news.
+    pub(crate) fn depart(&self, peer: Peer, epoch: u64) -> bool {
+        let mut known = self.known.write();
+        let known = known.get_mut(&peer).filter(|known| known.contact.epoch <= epoch);
+        let Some(known) = known.filter(|known| !known.is_gone) else { return false };
+        known.is_gone = true;
+        // Under the lock: whoever sees the number looks the node up.
+        self.departures.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    pub(crate) fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Acquire)
+    }
+
     /// Whether there is such a node, or was.
-    fn knows(&self, peer: Peer) -> bool;
+    pub(crate) fn knows(&self, peer: Peer) -> bool {
+        self.known.read().contains_key(&peer)
+    }
 
-    /// The memory that a target names: a memory node's, or a registered region of a compute node. It never changes.
-    fn memory(&self, target: Target) -> Option<RemoteMemory>;
+    /// The epoch of the node that has this name now, if there is one.
+    pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
+        let known = self.known.read();
+        known.get(&peer).filter(|known| !known.is_gone).map(|known| known.contact.epoch)
+    }
 
-    /// Whether the node is gone for good. From then on it must not touch memory: its lease has ended, or it has left.
-    fn is_gone(&self, peer: Peer) -> bool;
+    /// The epoch of the last node that had this name.
+    pub(crate) fn last_epoch(&self, peer: Peer) -> Option<u64> {
+        self.known.read().get(&peer).map(|known| known.contact.epoch)
+    }
 
-    /// How many nodes have gone so far. Whoever changes it calls [`Fabric::departed`](crate::Fabric::departed) after it.
-    fn departures(&self) -> u64;
+    /// A region of the node of this epoch.
+    pub(crate) fn memory(&self, peer: Peer, epoch: u64, key: RegionKey) -> Option<RemoteMemory> {
+        let known = self.known.read();
+        let known = known.get(&peer).filter(|known| known.contact.epoch == epoch)?;
+        known.contact.regions.get(usize::from(key.0)).copied()
+    }
+}
 
-    /// Carries an [`Offer`](crate::Offer) to the peer, which passes it to [`Fabric::answer`](crate::Fabric::answer) there, and gives
-    /// the answer to `reply`, or an error. It may do so later; an endpoint waits for as long as its fabric is configured to.
-    fn connect(&self, peer: Peer, offer: Vec<u8>, reply: Reply);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Tells the peer that nobody uses this queue pair of its any more: [`Fabric::close`](crate::Fabric::close) there.
-    fn close(&self, peer: Peer, pair: u32);
+    #[test]
+    fn a_contact_is_read_as_it_is_written_and_nothing_else_is() {
+        let region = |address, rkey| RemoteMemory { address, len: 1 << 20, rkey };
+        for regions in [vec![], vec![region(1, 2)], vec![region(1 << 60, u32::MAX), region(0, 0)]] {
+            let contact = Contact { epoch: 77, regions };
+            assert_eq!(contact.to_string().parse(), Ok(contact));
+        }
+        let good = "ibv2:4d:7f00-1000-1";
+        assert!(good.parse::<Contact>().is_ok());
+        for bad in [
+            "",
+            "ibv1:4d:7f00-1000-1",
+            "ibv2:4d",
+            "ibv2::7f00-1000-1",
+            "ibv2:4d:7f00-1000",
+            "ibv2:4d:7f00-1000-1-1",
+            "ibv2:4d:7f00-1000-1,",
+            "ibv2:4d:7f00-+1000-1",
+            "ibv2:4d:7f00-1000-100000000",
+            "ibv2:4d:ffffffffffffffff-1000-1",
+            "10.0.0.1:4000",
+        ] {
+            assert_eq!(bad.parse::<Contact>(), Err(NoContact), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_again_is_another_one() {
+        let (peers, peer) = (Peers::default(), Peer::Memory(MemoryNodeId(3)));
+        let contact = |epoch, rkey| Contact {
+            epoch,
+            regions: vec![RemoteMemory { address: 0, len: 8, rkey }],
+        };
+        assert!(!peers.knows(peer));
+        peers.add(peer, contact(5, 50));
+        let key = |epoch| peers.memory(peer, epoch, RegionKey(0)).map(|memory| memory.rkey);
+        assert_eq!((peers.epoch(peer), key(5), key(6)), (Some(5), Some(50), None));
+        assert!(!peers.depart(peer, 4), "somebody else");
+        assert!(peers.depart(peer, 5) && !peers.depart(peer, 5));
+        assert_eq!((peers.epoch(peer), peers.last_epoch(peer)), (None, Some(5)));
+        assert_eq!((peers.knows(peer), peers.departures()), (true, 1));
+        peers.add(peer, contact(9, 90));
+        assert_eq!((peers.epoch(peer), key(5), key(9)), (Some(9), None, Some(90)));
+        assert_eq!(peers.departures(), 1, "it had gone before");
+        peers.add(peer, contact(11, 110));
+        assert_eq!(peers.departures(), 2, "the one before did not say good-bye");
+    }
 }

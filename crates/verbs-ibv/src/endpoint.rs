@@ -11,7 +11,8 @@ use latchwork_verbs::{
     BATCH_MAX, Completion, ComputeNodeId, Request, SetupError, Target, VerbError, check_batch,
 };
 
-use crate::directory::{Directory, Peer};
+use crate::connection::Caller;
+use crate::directory::Peer;
 use crate::fabric::Shared;
 use crate::lane::{Common, Lane};
 use crate::locals::Locals;
@@ -71,7 +72,7 @@ impl Wake {
 impl Endpoint {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        own: Arc<Node>,
+        (id, own): (ComputeNodeId, Arc<Node>),
         notifier: Option<Notifier>,
     ) -> Result<Endpoint, SetupError> {
         let device = Arc::clone(&own.device);
@@ -94,6 +95,7 @@ impl Endpoint {
             lanes: Vec::new(),
             _watch: watch,
             common: Common {
+                from: Caller { peer: Peer::Compute(id), epoch: shared.config.epoch },
                 shared,
                 device,
                 completions,
@@ -136,7 +138,7 @@ impl Endpoint {
         let index = u16::try_from(self.lanes.len()).ok().filter(|_| self.common.shared.knows(peer));
         let index = index.ok_or(VerbError::UnknownTarget { target })?;
         *place = Some(index);
-        self.lanes.push(Lane::new(peer, index));
+        self.lanes.push(Lane::new(peer, index, &self.common.shared));
         Ok(index.into())
     }
 
@@ -166,7 +168,7 @@ impl Endpoint {
             return;
         }
         for lane in &mut self.lanes {
-            if self.common.shared.is_gone(lane.peer) {
+            if lane.is_stale(&self.common.shared) {
                 lane.depart(&mut self.common);
             }
         }
@@ -192,7 +194,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
         let lane = self.lane(target)?;
         let Endpoint { lanes, common, .. } = self;
         let lane = &mut lanes[lane];
-        let remote_len = lane.learn(target, &common.shared).map(|memory| memory.len);
+        lane.renew(&common.shared);
+        let remote_len = lane.learn(target, common);
         check_batch(target, requests, remote_len, |key| common.locals.learn(key))?;
         lane.post(common, target, token, requests);
         self.in_flight += 1;
@@ -200,6 +203,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn ring(&mut self) {
+        // Nothing goes to a node that was known to be gone when it was posted.
+        self.look_for_departures();
         for lane in &mut self.lanes {
             if lane.has_unposted() {
                 lane.submit(&mut self.common, || self.clock.now());
@@ -257,7 +262,7 @@ impl Drop for Endpoint {
             std::thread::yield_now();
         }
         for lane in &mut self.lanes {
-            lane.close(&self.common.shared);
+            lane.close(&self.common);
         }
     }
 }

@@ -51,6 +51,16 @@ pub enum OpenError {
         /// The device.
         device: String,
     },
+    /// The device has no such address in the table of its port.
+    #[error(
+        "port 1 of {device} has no address (GID) with the number {index}: see /sys/class/infiniband/{device}/ports/1/gids"
+    )]
+    NoGid {
+        /// The device.
+        device: String,
+        /// The number that was asked for.
+        index: u8,
+    },
     /// The thread that wakes parked workers could not be started.
     #[error(transparent)]
     Thread {
@@ -78,9 +88,21 @@ pub enum ConnectError {
     /// The peer is not a node that is known here.
     #[error("no such node")]
     Unknown,
+    /// Nobody answered in time.
+    #[error("the peer does not answer")]
+    Unreachable,
     /// The bytes are no offer or answer that this version understands.
-    #[error("not connection data of version {}", crate::connection::VERSION)]
+    #[error(
+        "not connection data of version {}: run the same release on all nodes",
+        crate::connection::VERSION
+    )]
     Malformed,
+    /// The peer could not make a queue pair.
+    #[error("the peer could not make a queue pair: {}", io::Error::from_raw_os_error(*errno))]
+    Refused {
+        /// The error's number, there.
+        errno: i32,
+    },
     /// The queue pair could not be made.
     #[error(transparent)]
     Setup(#[from] SetupError),

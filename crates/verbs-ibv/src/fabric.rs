@@ -1,15 +1,18 @@
 //! [`Fabric`]: the nodes of this process on its RDMA devices.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{Mutex, RwLock};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError, Target};
 
-use crate::connection::Offer;
-use crate::directory::{Directory, Peer, RemoteMemory, Reply};
+use crate::connection::{Answer, Caller, Note, Offer, answer_from_bytes, answer_to_bytes};
+use crate::directory::{Contact, Courier, Peer, Peers, RemoteMemory};
 use crate::endpoint::{Endpoint, Wake};
 use crate::error::{ConnectError, OpenError};
 use crate::inbox::Inbox;
@@ -38,6 +41,8 @@ pub struct Config {
     pub retries: u8,
     /// How long a peer has to answer an offer of a connection.
     pub connect_timeout: Duration,
+    /// When the nodes of this process joined, where others are elsewhere: whoever has their names later has a higher one.
+    pub epoch: u64,
 }
 
 impl Default for Config {
@@ -52,6 +57,7 @@ impl Default for Config {
             timeout: 16,
             retries: 6,
             connect_timeout: Duration::from_secs(5),
+            epoch: 0,
         }
     }
 }
@@ -62,22 +68,40 @@ pub struct Fabric {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// A [`Fabric`] that is not kept open by this, for whoever is called by what the fabric owns.
+#[derive(Clone)]
+pub struct WeakFabric(Weak<Shared>);
+
+impl WeakFabric {
+    /// The fabric, as long as somebody has it.
+    pub fn upgrade(&self) -> Option<Fabric> {
+        self.0.upgrade().map(|shared| Fabric { shared })
+    }
+}
+
+/// Takes the answer to an offer, once.
+pub(crate) type Answered = Box<dyn FnOnce(Result<Answer, ConnectError>) + Send>;
+
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) watcher: Arc<Watcher>,
-    elsewhere: Option<Arc<dyn Directory>>,
+    courier: Option<Arc<dyn Courier>>,
     devices: Vec<Arc<Device>>,
-    memory: RwLock<Vec<Arc<Node>>>,
+    memory: RwLock<BTreeMap<u16, Arc<Node>>>,
     nodes: RwLock<Vec<Option<Arc<Node>>>>,
+    peers: Peers,
+    // Peers that are refused, up to an epoch. Locked inside of a node's list of responders.
+    fences: RwLock<BTreeMap<Peer, u64>>,
     departures: AtomicU64,
     wakes: Mutex<Vec<Weak<Wake>>>,
 }
 
+/// What lanes ask, of nodes here and elsewhere alike.
 impl Shared {
     /// The peer, if it is a node of this process.
     fn node(&self, peer: Peer) -> Option<Arc<Node>> {
         match peer {
-            Peer::Memory(id) => self.memory.read().get(usize::from(id.0)).cloned(),
+            Peer::Memory(id) => self.memory.read().get(&id.0).cloned(),
             Peer::Compute(id) => self.nodes.read().get(id.index()).cloned().flatten(),
         }
     }
@@ -94,53 +118,85 @@ impl Shared {
         wakes.push(Arc::downgrade(wake));
     }
 
-    fn answer(&self, peer: Peer, offer: &[u8]) -> Result<Vec<u8>, ConnectError> {
-        let offer = Offer::from_bytes(offer)?;
-        let node = self.node(peer).ok_or(ConnectError::Unknown)?;
-        Ok(node.answer(&offer)?.to_bytes())
-    }
-}
-
-impl Directory for Shared {
-    fn knows(&self, peer: Peer) -> bool {
-        self.node(peer).is_some() || self.elsewhere.as_ref().is_some_and(|other| other.knows(peer))
+    /// Whether there is such a node, or was.
+    pub(crate) fn knows(&self, peer: Peer) -> bool {
+        self.node(peer).is_some() || self.peers.knows(peer)
     }
 
-    fn memory(&self, target: Target) -> Option<RemoteMemory> {
+    /// The epoch of the node that has this name now; `None` when there is none, or it is cut off.
+    pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
+        match self.node(peer) {
+            Some(node) => (!node.is_cut_off()).then_some(self.config.epoch),
+            None => self.peers.epoch(peer),
+        }
+    }
+
+    /// The memory that a target names, of the node of this epoch. It never changes.
+    pub(crate) fn memory(&self, target: Target, epoch: u64) -> Option<RemoteMemory> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
             Target::Compute(_, key) => RegionKey(key),
         };
         match self.node(target.into()) {
             Some(node) => node.remote(key),
-            None => self.elsewhere.as_ref()?.memory(target),
+            None => self.peers.memory(target.into(), epoch, key),
         }
     }
 
-    fn is_gone(&self, peer: Peer) -> bool {
-        match self.node(peer) {
-            Some(node) => node.is_cut_off(),
-            None => self.elsewhere.as_ref().is_some_and(|other| other.is_gone(peer)),
+    /// How many nodes have gone so far. Grows after they have.
+    pub(crate) fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Acquire) + self.peers.departures()
+    }
+
+    /// Brings an offer to the peer, as it joined at this epoch, and gives the answer to `answered`, perhaps later.
+    pub(crate) fn connect(&self, peer: Peer, epoch: u64, offer: Offer, answered: Answered) {
+        if let Some(node) = self.node(peer) {
+            return answered(node.answer(&offer, || self.is_refused(offer.from)));
+        }
+        match &self.courier {
+            Some(courier) if self.peers.epoch(peer) == Some(epoch) => {
+                let reply = |bytes: Result<Vec<u8>, ConnectError>| {
+                    answered(bytes.and_then(|bytes| answer_from_bytes(&bytes)));
+                };
+                let limit = self.config.connect_timeout;
+                let bytes = Note::Offer(offer).to_bytes();
+                courier.carry(peer, epoch, bytes, limit, Box::new(reply));
+            }
+            // Another one of its name is not who was meant.
+            _ => answered(Err(ConnectError::Gone)),
         }
     }
 
-    fn departures(&self) -> u64 {
-        let elsewhere = self.elsewhere.as_ref().map_or(0, |other| other.departures());
-        self.departures.load(Ordering::Acquire) + elsewhere
-    }
-
-    fn connect(&self, peer: Peer, offer: Vec<u8>, reply: Reply) {
-        match &self.elsewhere {
-            Some(other) if self.node(peer).is_none() => other.connect(peer, offer, reply),
-            _ => reply(self.answer(peer, &offer)),
+    /// Tells the peer that this queue pair of its is not used any more.
+    pub(crate) fn close(&self, peer: Peer, epoch: u64, from: Caller, pair: u32) {
+        if let Some(node) = self.node(peer) {
+            return node.close(from, pair);
+        }
+        if let Some(courier) = &self.courier
+            && self.peers.epoch(peer) == Some(epoch)
+        {
+            let bytes = Note::Close { from, pair }.to_bytes();
+            // When it gets lost the pair stays until this process ends: nobody uses it.
+            courier.carry(peer, epoch, bytes, self.config.connect_timeout, Box::new(drop));
         }
     }
 
-    fn close(&self, peer: Peer, pair: u32) {
-        match (self.node(peer), &self.elsewhere) {
-            (Some(node), _) => node.close(pair),
-            (None, Some(other)) => other.close(peer, pair),
-            (None, None) => {}
+    fn is_refused(&self, from: Caller) -> bool {
+        self.fences.read().get(&from.peer).is_some_and(|epoch| from.epoch <= *epoch)
+    }
+
+    fn deliver(&self, to: Peer, from: Caller, bytes: &[u8]) -> Result<Answer, ConnectError> {
+        let node = self.node(to).ok_or(ConnectError::Unknown)?;
+        let note = Note::from_bytes(bytes)?;
+        if note.from() != from {
+            return Err(ConnectError::Malformed);
+        }
+        match note {
+            Note::Offer(offer) => node.answer(&offer, || self.is_refused(from)),
+            Note::Close { pair, .. } => {
+                node.close(from, pair);
+                Err(ConnectError::Gone)
+            }
         }
     }
 }
@@ -154,16 +210,16 @@ impl Fabric {
         Fabric::build(config, None)
     }
 
-    /// Opens the devices. The nodes that are not of this process are found through `elsewhere`, which carries offers to them, and
-    /// whose offers are passed to [`Fabric::answer`].
+    /// Opens the devices. What nodes of this process have to say to those of others before they are connected goes through `courier`;
+    /// what theirs say is passed to [`Fabric::deliver`]. They are learned of by [`Fabric::add_peer`].
     ///
     /// # Errors
     /// As [`Fabric::open`].
-    pub fn join(config: Config, elsewhere: Arc<dyn Directory>) -> Result<Fabric, OpenError> {
-        Fabric::build(config, Some(elsewhere))
+    pub fn join(config: Config, courier: Arc<dyn Courier>) -> Result<Fabric, OpenError> {
+        Fabric::build(config, Some(courier))
     }
 
-    fn build(config: Config, elsewhere: Option<Arc<dyn Directory>>) -> Result<Fabric, OpenError> {
+    fn build(config: Config, courier: Option<Arc<dyn Courier>>) -> Result<Fabric, OpenError> {
         let library = Arc::new(Library::open()?);
         let mut names = config.devices.clone();
         if names.is_empty() {
@@ -178,10 +234,12 @@ impl Fabric {
         let shared = Shared {
             config,
             watcher: Arc::new(watcher),
-            elsewhere,
+            courier,
             devices,
             memory: RwLock::default(),
             nodes: RwLock::default(),
+            peers: Peers::default(),
+            fences: RwLock::default(),
             departures: AtomicU64::new(0),
             wakes: Mutex::default(),
         };
@@ -197,19 +255,36 @@ impl Fabric {
         self.shared.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process. Ids count from 0. Its memory is locked
-    /// in RAM at once: devices reach nothing else.
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process, with the lowest id that none has here. Its
+    /// memory is locked in RAM at once: devices reach nothing else.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::System`].
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
         let region = Region::zeroed(bytes)?;
         let mut memory = self.shared.memory.write();
-        let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;
-        let reads = self.shared.tuning().reads;
-        let node = Node::memory(self.device(id.into()), reads, region)?;
-        memory.push(Arc::new(node));
+        let free = (0..=u16::MAX).find(|id| !memory.contains_key(id));
+        let id = free.ok_or(SetupError::TooManyMemoryNodes)?;
+        memory.insert(id, Arc::new(self.memory_node(id, region)?));
         Ok(MemoryNodeId(id))
+    }
+
+    /// Adds a memory node with this id to this process, as [`Fabric::add_memory_node`] does.
+    ///
+    /// # Errors
+    /// [`SetupError::DuplicateMemoryNode`], [`SetupError::Region`] and [`SetupError::System`].
+    pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), SetupError> {
+        let region = Region::zeroed(bytes)?;
+        let mut memory = self.shared.memory.write();
+        if memory.contains_key(&id.0) {
+            return Err(SetupError::DuplicateMemoryNode(id));
+        }
+        memory.insert(id.0, Arc::new(self.memory_node(id.0, region)?));
+        Ok(())
+    }
+
+    fn memory_node(&self, id: u16, region: Arc<Region>) -> Result<Node, SetupError> {
+        Node::memory(self.device(id.into()), self.shared.tuning().reads, region)
     }
 
     /// Adds a compute node to this process, with an inbox and without regions.
@@ -259,7 +334,7 @@ impl Fabric {
         node: ComputeNodeId,
         notifier: Option<Notifier>,
     ) -> Result<Endpoint, SetupError> {
-        Endpoint::new(Arc::clone(&self.shared), self.own(node)?, notifier)
+        Endpoint::new(Arc::clone(&self.shared), (node, self.own(node)?), notifier)
     }
 
     /// The inbox of `node`, a node of this process.
@@ -298,33 +373,86 @@ impl Fabric {
         self.departed();
     }
 
-    /// Says that the directory's [`departures`](Directory::departures) have changed: parked workers are woken, to give up what they
-    /// have posted to nodes that are gone.
-    pub fn departed(&self) {
+    /// Wakes parked workers, to give up what they have posted to nodes that are gone.
+    fn departed(&self) {
         let wakes = self.shared.wakes.lock().clone();
         wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake.fire());
     }
 
-    /// Answers an offer that a node of another process has made to `peer`, a node of this one: bytes of an [`Offer`] in, bytes of an
-    /// [`Answer`](crate::Answer) out.
-    ///
-    /// # Errors
-    /// [`ConnectError`]: the bytes are no offer, there is no such node here, it is cut off, or no queue pair could be made.
-    pub fn answer(&self, peer: Peer, offer: &[u8]) -> Result<Vec<u8>, ConnectError> {
-        self.shared.answer(peer, offer)
+    // ---- nodes of other processes --------------------------------------------------------------------
+
+    /// A handle that does not keep the fabric open.
+    pub fn downgrade(&self) -> WeakFabric {
+        WeakFabric(Arc::downgrade(&self.shared))
     }
 
-    /// Destroys the end of a connection at a node of this process that its peer does not use any more.
-    pub fn close(&self, peer: Peer, pair: u32) {
-        if let Some(node) = self.shared.node(peer) {
-            node.close(pair);
+    /// What a node of this process says of itself to those of others: what it has registered so far.
+    pub fn contact(&self, own: Peer) -> Option<Contact> {
+        let node = self.shared.node(own)?;
+        Some(Contact { epoch: self.shared.config.epoch, regions: node.remotes() })
+    }
+
+    /// Learns of a node of another process. One that had its name before is gone.
+    pub fn add_peer(&self, peer: Peer, contact: Contact) {
+        self.shared.peers.add(peer, contact);
+        self.departed();
+    }
+
+    /// Takes what a node of another process says to `to`, a node of this one: bytes that a [`Courier`] carries. The answer is for its
+    /// reply. Who says it, and since when it is there, is what the courier knows, whatever stands in the bytes.
+    pub fn deliver(&self, to: Peer, from: Peer, epoch: u64, bytes: &[u8]) -> Vec<u8> {
+        answer_to_bytes(&self.shared.deliver(to, Caller { peer: from, epoch }, bytes))
+    }
+
+    /// A node of another process is gone: verbs to it complete with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on, also those pushed back, and it is kept out as
+    /// by [`Fabric::fence`]. False when no such node is known, or it was not certain within `patience`.
+    pub fn remove_peer(&self, peer: Peer, patience: Duration) -> bool {
+        let epoch = self.shared.peers.last_epoch(peer);
+        epoch.is_some_and(|epoch| self.fence(peer, epoch, patience))
+    }
+
+    /// From now on the nodes of this process refuse a node of another one with this epoch or a lower one. When this returns true, the
+    /// queue pairs at which it was answered are destroyed: nothing that it has posted takes effect here any more. False when that took
+    /// longer than `patience`.
+    pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
+        let shared = &self.shared;
+        {
+            let mut fences = shared.fences.write();
+            let fence = fences.entry(peer).or_insert(epoch);
+            *fence = epoch.max(*fence);
+        }
+        if shared.peers.depart(peer, epoch) {
+            self.departed();
+        }
+        let memory: Vec<_> = shared.memory.read().values().cloned().collect();
+        let compute: Vec<_> = shared.nodes.read().iter().flatten().cloned().collect();
+        let nodes = memory.iter().chain(&compute);
+        let pairs: Vec<_> = nodes.flat_map(|node| node.take_responders(peer, epoch)).collect();
+        if pairs.is_empty() {
+            return true;
+        }
+        let (done, is_done) = channel();
+        let pairs = Arc::new(Mutex::new(pairs));
+        let theirs = Arc::clone(&pairs);
+        let destroy = move || {
+            theirs.lock().clear();
+            let _ = done.send(());
+        };
+        match thread::Builder::new().name("ibv-fence".to_owned()).spawn(destroy) {
+            Ok(_) => is_done.recv_timeout(patience).is_ok(),
+            Err(_) => {
+                pairs.lock().clear();
+                true
+            }
         }
     }
 
-    /// How nodes of other processes name the memory of a target of this one.
-    pub fn remote(&self, target: Target) -> Option<RemoteMemory> {
-        self.shared.node(target.into())?;
-        Directory::memory(&*self.shared, target)
+    /// Connections that end at nodes of this process.
+    pub fn connections(&self) -> usize {
+        let memory = self.shared.memory.read();
+        let compute = self.shared.nodes.read();
+        memory.values().chain(compute.iter().flatten()).map(|node| node.responders()).sum()
     }
 
     /// The memory of a memory node of this process, for tests and tools that look at it from outside. CPU atomics and those of the

@@ -8,6 +8,10 @@
 //! When a connection fails its queue pair is destroyed at once; a new one is offered to the peer, which destroys its end of the old one
 //! before it answers. From then on nothing that was on the old one can take effect, and what was flying is told to be ambiguous. A
 //! READ's buffer is not written any more, either.
+//!
+//! A lane is to a node as it joined at one epoch. When that is gone everything on the lane ends; the next batch looks whether another
+//! node has the name by now, and if so the lane begins anew, without anything that it knew: no key of the old one is ever used for the
+//! new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +23,8 @@ use latchwork_verbs::{
     BATCH_MAX, Completion, Kind, Outcome, RegionKey, Request, Target, VerbError,
 };
 
-use crate::connection::{Answer, Offer};
-use crate::directory::{Directory, Peer, RemoteMemory};
+use crate::connection::{Answer, Caller, Offer};
+use crate::directory::{Peer, RemoteMemory};
 use crate::endpoint::Wake;
 use crate::error::ConnectError;
 use crate::fabric::Shared;
@@ -36,6 +40,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What all lanes of an endpoint use.
 pub(crate) struct Common {
+    /// Whose endpoint it is.
+    pub(crate) from: Caller,
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Arc<Device>,
     pub(crate) completions: Arc<Completions>,
@@ -49,6 +55,8 @@ pub(crate) struct Common {
 
 pub(crate) struct Lane {
     pub(crate) peer: Peer,
+    /// When the peer joined.
+    epoch: u64,
     index: u16,
     memory: Vec<Option<RemoteMemory>>,
     state: State,
@@ -73,12 +81,12 @@ enum State {
     Pausing { again: Time, until: Time },
     /// Requests can be posted.
     Connected { pair: Pair },
-    /// The peer is gone for good.
+    /// The peer is gone for good, or there was none.
     Gone,
 }
 
 /// What the peer answered, when it has.
-type Answered = Option<Result<Vec<u8>, ConnectError>>;
+type Answered = Option<Result<Answer, ConnectError>>;
 
 struct Batch {
     target: Target,
@@ -96,12 +104,14 @@ struct Flying {
 }
 
 impl Lane {
-    pub(crate) fn new(peer: Peer, index: u16) -> Self {
-        Lane {
+    /// A lane to a node that is known.
+    pub(crate) fn new(peer: Peer, index: u16, shared: &Shared) -> Self {
+        let mut lane = Lane {
             peer,
+            epoch: 0,
             index,
             memory: Vec::new(),
-            state: State::Idle,
+            state: State::Gone,
             waiting: VecDeque::new(),
             flying: VecDeque::new(),
             list: SendList::default(),
@@ -109,7 +119,26 @@ impl Lane {
             generation: 0,
             sequence: 0,
             responder: None,
+        };
+        lane.renew(shared);
+        lane
+    }
+
+    /// Begins anew if the peer is gone and another node has its name.
+    pub(crate) fn renew(&mut self, shared: &Shared) {
+        if matches!(self.state, State::Gone)
+            && let Some(epoch) = shared.epoch(self.peer)
+        {
+            self.epoch = epoch;
+            self.memory.clear();
+            self.responder = None;
+            self.state = State::Idle;
         }
+    }
+
+    /// Whether the node is gone that the lane is to.
+    pub(crate) fn is_stale(&self, shared: &Shared) -> bool {
+        shared.epoch(self.peer) != Some(self.epoch)
     }
 
     /// The lane of the connection that a completion is from, by its number.
@@ -142,22 +171,28 @@ impl Lane {
         }
     }
 
-    /// The memory of the target, which is of this lane's peer.
-    pub(crate) fn learn(&mut self, target: Target, shared: &Shared) -> Option<RemoteMemory> {
+    /// The length of the target's memory, which is of this lane's peer.
+    pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<u64> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
             Target::Compute(_, key) => RegionKey(key),
         };
         let index = usize::from(key.0);
         if let Some(Some(memory)) = self.memory.get(index) {
-            return Some(*memory);
+            return Some(memory.len);
         }
-        let memory = Directory::memory(shared, target)?;
+        let Some(memory) = common.shared.memory(target, self.epoch) else {
+            if self.is_stale(&common.shared) {
+                self.depart(common);
+            }
+            // Nothing is known of what a node had that is gone. The batch will be refused as a whole.
+            return matches!(self.state, State::Gone).then_some(u64::MAX);
+        };
         if self.memory.len() <= index {
             self.memory.resize(index + 1, None);
         }
         self.memory[index] = Some(memory);
-        Some(memory)
+        Some(memory.len)
     }
 
     /// Accepts a checked batch.
@@ -290,22 +325,23 @@ impl Lane {
             return;
         };
         let reads = tuning.reads.min(common.device.limits.reads_sent);
-        let offer = Offer { data: pair.data(reads), replaces: self.responder };
+        let from = common.from;
+        let offer = Offer { from, data: pair.data(reads), replaces: self.responder };
         let answer = Arc::new(Mutex::new(None));
         let place = Arc::downgrade(&answer);
-        let (wake, shared, peer) =
-            (Arc::clone(&common.wake), Arc::clone(&common.shared), self.peer);
-        let reply = Box::new(move |result: Result<Vec<u8>, ConnectError>| {
+        let (peer, epoch) = (self.peer, self.epoch);
+        let (wake, shared) = (Arc::clone(&common.wake), Arc::clone(&common.shared));
+        let answered = Box::new(move |result: Result<Answer, ConnectError>| {
             if let Some(place) = place.upgrade() {
                 *place.lock() = Some(result);
                 wake.fire();
-            } else if let Ok(answer) = result.and_then(|bytes| Answer::from_bytes(&bytes)) {
+            } else if let Ok(answer) = result {
                 // Nobody waits for it any more.
-                shared.close(peer, answer.data.pair);
+                shared.close(peer, epoch, from, answer.data.pair);
             }
         });
         self.state = State::Asking { pair, answer, until };
-        common.shared.connect(peer, offer.to_bytes(), reply);
+        common.shared.connect(peer, epoch, offer, answered);
     }
 
     /// Waits before the next offer, if there is time for one.
@@ -335,8 +371,8 @@ impl Lane {
         let State::Asking { pair, .. } = std::mem::replace(&mut self.state, State::Idle) else {
             return;
         };
-        let answer = answer.unwrap_or(Err(ConnectError::Gone));
-        let connected = answer.and_then(|bytes| Answer::from_bytes(&bytes)).and_then(|answer| {
+        let answer = answer.unwrap_or(Err(ConnectError::Unreachable));
+        let connected = answer.and_then(|answer| {
             // The peer's end of the last connection is gone, and this one takes its place, whether it is used or not.
             self.responder = Some(answer.data.pair);
             pair.connect(&answer.data, common.shared.tuning())?;
@@ -349,7 +385,10 @@ impl Lane {
                 self.end_flying(common, |target| VerbError::Ambiguous { target });
             }
             // Addresses that cannot be resolved at the moment, for instance: the way may be back soon.
-            Err(ConnectError::Setup(_)) => self.pause(common, now, until),
+            Err(ConnectError::Setup(_) | ConnectError::Refused { .. }) => {
+                self.pause(common, now, until);
+            }
+            Err(_) if self.is_stale(&common.shared) => self.depart(common),
             Err(error) => {
                 tracing::warn!(peer = ?self.peer, "no connection: {error}");
                 self.end_all(common);
@@ -433,10 +472,10 @@ impl Lane {
     }
 
     /// Destroys the connection, and tells the peer, whose end is of no use then.
-    pub(crate) fn close(&mut self, shared: &Shared) {
+    pub(crate) fn close(&mut self, common: &Common) {
         self.state = State::Gone;
         if let Some(responder) = self.responder.take() {
-            shared.close(self.peer, responder);
+            common.shared.close(self.peer, self.epoch, common.from, responder);
         }
     }
 }

@@ -34,8 +34,12 @@
 //!
 //! # Other processes
 //!
-//! Nodes of one process find each other. For the rest there is a [`Directory`]: it knows the peers, and carries an [`Offer`] there and an
-//! [`Answer`] back, as bytes, by whatever means.
+//! Nodes of one process find each other. Those of others are learned of by what they say of themselves, a [`Contact`], and a [`Courier`]
+//! carries what has to be said before there is a connection, as bytes, by whatever means.
+//!
+//! - A node is meant as it joined at an epoch. When it leaves and another one takes its name, lanes to it begin anew: no key and no queue
+//!   pair of the one is used for the other.
+//! - [`Fabric::fence`] keeps a node out: its connections are destroyed at this end, and its offers refused, up to an epoch.
 //!
 //! # What is not there
 //!
@@ -58,9 +62,8 @@ mod slots;
 #[allow(unsafe_code)] // all that touches the library
 mod sys;
 
-pub use connection::{Answer, ConnectionData, Offer};
-pub use directory::{Directory, Peer, RemoteMemory, Reply};
+pub use directory::{Contact, Courier, NoContact, Peer, RemoteMemory, Reply};
 pub use endpoint::Endpoint;
 pub use error::{ConnectError, OpenError};
-pub use fabric::{Config, Fabric};
+pub use fabric::{Config, Fabric, WeakFabric};
 pub use inbox::{Inbox, Subscription};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use latchwork_runtime::sync::{Mutex, RwLock};
 use latchwork_verbs::{Region, RegionKey, SetupError};
 
-use crate::connection::{Answer, Offer};
-use crate::directory::RemoteMemory;
+use crate::connection::{Answer, Caller, Offer};
+use crate::directory::{Peer, RemoteMemory};
 use crate::error::ConnectError;
 use crate::inbox::Mailbox;
 use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher};
@@ -19,7 +19,8 @@ pub(crate) struct Node {
     // READs and atomics that one connection may have outstanding here.
     reads: u8,
     regions: RwLock<Vec<Arc<Registered>>>,
-    responders: Mutex<Vec<Pair>>,
+    // With whom they connect.
+    responders: Mutex<Vec<(Caller, Pair)>>,
     receives: Option<Arc<Receives>>,
     // For queue pairs that complete nothing.
     unused: Arc<Completions>,
@@ -89,36 +90,62 @@ impl Node {
 
     /// A registered region, as peers name it.
     pub(crate) fn remote(&self, key: RegionKey) -> Option<RemoteMemory> {
-        let region = self.region(key)?;
-        Some(RemoteMemory { address: region.address, len: region.len, rkey: region.rkey })
+        self.region(key).map(|region| named(&region))
     }
 
-    /// Connects with whoever makes the offer. What it replaces is destroyed before.
-    pub(crate) fn answer(&self, offer: &Offer) -> Result<Answer, ConnectError> {
+    /// All registered regions, as peers name them.
+    pub(crate) fn remotes(&self) -> Vec<RemoteMemory> {
+        self.regions.read().iter().map(|region| named(region)).collect()
+    }
+
+    /// Connects with whoever makes the offer, unless that is refused. What it replaces is destroyed before.
+    pub(crate) fn answer(
+        &self,
+        offer: &Offer,
+        is_refused: impl Fn() -> bool,
+    ) -> Result<Answer, ConnectError> {
         if let Some(replaced) = offer.replaces {
-            self.close(replaced);
+            self.close(offer.from, replaced);
+        }
+        if is_refused() {
+            return Err(ConnectError::Gone);
         }
         let pair = Pair::responder(&self.device, &self.unused, self.receives.as_ref())?;
         let reads = self.reads.min(offer.data.reads);
         pair.accept(&offer.data, reads)?;
         let answer = Answer { data: pair.data(reads) };
         let mut responders = self.responders.lock();
-        // Looked at under the lock: whoever cuts the node off has either set it before, or finds the pair.
-        if self.is_cut_off() {
+        // Looked at under the lock: whoever cuts the node off, or refuses a peer, has either said so before, or finds the pair.
+        if self.is_cut_off() || is_refused() {
             return Err(ConnectError::Gone);
         }
-        responders.push(pair);
+        responders.push((offer.from, pair));
         Ok(answer)
     }
 
-    /// Destroys the end of a connection that nobody uses any more.
-    pub(crate) fn close(&self, number: u32) {
+    /// Destroys the end of a connection that its peer does not use any more.
+    pub(crate) fn close(&self, from: Caller, number: u32) {
         let closed = {
             let mut responders = self.responders.lock();
-            let place = responders.iter().position(|pair| pair.number == number);
+            let place = responders
+                .iter()
+                .position(|(caller, pair)| *caller == from && pair.number == number);
             place.map(|place| responders.swap_remove(place))
         };
         drop(closed);
+    }
+
+    /// The ends of connections with a peer, as it joined at this epoch or before. When they are dropped, nothing that it has posted will
+    /// take effect here.
+    pub(crate) fn take_responders(&self, peer: Peer, epoch: u64) -> Vec<Pair> {
+        let mut responders = self.responders.lock();
+        let is_of = |(caller, _): &mut (Caller, Pair)| caller.peer == peer && caller.epoch <= epoch;
+        responders.extract_if(.., is_of).map(|(_, pair)| pair).collect()
+    }
+
+    /// Connections that end here.
+    pub(crate) fn responders(&self) -> usize {
+        self.responders.lock().len()
     }
 
     /// Answers nobody any more. When this returns nothing that peers have posted will take effect here.
@@ -134,4 +161,8 @@ impl Node {
     pub(crate) fn is_cut_off(&self) -> bool {
         self.cut_off.load(Ordering::Acquire)
     }
+}
+
+fn named(region: &Registered) -> RemoteMemory {
+    RemoteMemory { address: region.address, len: region.len, rkey: region.rkey }
 }

@@ -95,6 +95,9 @@ pub enum SetupError {
     /// The compute node was added before.
     #[error("compute node {} exists already", .0.get())]
     DuplicateNode(ComputeNodeId),
+    /// The memory node was added before.
+    #[error("memory node {} exists already", .0.0)]
+    DuplicateMemoryNode(MemoryNodeId),
     /// The compute node was not added.
     #[error("compute node {} does not exist", .0.get())]
     UnknownNode(ComputeNodeId),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use latchwork_membership::{MembershipError, NodeName};
+use latchwork_verbs_ibv::OpenError;
 use latchwork_verbs_shm::ShmError;
 use latchwork_verbs_tcp::TcpError;
 use thiserror::Error;
@@ -31,6 +32,9 @@ pub enum JoinError {
     /// The sockets could not be used.
     #[error(transparent)]
     Tcp(#[from] TcpError),
+    /// The RDMA devices could not be used.
+    #[error(transparent)]
+    Rdma(#[from] OpenError),
     /// A listener on all addresses has none that others could be told.
     #[error(
         "a node that listens at {listen} must say under which address others reach it: give --advertise"

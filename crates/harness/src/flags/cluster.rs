@@ -242,7 +242,7 @@ mod tests {
             ("--cache-mb -1", "--cache-mb", "above 0"),
             ("--memory-mb 0", "--memory-mb", "from 1"),
             ("--protocol mesi", "--protocol", "selcc and sel"),
-            ("--fabric token-ring", "--fabric", "shm, sim, tcp"),
+            ("--fabric token-ring", "--fabric", "shm, sim, tcp, ibverbs"),
             ("--nic token-ring", "--nic", "connectx3"),
             ("--thread 3", "--thread", "--threads"),
             ("--pause 2", "--pause", "use"),

@@ -1,9 +1,10 @@
 //! [`FabricFlags`]: threads of this process, a simulated world, or one node of a cluster of processes.
 
 use clap::{Args, ValueEnum};
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_sim::NicProfile;
 
-use super::{FlagError, JoinChoice, JoinFlags, MIB};
+use super::{FlagError, JoinChoice, JoinFlags, MIB, RdmaFlags};
 
 /// The kinds of fabrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -15,6 +16,8 @@ pub enum FabricKind {
     Sim,
     /// Sockets.
     Tcp,
+    /// RDMA devices.
+    Ibverbs,
 }
 
 impl FabricKind {
@@ -24,6 +27,7 @@ impl FabricKind {
             FabricKind::Shm => "shm",
             FabricKind::Sim => "sim",
             FabricKind::Tcp => "tcp",
+            FabricKind::Ibverbs => "ibverbs",
         }
     }
 }
@@ -31,8 +35,8 @@ impl FabricKind {
 /// Flags of the fabric.
 #[derive(Clone, Debug, Args)]
 pub struct FabricFlags {
-    /// What connects the nodes: shm, shared memory; tcp, sockets; or sim, a simulated network in virtual time, where
-    /// the same flags give the same figures. Without --join all nodes are of this process.
+    /// What connects the nodes: shm, shared memory; tcp, sockets; ibverbs, RDMA devices; or sim, a simulated network in
+    /// virtual time, where the same flags give the same figures. Without --join all nodes are of this process.
     #[arg(
         long,
         global = true,
@@ -46,6 +50,9 @@ pub struct FabricFlags {
     /// profile. [default: connectx3]
     #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NicProfile::find, help_heading = "Cluster")]
     pub nic: Option<NicProfile>,
+    /// Flags of RDMA devices.
+    #[command(flatten)]
+    pub rdma: RdmaFlags,
     /// Flags of a process that joins others.
     #[command(flatten)]
     pub join: JoinFlags,
@@ -60,6 +67,8 @@ pub enum FabricChoice {
     Sim(Box<NicProfile>),
     /// Sockets on loopback, all of them this process's.
     Tcp,
+    /// RDMA devices; all nodes are of this process, dealt out to them.
+    Ibverbs(Box<ibv::Config>),
     /// This process is one node of a cluster of processes.
     Joined(Box<JoinChoice>),
 }
@@ -73,13 +82,15 @@ impl FabricFlags {
     /// # Errors
     /// When a kind of NIC was given where there is none.
     pub fn choice(&self) -> Result<FabricChoice, FlagError> {
-        if let Some(choice) = self.join.choice(self.fabric)? {
+        let rdma = self.rdma.config(self.fabric)?;
+        if let Some(choice) = self.join.choice(self.fabric, &rdma)? {
             return Ok(FabricChoice::Joined(Box::new(choice)));
         }
         match (self.fabric, &self.nic) {
             (FabricKind::Shm, None) => Ok(FabricChoice::Shm),
             (FabricKind::Tcp, None) => Ok(FabricChoice::Tcp),
-            (FabricKind::Shm | FabricKind::Tcp, Some(nic)) => {
+            (FabricKind::Ibverbs, None) => Ok(FabricChoice::Ibverbs(rdma.into())),
+            (FabricKind::Shm | FabricKind::Tcp | FabricKind::Ibverbs, Some(nic)) => {
                 let name = &nic.name;
                 Err(FlagError(format!("--nic {name}: there are NICs with --fabric sim only")))
             }
@@ -99,6 +110,7 @@ impl FabricChoice {
             FabricChoice::Shm => "shm",
             FabricChoice::Sim(_) => "sim",
             FabricChoice::Tcp => "tcp",
+            FabricChoice::Ibverbs(_) => "ibverbs",
             FabricChoice::Joined(join) => join.fabric(),
         }
     }
@@ -120,7 +132,10 @@ impl FabricChoice {
     pub fn nic(&self) -> Option<&str> {
         match self {
             FabricChoice::Sim(nic) => Some(&nic.name),
-            FabricChoice::Shm | FabricChoice::Tcp | FabricChoice::Joined(_) => None,
+            FabricChoice::Shm
+            | FabricChoice::Tcp
+            | FabricChoice::Ibverbs(_)
+            | FabricChoice::Joined(_) => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use latchwork_cluster::Transport;
 use latchwork_membership::{Joining, Membership, MembershipError, Role};
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security, Tls};
 
@@ -94,6 +95,7 @@ pub struct JoinChoice {
     endpoint: String,
     kind: FabricKind,
     flags: JoinFlags,
+    rdma: ibv::Config,
     /// None where the store has it.
     security: Option<Security>,
 }
@@ -103,11 +105,15 @@ impl JoinFlags {
     ///
     /// # Errors
     /// What cannot be, and files that cannot be read.
-    pub fn choice(&self, kind: FabricKind) -> Result<Option<JoinChoice>, FlagError> {
+    pub fn choice(
+        &self,
+        kind: FabricKind,
+        rdma: &ibv::Config,
+    ) -> Result<Option<JoinChoice>, FlagError> {
         let Some(endpoint) = &self.join else { return Ok(None) };
         if kind == FabricKind::Sim {
             return Err(FlagError(format!(
-                "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, or tcp"
+                "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, tcp or ibverbs"
             )));
         }
         if self.listen.ip().is_unspecified() && self.advertise.is_none() {
@@ -125,7 +131,8 @@ impl JoinFlags {
             )));
         }
         let security = self.security()?;
-        Ok(Some(JoinChoice { endpoint: endpoint.clone(), kind, flags: self.clone(), security }))
+        let (endpoint, flags, rdma) = (endpoint.clone(), self.clone(), rdma.clone());
+        Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
     }
 
     fn huge_pages(&self) -> HugePages {
@@ -185,6 +192,10 @@ impl JoinChoice {
         if self.kind == FabricKind::Shm {
             let (directory, huge_pages) = (self.flags.shm_dir.clone(), self.flags.huge_pages());
             return Ok((membership, Transport::Shm { directory, huge_pages }));
+        }
+        if self.kind == FabricKind::Ibverbs {
+            let config = Box::new(self.rdma.clone());
+            return Ok((membership, Transport::Ibverbs { config }));
         }
         let security = match &self.security {
             Some(security) => security.clone(),

@@ -4,12 +4,14 @@ mod cluster;
 mod fabric;
 mod files;
 mod join;
+mod rdma;
 mod settings;
 
 pub use cluster::{ClusterFlags, MIB};
 pub use fabric::{FabricChoice, FabricFlags, FabricKind};
 pub use files::{directory_to_write, file_to_write};
 pub use join::{JoinChoice, JoinFlags};
+pub use rdma::RdmaFlags;
 pub use settings::SettingFlags;
 
 use clap::Args;

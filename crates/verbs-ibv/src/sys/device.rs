@@ -1,6 +1,7 @@
 //! [`Device`]: an opened RDMA device, its protection domain, and what its port tells.
 
 use std::ffi::CStr;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl Device {
                 completions: 0,
             },
             address: Address { gid: Gid::default(), gid_index: 0, lid: 0, mtu: 1, ethernet: true },
-            next_psn: AtomicU32::new(0),
+            next_psn: AtomicU32::new(first_psn()),
         };
         device.limits = device.query_limits()?;
         device.address = device.query_address(gid_index)?;
@@ -174,7 +175,11 @@ impl Device {
             };
             (0..table).filter(usable).find(v4).or_else(|| (0..table).find(usable))
         });
-        let none = || OpenError::NoAddress { device: self.name.clone() };
+        let device = || self.name.clone();
+        let none = || match gid_index {
+            Some(index) => OpenError::NoGid { device: device(), index },
+            None => OpenError::NoAddress { device: device() },
+        };
         let gid_index = chosen.ok_or_else(none)?;
         let gid = self.gid(gid_index).ok_or_else(none)?;
         let mtu = port.active_mtu.clamp(1, 5) as u8;
@@ -211,6 +216,12 @@ impl Drop for Device {
             (self.library.close_device)(self.context.as_ptr());
         }
     }
+}
+
+/// Where the packet numbers of this process begin: elsewhere than those of another one on the same device, whose queue pairs may have had
+/// the same numbers.
+fn first_psn() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
 }
 
 fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenError> {

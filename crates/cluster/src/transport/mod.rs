@@ -1,5 +1,7 @@
 //! [`Transport`]: what is between the processes of a cluster, and [`Link`], one process's end of it.
 
+mod ibverbs;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use latchwork_fabric::Threaded;
 use latchwork_membership::{Membership, NodeName};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, SetupError};
+use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm as shm;
 use latchwork_verbs_tcp as tcp;
 
@@ -18,6 +21,9 @@ const PLACE: &str = "shm.place";
 
 /// One for all clusters: whoever starts removes what processes that died have left, of whatever cluster.
 const DIRECTORY: &str = "/dev/shm/latchwork";
+
+/// How long a device may take to destroy what a node leaves behind that is gone.
+const REMOVAL: Duration = Duration::from_secs(5);
 
 /// What is between the processes of a cluster. The same kind for all of them.
 #[derive(Clone, Debug)]
@@ -39,6 +45,11 @@ pub enum Transport {
         /// The address under which others reach it, where that is not the one it listens at.
         advertise: Option<IpAddr>,
     },
+    /// RDMA devices.
+    Ibverbs {
+        /// The devices, of which this process's node uses one; its epoch is membership's.
+        config: Box<ibv::Config>,
+    },
 }
 
 impl Transport {
@@ -47,6 +58,7 @@ impl Transport {
         match self {
             Transport::Shm { .. } => "shm",
             Transport::Tcp { .. } => "tcp",
+            Transport::Ibverbs { .. } => "ibverbs",
         }
     }
 
@@ -67,6 +79,9 @@ impl Transport {
                 let config = tcp::Config { epoch, ..tcp::Config::clone(config) };
                 let fabric = tcp::Fabric::new(config)?;
                 Ok(Link::Tcp { fabric, listen: *listen, advertise: *advertise })
+            }
+            Transport::Ibverbs { config } => {
+                Ok(Link::Ibverbs { fabric: ibverbs::open(config, membership)? })
             }
         }
     }
@@ -103,6 +118,9 @@ pub(crate) enum Link {
         listen: SocketAddr,
         advertise: Option<IpAddr>,
     },
+    Ibverbs {
+        fabric: ibv::Fabric,
+    },
 }
 
 /// A directory that goes with the last process that has files in it.
@@ -121,6 +139,7 @@ impl Link {
         match self {
             Link::Shm { .. } => "shm",
             Link::Tcp { .. } => "tcp",
+            Link::Ibverbs { .. } => "ibverbs",
         }
     }
 
@@ -128,6 +147,7 @@ impl Link {
         match self {
             Link::Shm { fabric, .. } => Threaded::Shm(fabric.clone()),
             Link::Tcp { fabric, .. } => Threaded::Tcp(fabric.clone()),
+            Link::Ibverbs { fabric } => Threaded::Ibv(fabric.clone()),
         }
     }
 
@@ -139,6 +159,7 @@ impl Link {
                 let region = Region::zeroed(bytes).map_err(SetupError::from)?;
                 Ok(fabric.serve_memory(id, region, *listen).map(drop)?)
             }
+            Link::Ibverbs { fabric } => Ok(fabric.serve_memory_as(id, bytes)?),
         }
     }
 
@@ -147,6 +168,7 @@ impl Link {
         match self {
             Link::Shm { fabric, .. } => Ok(fabric.add_compute_node(id)?),
             Link::Tcp { fabric, listen, .. } => Ok(fabric.serve_compute(id, *listen).map(drop)?),
+            Link::Ibverbs { fabric } => Ok(fabric.add_compute_node(id)?),
         }
     }
 
@@ -159,6 +181,10 @@ impl Link {
                 let ip = advertise.unwrap_or(bound.ip());
                 Ok(SocketAddr::new(ip, bound.port()).to_string())
             }
+            // What was registered so far: the memory of a memory node, the cache of a compute node.
+            Link::Ibverbs { fabric } => Ok(fabric
+                .contact(ibverbs::peer(own))
+                .map_or(String::new(), |contact| contact.to_string())),
         }
     }
 
@@ -176,6 +202,12 @@ impl Link {
                 let addr = contact.parse::<SocketAddr>().map_err(unreadable)?;
                 Ok(fabric.add_peer(tcp_name(own), tcp_name(peer), addr)?)
             }
+            Link::Ibverbs { fabric } => {
+                let unreadable = |_| JoinError::Contact { peer, contact: contact.to_owned() };
+                let contact = contact.parse().map_err(unreadable)?;
+                fabric.add_peer(ibverbs::peer(peer), contact);
+                Ok(())
+            }
         }
     }
 
@@ -186,6 +218,10 @@ impl Link {
             (Link::Shm { fabric, .. }, NodeName::Compute(id)) => _ = fabric.disconnect(id),
             (Link::Shm { fabric, .. }, NodeName::Memory(id)) => _ = fabric.disconnect_memory(id),
             (Link::Tcp { fabric, .. }, peer) => _ = fabric.remove_peer(tcp_name(peer)),
+            (Link::Ibverbs { fabric }, peer) => {
+                // What it posted is over: it has left in order, or was fenced before.
+                _ = fabric.remove_peer(ibverbs::peer(peer), REMOVAL);
+            }
         }
     }
 
@@ -204,6 +240,7 @@ impl Link {
                 contact.is_none_or(|contact| fabric.stop(shm_name(peer), contact, patience).is_ok())
             }
             Link::Tcp { fabric, .. } => fabric.fence(tcp_name(peer), epoch + 1, patience),
+            Link::Ibverbs { fabric } => fabric.fence(ibverbs::peer(peer), epoch, patience),
         }
     }
 }

@@ -1,0 +1,73 @@
+//! RDMA between processes: what two nodes tell each other before they are connected goes as letters of membership, which knows who
+//! sends them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use latchwork_membership::{Mail, Membership, MembershipError, NodeName};
+use latchwork_verbs_ibv as ibv;
+
+use crate::JoinError;
+
+/// A fabric on the devices of this process, for the node that membership says.
+pub(super) fn open(
+    config: &ibv::Config,
+    membership: &Membership,
+) -> Result<ibv::Fabric, JoinError> {
+    let me = membership.me();
+    let own = peer(me.node);
+    let fabric: Arc<OnceLock<ibv::WeakFabric>> = Arc::default();
+    let place = Arc::clone(&fabric);
+    // Nobody writes before this node has said how it is reached.
+    let handler = move |from, epoch, letter: &[u8]| {
+        let fabric = place.get().and_then(ibv::WeakFabric::upgrade);
+        fabric.map_or(Vec::new(), |fabric| fabric.deliver(own, peer(from), epoch, letter))
+    };
+    let mail = membership.mail(Box::new(handler))?;
+    let config = ibv::Config { epoch: me.epoch, ..config.clone() };
+    let opened = ibv::Fabric::join(config, Arc::new(Letters(mail)))?;
+    // Set once, here.
+    let _ = fabric.set(opened.downgrade());
+    Ok(opened)
+}
+
+/// Carries what the fabric says to other nodes.
+struct Letters(Mail);
+
+impl ibv::Courier for Letters {
+    fn carry(
+        &self,
+        peer: ibv::Peer,
+        epoch: u64,
+        bytes: Vec<u8>,
+        limit: Duration,
+        reply: ibv::Reply,
+    ) {
+        let answer = move |answer: Result<Vec<u8>, MembershipError>| {
+            reply(answer.map_err(|error| match error {
+                MembershipError::NotThere { .. }
+                | MembershipError::Left
+                | MembershipError::LeaseEnded => ibv::ConnectError::Gone,
+                error => {
+                    tracing::debug!(%error, "no answer to connection data");
+                    ibv::ConnectError::Unreachable
+                }
+            }));
+        };
+        self.0.send(name(peer), epoch, bytes, limit, Box::new(answer));
+    }
+}
+
+pub(super) fn peer(name: NodeName) -> ibv::Peer {
+    match name {
+        NodeName::Memory(id) => ibv::Peer::Memory(id),
+        NodeName::Compute(id) => ibv::Peer::Compute(id),
+    }
+}
+
+fn name(peer: ibv::Peer) -> NodeName {
+    match peer {
+        ibv::Peer::Memory(id) => NodeName::Memory(id),
+        ibv::Peer::Compute(id) => NodeName::Compute(id),
+    }
+}
