@@ -5,7 +5,7 @@
 //!   Memory: memory nodes, a store of files      Program: one process for each compute node
 //!     │            ▲                              │
 //!     └── --join ──┼──────────────────────────────┘
-//!                  └── sockets, on loopback
+//!                  └── sockets, on loopback; or RDMA devices
 //! ```
 //!
 //! - [`Memory`]: memory nodes, which live as long as it does, and through several programs.

@@ -1,5 +1,6 @@
 //! [`Memory`]: memory nodes of a cluster, in the process of the test.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use clap::Parser;
 use latchwork_cluster::MemoryHost;
 use latchwork_harness::{FabricChoice, FabricFlags, JoinChoice};
 use latchwork_membership::Role;
+use latchwork_verbs_ibv::{Config, Fabric};
 use tempfile::TempDir;
 
 use crate::Program;
@@ -21,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Memory {
     hosts: Vec<MemoryHost>,
     directory: TempDir,
+    /// The flags of what is between the nodes: those of memory nodes, and those of compute nodes.
+    fabric: [String; 2],
 }
 
 #[derive(Parser)]
@@ -35,8 +39,39 @@ impl Memory {
     /// # Panics
     /// When one cannot be started: the test has failed.
     pub fn start(nodes: usize, bytes: u64) -> Memory {
+        Memory::start_on(["--fabric tcp", "--fabric tcp"].map(str::to_owned), nodes, bytes)
+    }
+
+    /// As [`start`](Memory::start), on RDMA devices, each node on one of its own as far as there are so many; `None`, and a line that
+    /// says why, where there are none. `scripts/test-ibv.sh` has some, which are emulated and slow: nodes are patient.
+    ///
+    /// # Panics
+    /// As [`start`](Memory::start), and when there are no devices in the virtual machine.
+    pub fn start_on_devices(nodes: usize, bytes: u64) -> Option<Memory> {
+        let devices = match Fabric::open(Config::default()) {
+            Ok(fabric) => fabric.devices(),
+            Err(error) => {
+                assert!(std::env::var_os("RXE_HOSTS").is_none(), "in the virtual machine: {error}");
+                // Not captured as `eprintln` would be.
+                let skipped = "skipped (scripts/test-ibv.sh has devices)";
+                let _ = writeln!(std::io::stderr(), "{skipped}: {error}");
+                return None;
+            }
+        };
+        let (memory, compute) = match devices.split_at_checked(nodes) {
+            Some((memory, compute)) if !compute.is_empty() => (memory, compute),
+            _ => (&devices[..], &devices[..]),
+        };
+        let flags = |devices: &[String]| {
+            let patient = "--fabric ibverbs --rdma-timeout 7 --member-lease 60".to_owned();
+            devices.iter().fold(patient, |flags, device| format!("{flags} --device {device}"))
+        };
+        Some(Memory::start_on([flags(memory), flags(compute)], nodes, bytes))
+    }
+
+    fn start_on(fabric: [String; 2], nodes: usize, bytes: u64) -> Memory {
         let directory = TempDir::new().expect("a directory for the store");
-        let mut memory = Memory { hosts: Vec::new(), directory };
+        let mut memory = Memory { hosts: Vec::new(), directory, fabric };
         let join = memory.join();
         for _ in 0..nodes {
             let joined = join.join(Role::Memory { bytes });
@@ -57,15 +92,21 @@ impl Memory {
         self.directory.path()
     }
 
-    /// The flags with which all nodes join.
-    fn flags(&self) -> Vec<String> {
+    /// The flags with which nodes join.
+    fn flags_on(&self, fabric: &str) -> Vec<String> {
         let endpoint = self.endpoint();
-        let flags = ["--fabric", "tcp", "--join", &endpoint, "--join-wait", WAIT];
-        flags.map(str::to_owned).into()
+        let flags = ["--join", &endpoint, "--join-wait", WAIT];
+        fabric.split_whitespace().chain(flags).map(str::to_owned).collect()
+    }
+
+    /// The flags with which compute nodes join.
+    fn flags(&self) -> Vec<String> {
+        self.flags_on(&self.fabric[1])
     }
 
     fn join(&self) -> JoinChoice {
-        let arguments = std::iter::once("test".to_owned()).chain(self.flags());
+        let own = self.flags_on(&self.fabric[0]);
+        let arguments = std::iter::once("test".to_owned()).chain(own);
         let flags = Flags::try_parse_from(arguments).expect("flags");
         match flags.fabric.choice().expect("a choice") {
             FabricChoice::Joined(join) => *join,

@@ -1,0 +1,44 @@
+//! The program as the compute nodes of a cluster of processes on RDMA devices, each on one of its own. Skipped where there are none;
+//! `scripts/test-ibv.sh` runs it on Soft-RoCE in a virtual machine, which is slow: so there is little to do.
+
+use std::time::Duration;
+
+use latchwork_processes::{Memory, one_document};
+use serde_json::Value;
+
+const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
+const LIMIT: Duration = Duration::from_secs(240);
+const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --deadline 60s";
+
+#[test]
+fn every_workload_runs_on_devices_and_its_checks_hold() {
+    let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
+    for workload in ["a", "b", "c", "d", "e", "f"] {
+        let flags = format!("check -w {workload} {SMALL} --operations 60");
+        let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);
+        let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
+        let checks = document["checks"].as_object().expect("checks");
+        assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
+        assert!(checks.contains_key("linearizability"), "{workload}: {checks:?}");
+        assert_eq!(document["ops"], 60, "{workload}: as many as were asked for, all together");
+    }
+    memory.end();
+}
+
+#[test]
+fn the_others_end_with_the_name_of_the_node_that_was_killed() {
+    let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
+    let flags = format!("run {SMALL} --time 200 --member-lease 15");
+    let mut program = memory.start_program(YCSB, 3, &flags);
+    program.wait_for_line("run: ", LIMIT);
+    program.kill(2);
+    let ended = program.wait(LIMIT);
+    assert_eq!(ended[2].status, None, "it was killed");
+    for process in &ended[..2] {
+        assert_eq!(process.status, Some(1), "{}", process.err);
+        let errors = process.err.lines().filter(|line| line.starts_with("ycsb: compute node"));
+        let errors: Vec<_> = errors.collect();
+        let [error] = errors[..] else { panic!("one line: {}", process.err) };
+        assert!(error.contains("compute node C") && error.contains(" died"), "{error}");
+    }
+}
