@@ -180,6 +180,12 @@ pub enum MembershipError {
         /// "died" or "left".
         how: &'static str,
     },
+    /// Whoever waited for the others does not want to any more.
+    #[error("exchange {exchange:?} was given up; start the programs anew")]
+    GivenUp {
+        /// The exchange.
+        exchange: String,
+    },
     /// Nodes do not agree on an exchange.
     #[error("exchange {exchange:?}: {why}; start all programs with the same flags")]
     Disagreement {

@@ -1,50 +1,73 @@
-//! [`Membership::exchange`]: a barrier at which every compute node gives a value and gets all.
+//! [`Membership::exchange`]: a barrier at which every party gives a value and gets all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::error::MembershipError;
 use crate::keys::{Call, decode, encode, foreign};
 use crate::membership::{Membership, Shared, fits};
-use crate::name::{NodeName, checked};
+use crate::name::{NodeName, Party, checked};
 use crate::store::{Change, Compare, Snapshot};
 use crate::time::Deadline;
-use crate::view::{Member, MemberState, View};
+use crate::view::{MemberState, View};
 
-/// Whoever waits looks this often at its lease.
-const LOOK: Duration = Duration::from_millis(200);
+/// Whoever waits looks this often at its lease, and whether the wait is still of use.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long to wait for others.
+#[derive(Clone, Copy)]
+pub struct Patience<'a> {
+    /// At most so long.
+    pub limit: Duration,
+    /// Not any more once this says no; it is asked ten times a second.
+    pub goes_on: &'a dyn Fn() -> bool,
+}
+
+impl From<Duration> for Patience<'static> {
+    fn from(limit: Duration) -> Self {
+        Patience { limit, goes_on: &|| true }
+    }
+}
+
+impl fmt::Debug for Patience<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patience").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
 
 /// The exchange that this node has completed last, and with whom.
 pub(crate) struct Completed {
     name: String,
-    parties: BTreeSet<NodeName>,
+    parties: BTreeSet<Party>,
 }
 
 impl Membership {
-    /// Waits until `parties` compute nodes, this one among them, have given a value under `name`, and returns the
-    /// values of all, by node. A name is used once in the time of a node, and again only when all who used it
-    /// have left.
+    /// Waits until each of `parties`, this node among them, has given a value under `name`, and returns the values, in the
+    /// order of the parties. A name is used once in the time of a node. Other nodes are nobody's concern here, whatever
+    /// becomes of them.
     ///
-    /// When one of those that could still come dies, and those left are too few, everybody learns at once;
-    /// likewise when one leaves that was there during the call.
+    /// When a party dies or leaves that has not given its value, everybody learns at once.
     ///
     /// # Errors
-    /// [`MembershipError::Gone`], [`MembershipError::Disagreement`], [`MembershipError::Deadline`] when not all
-    /// have come within `limit`; [`MembershipError::LeaseEnded`] as soon as this node's has;
+    /// [`MembershipError::Gone`], [`MembershipError::Disagreement`], [`MembershipError::Deadline`] when not all have come in
+    /// time; [`MembershipError::GivenUp`]; [`MembershipError::LeaseEnded`] as soon as this node's has;
     /// [`MembershipError::TooLong`]; what keeps the store from answering.
-    pub fn exchange(
+    pub fn exchange<'a>(
         &self,
         name: &str,
-        parties: usize,
+        parties: &[Party],
         value: &[u8],
-        limit: Duration,
-    ) -> Result<Vec<(NodeName, Vec<u8>)>, MembershipError> {
+        patience: impl Into<Patience<'a>>,
+    ) -> Result<Vec<Vec<u8>>, MembershipError> {
+        let Patience { limit, goes_on } = patience.into();
         let exchange = Exchange {
             shared: self.shared(),
             name: checked("exchange", name)?,
             parties,
             deadline: Deadline::after(limit),
+            goes_on,
         };
         exchange.give(value)?;
         exchange.take()
@@ -54,13 +77,14 @@ impl Membership {
 struct Exchange<'a> {
     shared: &'a Shared,
     name: &'a str,
-    parties: usize,
+    parties: &'a [Party],
     deadline: Deadline,
+    goes_on: &'a dyn Fn() -> bool,
 }
 
 /// What is known of an exchange at some moment.
 enum Progress {
-    Complete(BTreeSet<NodeName>),
+    Complete,
     Waiting { revision: u64, given: BTreeSet<NodeName> },
 }
 
@@ -74,17 +98,18 @@ impl Exchange<'_> {
         let Shared { keys, store, me, .. } = self.shared;
         let call_key = format!("{}{}", keys.exchange(self.name)?, me.node);
         let value_key = format!("{}{}", keys.values(self.name)?, me.node);
-        let call = encode(&Call { epoch: me.epoch, parties: self.parties });
+        let parties = self.parties.iter().map(Party::to_string).collect();
+        let call = encode(&Call { epoch: me.epoch, parties });
         let changes = [
             Change::Put { key: call_key.clone(), value: call, lease: None },
             Change::Put { key: value_key, value: value.to_vec(), lease: None },
         ];
         fits(&format!("the value for exchange {:?}", self.name), &changes[1])?;
-        if me.node.compute().is_none() {
-            return Err(self.disagree(format!("{} is no compute node", me.node)));
+        if !self.parties.contains(&me.party()) {
+            return Err(self.disagree(format!("{} is none of the parties", me.node)));
         }
         let mut tried = false;
-        while let Some(left) = self.deadline.left() {
+        while let Some(left) = self.left()? {
             self.shared.check()?;
             let attempt = store.get(&call_key, left).and_then(|old| {
                 let compare = match &old {
@@ -120,6 +145,14 @@ impl Exchange<'_> {
             .deadline(&format!("exchange {:?} to begin", self.name), self.deadline.limit))
     }
 
+    /// How much time is left; an error when nobody wants to wait any more.
+    fn left(&self) -> Result<Option<Duration>, MembershipError> {
+        match (self.goes_on)() {
+            true => Ok(self.deadline.left()),
+            false => Err(MembershipError::GivenUp { exchange: self.name.to_owned() }),
+        }
+    }
+
     /// Goes on after an error that may pass.
     fn bear(&self, error: MembershipError) -> Result<(), MembershipError> {
         if !error.is_passing() {
@@ -131,12 +164,11 @@ impl Exchange<'_> {
     }
 
     /// Waits for the others.
-    fn take(&self) -> Result<Vec<(NodeName, Vec<u8>)>, MembershipError> {
-        let mut witnessed = BTreeMap::new();
+    fn take(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
         let mut come = BTreeSet::from([self.shared.me.node]);
-        while let Some(left) = self.deadline.left() {
-            let looked = self.look(&mut witnessed).and_then(|progress| match progress {
-                Progress::Complete(parties) => self.values(&parties).map(Some),
+        while let Some(left) = self.left()? {
+            let looked = self.look().and_then(|progress| match progress {
+                Progress::Complete => self.values().map(Some),
                 Progress::Waiting { revision, given } => {
                     come = given;
                     self.shared.check()?;
@@ -153,115 +185,99 @@ impl Exchange<'_> {
                 }
             }
         }
-        let come: Vec<String> = come.iter().map(NodeName::to_string).collect();
-        let (n, parties, come) = (come.len(), self.parties, come.join(" "));
-        let what = format!("exchange {:?}: {n} of {parties} nodes have come ({come})", self.name);
+        let is_missing = |party: &&Party| !come.contains(&party.node);
+        let missing = self.parties.iter().filter(is_missing).map(|party| party.node.to_string());
+        let missing: Vec<String> = missing.collect();
+        let (n, parties) = (come.len(), self.parties.len());
+        let (name, missing) = (self.name, missing.join(" "));
+        let what = format!("exchange {name:?}: {n} of {parties} nodes have come, without {missing}");
         Err(self.shared.deadline(&what, self.deadline.limit))
     }
 
-    fn look(&self, witnessed: &mut BTreeMap<NodeName, u64>) -> Result<Progress, MembershipError> {
+    fn look(&self) -> Result<Progress, MembershipError> {
         let Shared { keys, store, limit, .. } = self.shared;
         let limit = self.deadline.left().unwrap_or_default().min(*limit);
         let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
-        // Read after it, so that whoever has given a value is in the view.
+        let given = self.given(&snapshot)?;
+        if given.len() == self.parties.len() {
+            return Ok(Progress::Complete);
+        }
+        // Read after it: whoever is gone in the view without a value in the snapshot may still have given one before
+        // it went, which the next look shows.
         let view = self.shared.read_view()?;
-        let given = self.given(&snapshot, &view)?;
-        if given.len() == self.parties {
-            return Ok(Progress::Complete(given));
-        }
-        if given.len() > self.parties {
-            let (come, parties) = (given.len(), self.parties);
-            return Err(self.disagree(format!("{come} nodes have come for {parties} parties")));
-        }
-        witnessed.extend(view.compute().map(|member| (member.node, member.epoch)));
-        let possible = view.compute().map(|member| member.node).chain(given.iter().copied());
-        if possible.collect::<BTreeSet<_>>().len() < self.parties {
-            self.gone(&view, &given, witnessed)?;
+        if let Some((party, how)) = self.gone(&view, &given) {
+            let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
+            if !self.given(&snapshot)?.contains(&party.node) {
+                let (exchange, node) = (self.name.to_owned(), party.node);
+                return Err(MembershipError::Gone { exchange, node, how });
+            }
         }
         Ok(Progress::Waiting { revision: snapshot.revision, given })
     }
 
-    /// Who has given a value, of those who count.
-    fn given(
-        &self,
-        snapshot: &Snapshot,
-        view: &View,
-    ) -> Result<BTreeSet<NodeName>, MembershipError> {
-        let Shared { keys, store, me, .. } = self.shared;
+    /// Which parties have given a value.
+    fn given(&self, snapshot: &Snapshot) -> Result<BTreeSet<NodeName>, MembershipError> {
+        let Shared { keys, store, .. } = self.shared;
         let prefix = keys.exchange(self.name)?;
         let mut given = BTreeSet::new();
         for entry in &snapshot.entries {
             let node = entry.key.strip_prefix(&prefix).and_then(|node| node.parse().ok());
             let node = node.ok_or_else(|| foreign(&store.describe(), entry, "it names no node"))?;
             let call: Call = decode(&store.describe(), entry)?;
-            let holder = view.get(node).filter(|member| member.epoch == call.epoch);
-            // Whoever has been in the cluster since this node joined takes part in this exchange, also when it
-            // has gone on and left by now. Whoever had left before took part in an earlier one of that name.
-            let was_here = |member: &Member| {
-                let first = self.shared.first.get(node);
-                member.epoch >= me.epoch
-                    || first.is_some_and(|first| {
-                        first.epoch == member.epoch && first.state == MemberState::Joined
-                    })
-            };
-            let counts = holder.is_some_and(was_here);
-            if !counts {
+            // What others gave under this name was in another exchange.
+            if !self.parties.contains(&Party { node, epoch: call.epoch }) {
                 continue;
             }
-            if call.parties != self.parties {
-                let (theirs, ours) = (call.parties, self.parties);
-                return Err(self.disagree(format!("{node} waits for {theirs} nodes, not {ours}")));
+            let ours = self.parties.iter().map(Party::to_string);
+            if !ours.eq(call.parties.iter().cloned()) {
+                let ours: Vec<_> = self.parties.iter().map(Party::to_string).collect();
+                let (theirs, ours) = (call.parties.join(" "), ours.join(" "));
+                return Err(self.disagree(format!("{node} waits for {theirs}, and not for {ours}")));
             }
             given.insert(node);
         }
         Ok(given)
     }
 
-    /// Fails when somebody is gone who had not given a value.
-    fn gone(
-        &self,
-        view: &View,
-        given: &BTreeSet<NodeName>,
-        witnessed: &BTreeMap<NodeName, u64>,
-    ) -> Result<(), MembershipError> {
-        let missing = view.members.values().filter(|member| !given.contains(&member.node));
-        for member in missing.filter(|member| member.node.compute().is_some()) {
-            let node = member.node;
-            let before = self.shared.first.state(node) == Some(MemberState::Dead);
-            let how = match member.state {
-                MemberState::Dead if !before => "died",
-                MemberState::Left if witnessed.get(&node) == Some(&member.epoch) => "left",
-                _ => continue,
+    /// A party that is gone and had not given a value, and how it went.
+    fn gone(&self, view: &View, given: &BTreeSet<NodeName>) -> Option<(Party, &'static str)> {
+        let mut missing = self.parties.iter().filter(|party| !given.contains(&party.node));
+        missing.find_map(|party| {
+            let how = match view.get(party.node) {
+                Some(member) if member.epoch == party.epoch => match member.state {
+                    MemberState::Joined => return None,
+                    MemberState::Dead => "died",
+                    MemberState::Left => "left",
+                },
+                // Only an id that was left is given again.
+                _ => "left",
             };
-            return Err(MembershipError::Gone { exchange: self.name.to_owned(), node, how });
-        }
-        Ok(())
+            Some((*party, how))
+        })
     }
 
     /// The values of all.
-    fn values(
-        &self,
-        parties: &BTreeSet<NodeName>,
-    ) -> Result<Vec<(NodeName, Vec<u8>)>, MembershipError> {
+    fn values(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
         let Shared { keys, store, limit, .. } = self.shared;
         let prefix = keys.values(self.name)?;
-        let mut values = Vec::with_capacity(parties.len());
-        for node in parties {
+        let mut values = Vec::with_capacity(self.parties.len());
+        for Party { node, .. } in self.parties {
             let entry = store.get(&format!("{prefix}{node}"), *limit)?;
             let lost = || self.disagree(format!("the value of {node} is gone"));
-            values.push((*node, entry.ok_or_else(lost)?.value));
+            values.push(entry.ok_or_else(lost)?.value);
         }
-        self.tidy(parties);
+        self.tidy();
         Ok(values)
     }
 
     /// Deletes what this node gave for the exchange before this one, when all of that have come to this one: so
     /// they have it.
-    fn tidy(&self, parties: &BTreeSet<NodeName>) {
+    fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
+        let parties: BTreeSet<Party> = self.parties.iter().copied().collect();
         let now = Completed { name: self.name.to_owned(), parties: parties.clone() };
         let last = completed.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
-        let Some(last) = last.filter(|last| last.parties.is_subset(parties)) else { return };
+        let Some(last) = last.filter(|last| last.parties.is_subset(&parties)) else { return };
         let (Ok(calls), Ok(values)) = (keys.exchange(&last.name), keys.values(&last.name)) else {
             return;
         };

@@ -11,12 +11,15 @@ use crate::error::MembershipError;
 use crate::lease::interval;
 use crate::membership::Shared;
 use crate::time::since_boot;
-use crate::view::{MemberState, View};
+use crate::view::{Member, MemberState, View};
 
 /// A thread that waits looks this often whether it shall end.
 const LOOK: Duration = Duration::from_millis(200);
 /// And this long after the store did not answer.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// A renewal is late when no more than this part of the lease is left.
+const LATE: u32 = 2;
 
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     let spawn = |name: &str, body: fn(&Shared)| {
@@ -47,13 +50,20 @@ impl Drop for Watch<'_> {
 /// Renews the lease until the node leaves, or the lease has ended.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
+    let mut late = Occasions::default();
     // Joining may have taken most of it.
     let mut pause = Duration::ZERO;
     while !shared.board.pause(pause) {
         let sent = since_boot();
         match shared.store.keep_alive(shared.lease_id, interval) {
             Ok(ttl) => {
-                shared.lease.extend(sent, ttl.min(shared.ttl));
+                let (left, ttl) = (shared.lease.left(), ttl.min(shared.ttl));
+                if shared.lease.extend(sent, ttl) && left < ttl / LATE && late.is_told() {
+                    tracing::warn!(
+                        node = %shared.me.node, ?left, lease = ?ttl, times = late.0,
+                        "a renewal of the lease was late: the machine or the store is busy; a longer lease bears more"
+                    );
+                }
                 pause = interval.saturating_sub(since_boot().saturating_sub(sent));
             }
             Err(error) if error.is_passing() => {
@@ -76,6 +86,32 @@ fn keep(shared: &Shared) {
     }
 }
 
+/// How often something has happened that happens again and again. It is told the first, second, fourth, eighth time.
+#[derive(Default)]
+struct Occasions(u64);
+
+impl Occasions {
+    fn is_told(&mut self) -> bool {
+        self.0 += 1;
+        self.0.is_power_of_two()
+    }
+}
+
+/// Tells what has become of other nodes between two views.
+fn tell(me: &Member, before: &View, after: &View) {
+    for member in after.members.values().filter(|member| member.node != me.node) {
+        let (node, epoch) = (member.node, member.epoch);
+        if before.get(node).is_some_and(|old| (old.epoch, old.state) == (epoch, member.state)) {
+            continue;
+        }
+        match member.state {
+            MemberState::Joined => tracing::info!(%node, epoch, "another node has joined"),
+            MemberState::Left => tracing::info!(%node, epoch, "another node has left"),
+            MemberState::Dead => tracing::warn!(%node, epoch, "another node has died"),
+        }
+    }
+}
+
 /// Reads the view whenever it may have changed.
 fn follow(shared: &Shared) {
     let prefix = shared.keys.view();
@@ -88,6 +124,7 @@ fn follow(shared: &Shared) {
             Ok(None) => false,
             Ok(Some(view)) => {
                 revision = view.revision;
+                tell(&shared.me, &shared.board.view(), &view);
                 if shared.has_ended(&view) {
                     shared.lost();
                 }

@@ -82,10 +82,11 @@ pub(crate) enum Record {
 }
 
 /// What a node says of an exchange: that it has given its value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) epoch: u64,
-    pub(crate) parties: usize,
+    /// Whom it waits for.
+    pub(crate) parties: Vec<String>,
 }
 
 /// The bytes of a record or call.

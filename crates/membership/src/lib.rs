@@ -81,11 +81,12 @@ mod view;
 
 pub use endpoint::open;
 pub use error::MembershipError;
+pub use exchange::Patience;
 pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
 pub use mail::{Answer, Handler, LETTER_MAX, Mail};
 pub use membership::Membership;
-pub use name::{NodeName, Role};
+pub use name::{NodeName, Party, Role};
 #[cfg(feature = "etcd")]
 pub use store::EtcdStore;
 pub use store::{

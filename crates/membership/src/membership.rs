@@ -40,8 +40,6 @@ pub(crate) struct Shared {
     pub(crate) ttl: Duration,
     pub(crate) limit: Duration,
     pub(crate) board: Board,
-    /// The view that this node joined with.
-    pub(crate) first: View,
     pub(crate) completed: Mutex<Option<Completed>>,
     /// Letters that were sent so far.
     pub(crate) letters: AtomicU64,
@@ -63,6 +61,15 @@ impl Membership {
     ) -> Result<Self, MembershipError> {
         let keys = Keys::new(cluster)?;
         let Joined { me, view, lease_id, lease } = join::join(&*store, &keys, &joining)?;
+        tracing::info!(
+            node = %me.node,
+            epoch = me.epoch,
+            cluster,
+            store = store.describe(),
+            lease = ?joining.ttl,
+            others = view.joined().filter(|member| member.node != me.node).count(),
+            "joined"
+        );
         let shared = Arc::new(Shared {
             store,
             keys,
@@ -71,8 +78,7 @@ impl Membership {
             lease_id,
             ttl: joining.ttl,
             limit: joining.limit,
-            board: Board::new(view.clone()),
-            first: view,
+            board: Board::new(view),
             completed: Mutex::new(None),
             letters: AtomicU64::new(0),
             has_mail: AtomicBool::new(false),
@@ -176,6 +182,7 @@ impl Membership {
         }
         shared.lease.end();
         shared.board.stop();
+        tracing::info!(node = %shared.me.node, "gone without leaving: its id is not given again");
         if let Err(error) = shared.store.revoke(shared.lease_id, DYING.min(shared.limit)) {
             tracing::debug!(%error, "the lease has to end by itself");
         }
@@ -288,6 +295,7 @@ impl Shared {
             });
             match left_now {
                 Ok(true) => {
+                    tracing::info!(%node, "left");
                     // Nothing hangs on it any more.
                     let _ = self.store.revoke(self.lease_id, left);
                     return Ok(());

@@ -76,6 +76,30 @@ impl FromStr for NodeName {
     }
 }
 
+/// A node as it was started once: its name and its epoch. Written `C7@41`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Party {
+    /// The node.
+    pub node: NodeName,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.node, self.epoch)
+    }
+}
+
+impl FromStr for Party {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (node, epoch) = text.split_once('@').ok_or(())?;
+        Ok(Party { node: node.parse()?, epoch: epoch.parse().map_err(drop)? })
+    }
+}
+
 /// What a node is in the cluster for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, foreign};
-use crate::name::{NodeName, Role};
+use crate::name::{NodeName, Party, Role};
 use crate::store::Snapshot;
 
 /// What became of a node.
@@ -33,6 +33,13 @@ pub struct Member {
     pub state: MemberState,
 }
 
+impl Member {
+    /// The node, as it was started then.
+    pub fn party(&self) -> Party {
+        Party { node: self.node, epoch: self.epoch }
+    }
+}
+
 /// All nodes that ever were in the cluster, each with its latest holder, as they were at one revision.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
@@ -51,6 +58,13 @@ impl View {
     /// What became of a node, if it ever was there.
     pub fn state(&self, node: NodeName) -> Option<MemberState> {
         self.get(node).map(|member| member.state)
+    }
+
+    /// Whether the node is in the cluster, and has not been started anew.
+    pub fn is_there(&self, party: Party) -> bool {
+        self.get(party.node).is_some_and(|member| {
+            member.epoch == party.epoch && member.state == MemberState::Joined
+        })
     }
 
     /// The nodes that are in the cluster.

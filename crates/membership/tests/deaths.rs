@@ -68,7 +68,7 @@ fn a_node_whose_keeper_is_cut_off_is_dead_within_bounded_time_and_knows_before_a
             for error in [
                 mortal.contact("a", "b").unwrap_err(),
                 mortal.decide("a", b"b").unwrap_err(),
-                mortal.exchange("a", 1, b"", LONG).unwrap_err(),
+                mortal.exchange("a", &[mortal.me().party()], b"", LONG).unwrap_err(),
                 mortal.wait(LONG, |_| false).map(drop).unwrap_err(),
                 mortal.leave().unwrap_err(),
             ] {

@@ -25,7 +25,8 @@ fn a_server_that_is_killed_gives_lost_leases_and_errors_and_no_hang() {
     let ttl = Duration::from_secs(3);
     let nodes: Vec<_> = (0..3).map(|_| place.join(compute_for(ttl)).unwrap()).collect();
     let waiter = nodes[0].clone();
-    let waiter = std::thread::spawn(move || waiter.exchange("x", 3, b"", 4 * LONG));
+    let parties: Vec<_> = nodes.iter().map(|node| node.me().party()).collect();
+    let waiter = std::thread::spawn(move || waiter.exchange("x", &parties, b"", 4 * LONG));
     common::sleep(Duration::from_millis(300));
     place.server.as_mut().unwrap().kill();
     let begin = now();

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{Membership, MembershipError, NodeName, Store};
+use latchwork_membership::{MemberState, Membership, MembershipError, Party, Patience, Store};
 
 use common::faulty::{Fault, Faulty};
 use common::{LONG, Place, compute, compute_for, now};
 
-type Values = Result<Vec<(NodeName, Vec<u8>)>, MembershipError>;
+type Values = Result<Vec<Vec<u8>>, MembershipError>;
 
-/// All nodes take part, each in a thread.
-fn exchange(nodes: &[Membership], name: &str, parties: usize, limit: Duration) -> Vec<Values> {
+fn parties(nodes: &[Membership]) -> Vec<Party> {
+    nodes.iter().map(|node| node.me().party()).collect()
+}
+
+/// The nodes take part, each in a thread.
+fn exchange(nodes: &[Membership], name: &str, parties: &[Party], limit: Duration) -> Vec<Values> {
     thread::scope(|scope| {
         let one = |node: &Membership| {
             let node = node.clone();
@@ -27,11 +31,8 @@ fn exchange(nodes: &[Membership], name: &str, parties: usize, limit: Duration) -
 }
 
 fn complete(nodes: &[Membership], name: &str) {
-    for values in exchange(nodes, name, nodes.len(), LONG) {
-        let expect = |node: &Membership| {
-            let node = node.me().node;
-            (node, format!("{name} of {node}").into_bytes())
-        };
+    for values in exchange(nodes, name, &parties(nodes), LONG) {
+        let expect = |node: &Membership| format!("{name} of {}", node.me().node).into_bytes();
         assert_eq!(values.unwrap(), nodes.iter().map(expect).collect::<Vec<_>>());
     }
 }
@@ -52,13 +53,14 @@ fn long_values_arrive_whole() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..6).map(|_| place.join(compute()).unwrap()).collect();
         let length = latchwork_membership::VALUE_MAX;
+        let all = &parties(&nodes);
         thread::scope(|scope| {
             for node in &nodes {
                 let id = node.me().node.compute().unwrap().get();
                 scope.spawn(move || {
-                    let values = node.exchange("long", 6, &vec![id; length], LONG).unwrap();
-                    for (node, value) in values {
-                        assert_eq!(value, vec![node.compute().unwrap().get(); length]);
+                    let values = node.exchange("long", all, &vec![id; length], LONG).unwrap();
+                    for (party, value) in all.iter().zip(values) {
+                        assert_eq!(value, vec![party.node.compute().unwrap().get(); length]);
                     }
                 });
             }
@@ -70,20 +72,22 @@ fn long_values_arrive_whole() {
 fn a_later_run_may_use_the_names_of_an_earlier_one() {
     for place in Place::all() {
         for run in 0..3 {
+            let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
+            let all = &parties(&nodes);
             let value = |node: &Membership| format!("run {run} of {}", node.me().node);
             let part = |node: Membership| {
-                let values = node.exchange("end", 3, value(&node).as_bytes(), LONG).unwrap();
+                let values = node.exchange("end", all, value(&node).as_bytes(), LONG).unwrap();
                 let expect = (1..=3).map(|id| format!("run {run} of C{id}").into_bytes());
-                assert!(values.into_iter().map(|(_, value)| value).eq(expect));
+                assert!(values.into_iter().eq(expect));
                 node.leave().unwrap();
             };
             thread::scope(|scope| {
-                let first = place.join(compute()).unwrap();
+                let mut nodes = nodes.into_iter();
+                let first = nodes.next().unwrap();
                 scope.spawn(|| part(first));
                 // Who comes first finds only what the earlier run has left.
                 common::sleep(Duration::from_millis(50));
-                let others = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];
-                for node in others {
+                for node in nodes {
                     scope.spawn(|| part(node));
                 }
             });
@@ -99,8 +103,11 @@ fn who_is_slow_gets_the_values_also_when_the_others_go_on_without_it() {
         let store: Arc<dyn Store> = way.clone();
         let slow = Membership::join(store, "bench", compute()).unwrap();
         way.set(Fault::CutAfterCommit);
-        let slow = thread::spawn(move || slow.exchange("one", 3, b"slow", LONG));
-        let all = exchange(&nodes, "one", 3, LONG);
+        let mut three = parties(&nodes);
+        three.push(slow.me().party());
+        let also = three.clone();
+        let slow = thread::spawn(move || slow.exchange("one", &also, b"slow", LONG));
+        let all = exchange(&nodes, "one", &three, LONG);
         assert!(all.iter().all(Result::is_ok), "{all:?}");
         complete(&nodes, "two");
         complete(&nodes, "three");
@@ -113,10 +120,11 @@ fn who_is_slow_gets_the_values_also_when_the_others_go_on_without_it() {
 fn who_is_slow_gets_the_values_of_those_who_have_left_already() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
+        let all = &parties(&nodes);
         thread::scope(|scope| {
             for node in &nodes {
                 scope.spawn(move || {
-                    let values = node.exchange("end", 3, b"done", LONG).unwrap();
+                    let values = node.exchange("end", all, b"done", LONG).unwrap();
                     assert_eq!(values.len(), 3);
                     node.leave().unwrap();
                 });
@@ -133,23 +141,60 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
         let node = mortal.me().node;
         nodes.push(mortal);
         complete(&nodes, "before");
+        let four = parties(&nodes);
         drop(nodes.pop());
         let begin = now();
-        for values in exchange(&nodes, "after", 4, 4 * LONG) {
+        for values in exchange(&nodes, "after", &four, 4 * LONG) {
             let gone = MembershipError::Gone { exchange: "after".into(), node, how: "died" };
             assert_eq!(values, Err(gone), "{:?}", place.kind);
         }
         assert!(begin.elapsed() < place.short() + Duration::from_secs(5));
         // It is dead when the next begins. Again nobody waits; and without it, all goes on.
         let begin = now();
-        let values = exchange(&nodes, "again", 4, 4 * LONG);
+        let values = exchange(&nodes, "again", &four, 4 * LONG);
         assert!(values.iter().all(|values| matches!(values, Err(MembershipError::Gone { .. }))));
         assert!(begin.elapsed() < Duration::from_secs(5));
         complete(&nodes, "without");
-        // Whoever joins later is not concerned by who died before, and waits for others.
-        let late = place.join(compute()).unwrap();
-        let values = late.exchange("late", 9, b"", Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(values, MembershipError::Deadline { .. }), "{values}");
+    }
+}
+
+/// Nodes of others come, leave and die, and there are as many of them as one of the parties' own that is missing.
+#[test]
+fn other_nodes_of_the_cluster_are_nobodys_concern() {
+    for place in Place::all() {
+        let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
+        let others: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
+        let mortal = place.join(compute()).unwrap();
+        let dead = mortal.me().node;
+        mortal.die();
+        nodes[0].wait(LONG, |view| view.state(dead) == Some(MemberState::Dead)).unwrap();
+        thread::scope(|scope| {
+            // Of the same name, and at the same time.
+            let apart = scope.spawn(|| complete(&others, "x"));
+            complete(&nodes, "x");
+            apart.join().unwrap();
+        });
+        others.iter().for_each(|other| other.leave().unwrap());
+        complete(&nodes, "y");
+        // One of the two is gone, and others are there instead: nobody waits.
+        let two = parties(&nodes);
+        nodes[1].leave().unwrap();
+        let _instead = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];
+        let values = nodes[0].exchange("z", &two, b"", 4 * LONG);
+        let gone = MembershipError::Gone { exchange: "z".into(), node: two[1].node, how: "left" };
+        assert_eq!(values, Err(gone), "{:?}", place.kind);
+    }
+}
+
+#[test]
+fn whoever_does_not_want_to_wait_any_more_does_not() {
+    for place in Place::all() {
+        let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
+        let begin = now();
+        let goes_on = || begin.elapsed() < Duration::from_millis(300);
+        let patience = Patience { limit: 4 * LONG, goes_on: &goes_on };
+        let error = nodes[0].exchange("x", &parties(&nodes), b"", patience).unwrap_err();
+        assert_eq!(error, MembershipError::GivenUp { exchange: "x".into() });
     }
 }
 
@@ -163,7 +208,7 @@ fn a_node_that_leaves_ends_the_exchange_that_waits_for_it() {
             common::sleep(Duration::from_millis(300));
             leaver.leave().unwrap();
         });
-        for values in exchange(&nodes[..2], "x", 3, LONG) {
+        for values in exchange(&nodes[..2], "x", &parties(&nodes), LONG) {
             let gone = MembershipError::Gone { exchange: "x".into(), node, how: "left" };
             assert_eq!(values, Err(gone));
         }
@@ -175,9 +220,9 @@ fn a_node_that_leaves_ends_the_exchange_that_waits_for_it() {
 fn who_has_not_come_is_said_when_the_time_is_over() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
-        for values in exchange(&nodes[..2], "x", 3, Duration::from_millis(300)) {
+        for values in exchange(&nodes[..2], "x", &parties(&nodes), Duration::from_millis(300)) {
             let error = values.unwrap_err().to_string();
-            assert!(error.contains("2 of 3 nodes have come (C1 C2)"), "{error}");
+            assert!(error.contains("2 of 3 nodes have come, without C3"), "{error}");
         }
     }
 }
@@ -186,14 +231,15 @@ fn who_has_not_come_is_said_when_the_time_is_over() {
 fn nodes_that_disagree_are_told() {
     let place = Place::memory();
     let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
+    let (two, three) = (&parties(&nodes[..2]), &parties(&nodes));
     let short = Duration::from_millis(20);
-    nodes[0].exchange("x", 2, b"", short).unwrap_err();
-    let error = nodes[1].exchange("x", 3, b"", LONG).unwrap_err().to_string();
-    assert!(error.contains("C1 waits for 2 nodes, not 3"), "{error}");
-    let error = nodes[0].exchange("x", 2, b"", LONG).unwrap_err().to_string();
+    nodes[0].exchange("x", two, b"", short).unwrap_err();
+    let error = nodes[1].exchange("x", three, b"", LONG).unwrap_err().to_string();
+    let (theirs, ours) = (two.iter().map(Party::to_string), three.iter().map(Party::to_string));
+    let (theirs, ours) = (theirs.collect::<Vec<_>>().join(" "), ours.collect::<Vec<_>>().join(" "));
+    assert!(error.contains(&format!("C1 waits for {theirs}, and not for {ours}")), "{error}");
+    let error = nodes[0].exchange("x", two, b"", LONG).unwrap_err().to_string();
     assert!(error.contains("C1 has used the name"), "{error}");
-
-    complete(&nodes[..2], "y");
-    let error = nodes[2].exchange("y", 2, b"", LONG).unwrap_err().to_string();
-    assert!(error.contains("3 nodes have come for 2 parties"), "{error}");
+    let error = nodes[2].exchange("y", two, b"", LONG).unwrap_err().to_string();
+    assert!(error.contains("C3 is none of the parties"), "{error}");
 }

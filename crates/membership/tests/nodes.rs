@@ -221,7 +221,7 @@ fn names_and_values_that_no_store_could_take_are_refused() {
         assert!(matches!(error, MembershipError::Name { what: "fact", .. }), "{error}");
         let error = node.contact("", "").unwrap_err();
         assert!(matches!(error, MembershipError::Name { what: "contact", .. }), "{error}");
-        let error = node.exchange("..", 1, b"", LONG).unwrap_err();
+        let error = node.exchange("..", &[], b"", LONG).unwrap_err();
         assert!(matches!(error, MembershipError::Name { what: "exchange", .. }), "{error}");
         let error = Membership::join(place.another(), "a b", compute()).unwrap_err();
         assert!(matches!(error, MembershipError::Name { what: "cluster", .. }), "{error}");

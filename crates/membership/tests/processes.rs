@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, MembershipError};
+use latchwork_membership::{MemberState, Membership, MembershipError, Party};
 
 use common::{LONG, Place, compute, compute_as, compute_for, now};
 
@@ -73,7 +73,7 @@ impl Drop for Node {
     }
 }
 
-/// Commands: `exchange NAME PARTIES`, `decide NAME`, `lease`, `leave`; one line of an answer for each.
+/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`; one line of an answer for each.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -83,17 +83,18 @@ fn what_a_child_process_does() {
     let (store, cluster) = latchwork_membership::open(endpoint).unwrap();
     let node = Membership::join(store, &cluster, compute_for(ttl)).unwrap();
     let say = |answer: &str| println!("{MARK}{answer}");
-    say(&format!("{} {}", node.me().node, node.me().epoch));
+    say(&node.me().party().to_string());
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<_> = line.split(' ').collect();
         let value = node.me().node.to_string();
         match words[..] {
             ["exchange", name, parties] => {
-                let parties = parties.parse().unwrap();
-                match node.exchange(name, parties, value.as_bytes(), 4 * LONG) {
+                let parties: Vec<Party> =
+                    parties.split(',').map(|party| party.parse().unwrap()).collect();
+                match node.exchange(name, &parties, value.as_bytes(), 4 * LONG) {
                     Ok(values) => {
                         let value = |value: Vec<u8>| String::from_utf8(value).unwrap();
-                        let values = values.into_iter().map(|(_, bytes)| value(bytes));
+                        let values = values.into_iter().map(value);
                         say(&values.collect::<Vec<_>>().join(" "));
                     }
                     Err(error) => say(&format!("error: {error}")),
@@ -119,12 +120,12 @@ fn places() -> impl Iterator<Item = Place> {
 fn processes_share_a_store() {
     for place in places() {
         let mut nodes: Vec<_> = (0..4).map(|_| Node::start(&place, LONG)).collect();
-        let mut names: Vec<_> =
-            nodes.iter().map(|node| node.answer().split_once(' ').unwrap().0.to_owned()).collect();
-        names.sort();
-        assert_eq!(names, ["C1", "C2", "C3", "C4"]);
+        let mut parties: Vec<_> = nodes.iter().map(Node::answer).collect();
+        parties.sort();
+        let names = parties.iter().map(|party| party.split_once('@').unwrap().0);
+        assert!(names.eq(["C1", "C2", "C3", "C4"]), "{parties:?}");
         for round in 0..5 {
-            let command = format!("exchange round-{round} 4");
+            let command = format!("exchange round-{round} {}", parties.join(","));
             nodes.iter_mut().for_each(|node| node.tell(&command));
             nodes.iter().for_each(|node| assert_eq!(node.answer(), "C1 C2 C3 C4"));
         }
@@ -142,11 +143,12 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
     for place in places() {
         let ttl = place.short();
         let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&place, ttl)).collect();
-        nodes.iter().for_each(|node| drop(node.answer()));
+        let three: Vec<_> = nodes.iter().map(Node::answer).collect();
         let mut mortal = Node::start(&place, ttl);
-        let name = mortal.answer().split_once(' ').unwrap().0.to_owned();
+        let party = mortal.answer();
+        let name = party.split_once('@').unwrap().0.to_owned();
         for node in &mut nodes {
-            node.tell("exchange x 4");
+            node.tell(&format!("exchange x {},{party}", three.join(",")));
         }
         common::sleep(Duration::from_millis(200));
         let begin = now();
@@ -158,7 +160,8 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
         assert!(begin.elapsed() < 2 * ttl + Duration::from_secs(5), "{:?}", begin.elapsed());
         nodes.iter_mut().for_each(|node| assert_eq!(node.ask("lease"), "true"));
         // Those who are left go on.
-        nodes.iter_mut().for_each(|node| node.tell("exchange y 3"));
+        let again = format!("exchange y {}", three.join(","));
+        nodes.iter_mut().for_each(|node| node.tell(&again));
         nodes.iter().for_each(|node| assert_eq!(node.answer().split(' ').count(), 3));
     }
 }
@@ -167,7 +170,7 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
 fn a_process_that_is_started_again_under_its_id_is_refused_before_and_after_its_death() {
     for place in places() {
         let mut first = Node::start(&place, place.short());
-        assert!(first.answer().starts_with("C1 "));
+        assert!(first.answer().starts_with("C1@"));
         first.kill();
         // At once: its lease is still there.
         let error = place.join(compute_as(1)).unwrap_err();
