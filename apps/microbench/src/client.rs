@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub(crate) struct Run {
     pub(crate) settings: Arc<Settings>,
     pub(crate) lines: Arc<Vec<GlobalAddr>>,
+    /// No access before.
+    pub(crate) begin: Time,
     pub(crate) course: Course,
     pub(crate) sample: Sample,
 }
@@ -99,6 +101,9 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
         }),
         run,
     });
+    if runner.run.begin > member.handle.now() {
+        member.handle.sleep_until(runner.run.begin).await;
+    }
     let first = member.index * inflight;
     let spawn = |client| member.handle.spawn(runner.clone().client(client));
     let tasks: Vec<_> = (first..first + inflight).map(spawn).collect();

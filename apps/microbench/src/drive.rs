@@ -12,13 +12,23 @@ use latchwork_harness::{Cluster, Course, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Between the call of a run of several processes and its begin, so that all workers are there.
+const LEAD_TIME: Duration = Duration::from_millis(20);
 
 /// Does what the settings ask for.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
     // What memory nodes of other processes have is known now.
     settings.cluster = cluster.config().clone();
-    let settings = Arc::new(settings);
+    let outcome = phases(Arc::new(settings), &cluster);
+    cluster.end(outcome)
+}
+
+/// All phases, and what came of them.
+fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppError> {
+    cluster.agree("microbench", settings.describe())?;
     if cluster.is_first() {
         eprintln!("{}", headline(&settings));
     }
@@ -28,13 +38,13 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
             let settings = settings.clone();
             async move { lines::make(&settings, &member).await }
         };
-        let made = cluster.run(body)?;
+        let made = cluster.try_run(body)?;
         stop::check()?;
-        all(made)?
+        made
     };
     let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
     let lines = Arc::new(lines::spread(made, settings.workload.lines()));
-    let (run, went, mut done) = measure(&settings, &cluster, &lines)?;
+    let (run, went, mut done) = measure(&settings, cluster, &lines)?;
     let clients = match settings.workload.config().writes {
         WriteKind::Locked => 0,
         WriteKind::Blind => Run::clients(&settings),
@@ -46,9 +56,9 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
             let (settings, lines) = (settings.clone(), lines.clone());
             async move { lines::inspect(&settings, &lines, clients, &member).await }
         };
-        cluster.run(body)?
+        cluster.try_run(body)?
     };
-    all(inspected)?.into_iter().for_each(|part| found.merge(part));
+    inspected.into_iter().for_each(|part| found.merge(part));
     let mut checks = judge(&settings, &done, &found);
     let mut witness = Witness::default();
     done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
@@ -67,7 +77,6 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     }
     let figures = Figures::new(&settings, done, went);
     let (event_hash, is_told_here) = (cluster.event_hash(), cluster.is_first());
-    cluster.end()?;
     Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
 }
 
@@ -90,27 +99,23 @@ fn measure(
         operations: operations.map(|all| cluster.share_of(all)),
         time,
     };
-    let begin = cluster.now_of_all()?;
+    let now = cluster.now_of_all()?;
+    // Processes begin together.
+    let begin = if cluster.process().1 > 1 { now + LEAD_TIME } else { now };
     let course = Course::new(plan, cluster.nodes(), workers, is_simulated, begin);
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
     let (settings, lines) = (settings.clone(), lines.clone());
-    let run = Arc::new(Run { settings, lines, course, sample });
+    let run = Arc::new(Run { settings, lines, begin, course, sample });
     let done: Vec<Option<Done>> = {
-        let (run, ended, ending) = (run.clone(), run.clone(), run.clone());
+        let (shared, ending) = (run.clone(), run.clone());
         let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        let fail = move |error: AppError| ended.course.fail(error.to_string());
-        cluster.run_watched(fail, move |member| client::run(run.clone(), member))?
+        cluster.run_course(&run.course, move |member| client::run(shared.clone(), member))?
     };
     // Why it failed says more than that workers have nothing to tell.
     let went = cluster.all_went(run.course.went())?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
     Ok((run, went, done))
-}
-
-/// All results, or the first error.
-fn all<T>(results: Vec<Result<T, String>>) -> Result<Vec<T>, AppError> {
-    results.into_iter().collect::<Result<_, _>>().map_err(AppError::Failed)
 }
 
 fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {

@@ -3,7 +3,7 @@
 use crate::settings::{Settings, allocated};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::stop;
+use latchwork_harness::{AppError, stop};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
 }
 
 /// Allocates one worker's share of the lines, and fills their items with the first stamp. Their addresses, as bits.
-pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, String> {
+pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, AppError> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
     let workers = config.compute_nodes * config.workers;
@@ -65,7 +65,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
             });
             filled.await.map(|()| line.bits())
         };
-        lines.push(made.await.map_err(|error| failed(settings, &error))?);
+        lines.push(made.await.map_err(|error| AppError::Failed(failed(settings, &error)))?);
     }
     Ok(lines)
 }
@@ -122,7 +122,7 @@ pub(crate) async fn inspect(
     lines: &[GlobalAddr],
     clients: usize,
     member: &Member,
-) -> Result<Found, String> {
+) -> Result<Found, AppError> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
     let workers = config.compute_nodes * config.workers;
@@ -130,6 +130,9 @@ pub(crate) async fn inspect(
     let mut stamps = Vec::new();
     for at in share(lines.len() as u64, member.index, workers) {
         member.handle.coop().await;
+        if stop::is_aborted() {
+            break;
+        }
         let line = lines[at as usize];
         let read = memory.read(line, |words| {
             stamps.clear();
@@ -138,7 +141,7 @@ pub(crate) async fn inspect(
                 place.layout.read(place.number(line, item), |at| words.u64(offset + 8 * at))
             }));
         });
-        read.await.map_err(|error| failed(settings, &error))?;
+        read.await.map_err(|error| AppError::Failed(failed(settings, &error)))?;
         for (item, stamp) in stamps.iter().enumerate() {
             found.items += 1;
             match stamp {

@@ -44,6 +44,7 @@ impl Settings {
     pub(crate) fn new(flags: Flags) -> Result<Settings, AppError> {
         let json = flags.output.destination()?;
         let fabric = flags.fabric.choice()?;
+        flags.cluster.check_fabric(&fabric)?;
         let payload = flags.cluster.gcl_size as usize - LINE_HEADER;
         let items = payload / flags.item_size;
         let layout = ItemLayout::new(flags.item_size).filter(|_| items > 0).ok_or_else(|| {

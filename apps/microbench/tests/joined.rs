@@ -34,7 +34,7 @@ fn reads_and_writes_of_all_processes_are_checked_together() {
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
-    let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --member-lease 5";
+    let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --member-lease 8";
     let mut program = memory.start_program(MICROBENCH, 3, flags);
     program.wait_for_line("microbench: ", LIMIT);
     // They run, or are about to.
@@ -42,7 +42,10 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let ended = program.wait(LIMIT);
     for process in [&ended[0], &ended[2]] {
         assert_eq!(process.status, Some(1), "{}", process.err);
-        let errors = process.err.lines().filter(|line| !line.starts_with("microbench: selcc "));
+        let is_error = |line: &&str| {
+            line.starts_with("microbench: ") && !line.starts_with("microbench: selcc ")
+        };
+        let errors = process.said().into_iter().filter(is_error);
         let errors: Vec<_> = errors.collect();
         let [error] = errors[..] else { panic!("one line: {}", process.err) };
         assert!(error.contains("compute node C") && error.contains(" died"), "{error}");

@@ -77,31 +77,8 @@ impl Apart {
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let driver = Driver::start(settings)?;
-    let session = driver.session.clone();
-    let mut outcome = Outcome::new(&session);
-    let settings = &session.settings;
-    let command = settings.command;
-    match &settings.stored {
-        Some(_) => outcome.load = Some(driver.recover()?),
-        None => {
-            outcome.load = Some(driver.load()?);
-            // What was loaded is in no log.
-            outcome.checkpoint = driver.checkpoint()?;
-        }
-    }
-    if matches!(command, None | Some(Command::Run)) {
-        let measured = driver.run(&mut outcome)?;
-        outcome.checks.push(transactions_check(&measured.tally));
-        outcome.run = Some(measured);
-    }
-    if settings.check || command == Some(Command::Check) {
-        let tally = outcome.run.as_ref().map(|run| &run.tally);
-        driver.check(&Expected::new(settings, tally), &mut outcome)?;
-    }
-    outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
-    outcome.is_told_here = driver.cluster.is_first();
-    driver.cluster.end()?;
-    Ok(outcome)
+    let outcome = driver.phases(clock);
+    driver.cluster.end(outcome)
 }
 
 /// Whether each transaction came to an end.
@@ -116,14 +93,43 @@ fn transactions_check(tally: &Tally) -> Check {
 impl Driver {
     pub(crate) fn start(mut settings: Settings) -> Result<Driver, AppError> {
         let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
-        if settings.is_joined() {
-            settings.join(&cluster)?;
+        let agreed = cluster.agree("tpcc", settings.to_agree_on());
+        if let Err(error) = agreed.and_then(|()| settings.join(&cluster)) {
+            return cluster.end(Err(error));
         }
         let session = Arc::new(Session::new(settings, cluster.name(session::NAME)));
         if cluster.is_first() {
             session.headline();
         }
         Ok(Driver { session, cluster })
+    }
+
+    /// All phases, and what came of them.
+    fn phases(&self, clock: Clock) -> Result<Outcome, AppError> {
+        let session = &self.session;
+        let mut outcome = Outcome::new(session);
+        let settings = &session.settings;
+        let command = settings.command;
+        match &settings.stored {
+            Some(_) => outcome.load = Some(self.recover()?),
+            None => {
+                outcome.load = Some(self.load()?);
+                // What was loaded is in no log.
+                outcome.checkpoint = self.checkpoint()?;
+            }
+        }
+        if matches!(command, None | Some(Command::Run)) {
+            let measured = self.run(&mut outcome)?;
+            outcome.checks.push(transactions_check(&measured.tally));
+            outcome.run = Some(measured);
+        }
+        if settings.check || command == Some(Command::Check) {
+            let tally = outcome.run.as_ref().map(|run| &run.tally);
+            self.check(&Expected::new(settings, tally), &mut outcome)?;
+        }
+        outcome.world = World::of(&self.cluster, clock.now() - Time::ZERO);
+        outcome.is_told_here = self.cluster.is_first();
+        Ok(outcome)
     }
 
     pub(crate) fn phase(&self) -> Arc<Phase> {

@@ -96,6 +96,7 @@ impl Settings {
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
         let Cli { command, flags } = cli;
         let fabric = flags.fabric.choice()?;
+        flags.cluster.check_fabric(&fabric)?;
         let simulated = fabric.nic().is_some();
         let json = flags.json.destination()?;
         flags.record.iter().try_for_each(|path| file_to_write("--record", path))?;
@@ -234,6 +235,9 @@ impl Settings {
 
     /// What is known once this process has joined: what the memory nodes have, and which log it writes.
     pub(crate) fn join(&mut self, cluster: &Cluster) -> Result<(), AppError> {
+        if !self.is_joined() {
+            return Ok(());
+        }
         self.cluster = cluster.config().clone();
         let warehouses = self.population.warehouses();
         memory::check_nodes(&self.fabric, warehouses, self.population_bytes, &self.cluster)?;
@@ -278,6 +282,13 @@ impl Settings {
             }
         };
         mine.map(|number| (number, home(number))).collect()
+    }
+
+    /// What all processes of a run have to have in common.
+    pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
+        let mut all = self.describe();
+        all.insert("record".to_owned(), self.record.is_some().into());
+        all
     }
 
     /// The settings as a result document tells them.
@@ -380,6 +391,12 @@ fn check_joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError>
             "{}: a database that is kept in a log is that of one process, and with --join this is one of several; leave the \
              command out to load, run and check at once",
             command.name()
+        )));
+    }
+    if let Some(every) = flags.checkpoint.filter(|every| !every.is_zero()) {
+        return Err(usage(format!(
+            "--checkpoint {}: nobody writes checkpoints where nodes are processes; leave it out, or --join",
+            every.as_secs_f64()
         )));
     }
     if let (Some(path), true) = (&flags.record, flags.partitioned) {

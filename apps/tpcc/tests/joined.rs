@@ -81,6 +81,9 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
         ("run --wal-dir /nowhere", "leave the command out"),
         ("prepare --wal-dir /nowhere", "leave the command out"),
         ("--partitioned --record history", "leave one of the flags out"),
+        ("--wal-dir /nowhere --checkpoint 5", "--checkpoint 5: nobody writes checkpoints"),
+        ("--memory-mb 64", "--memory-mb 64: memory nodes are processes of their own"),
+        ("--nic connectx5", "only simulated networks"),
         ("-w 3", "start memory nodes with --memory "),
     ] {
         for process in memory.start_program(TPCC, 1, flags).wait(LIMIT) {
@@ -95,7 +98,7 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 96 << 20);
     let flags =
-        "-w 3 --items 200 --customers 30 --threads 1 --cache-mb 8 --time 60 --member-lease 5";
+        "-w 3 --items 200 --customers 30 --threads 1 --cache-mb 8 --time 60 --member-lease 8";
     let mut program = memory.start_program(TPCC, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(0);

@@ -45,27 +45,9 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     settings.cluster = cluster.config().clone();
     let table = cluster.name(&settings.workload.table);
     let session = Arc::new(Session::new(settings, table));
-    if cluster.is_first() {
-        session.headline();
-    }
     let driver = Driver { session, cluster };
-    let mut expected = Expected::default();
-    let mut outcome = Outcome::new(&driver.session);
-    outcome.load = Some(driver.load(&mut expected)?);
-    if driver.session.settings.command != Command::Load {
-        let mut witness = None;
-        let before = (driver.events(), clock.now());
-        outcome.run = Some(driver.run(&mut expected, &mut witness, &mut outcome.counters)?);
-        outcome.run_in_world = (driver.events() - before.0, clock.now() - before.1);
-        outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
-    } else {
-        outcome.counters = driver.cluster.counters()?;
-    }
-    outcome.checks.splice(0..0, driver.check(&expected)?);
-    outcome.world = World::of(&driver.cluster, clock.now() - Time::ZERO);
-    outcome.is_told_here = driver.cluster.is_first();
-    driver.cluster.end()?;
-    Ok(outcome)
+    let outcome = driver.phases(clock);
+    driver.cluster.end(outcome)
 }
 
 fn judge(witness: &Witness) -> Option<Check> {
@@ -84,13 +66,38 @@ fn judge(witness: &Witness) -> Option<Check> {
 }
 
 impl Driver {
+    /// All phases, and what came of them.
+    fn phases(&self, clock: Clock) -> Result<Outcome, AppError> {
+        let (session, cluster) = (&self.session, &self.cluster);
+        cluster.agree("ycsb", session.settings.to_agree_on())?;
+        if cluster.is_first() {
+            session.headline();
+        }
+        let mut expected = Expected::default();
+        let mut outcome = Outcome::new(session);
+        outcome.load = Some(self.load(&mut expected)?);
+        if session.settings.command != Command::Load {
+            let mut witness = None;
+            let before = (self.events(), clock.now());
+            outcome.run = Some(self.run(&mut expected, &mut witness, &mut outcome.counters)?);
+            outcome.run_in_world = (self.events() - before.0, clock.now() - before.1);
+            outcome.checks.extend(witness.and_then(|witness| judge(&witness)));
+        } else {
+            outcome.counters = cluster.counters()?;
+        }
+        outcome.checks.splice(0..0, self.check(&expected)?);
+        outcome.world = World::of(cluster, clock.now() - Time::ZERO);
+        outcome.is_told_here = cluster.is_first();
+        Ok(outcome)
+    }
+
     /// A run from `begin` on that warms up until the hit ratio is steady.
     fn course(&self, begin: Time) -> Course {
         let (settings, config) = (&self.session.settings, self.cluster.config());
         // About as many operations as all caches have lines.
         let lines = config.cache_bytes / config.line_size as usize * config.compute_nodes;
         let plan = CoursePlan {
-            warmup: Warmup::Steady { window: (lines as u64).max(10_000) },
+            warmup: Warmup::Steady { window: self.cluster.share_of((lines as u64).max(10_000)) },
             operations: settings.operations.map(|all| self.cluster.share_of(all)),
             time: settings.time,
         };
@@ -167,15 +174,18 @@ impl Driver {
             None => Extent::Until(plan.until),
         };
         let measuring = stop::measuring(move |signal| ending.stop(signal));
-        let workers: Vec<Done> = self
-            .cluster
-            .run_phase(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        let body = move |member| run::run(shared.clone(), member);
+        let measured = || self.cluster.run_phase(RUN, extent, &phase, body);
+        let workers: Vec<Done> = match &run.course {
+            Some(course) => self.cluster.together(course, measured),
+            None => measured(),
+        }?;
         drop(measuring);
         if let Some(signal) = stop::ended_early()
             && run.course.is_none()
             && workers.iter().all(|worker| worker.counters.is_none())
         {
-            return Err(AppError::Stopped(signal));
+            return Err(stop::error().unwrap_or(AppError::Stopped(signal)));
         }
         *counters = self.cluster.counters()?;
         for (node, counted) in counters.iter_mut().enumerate() {

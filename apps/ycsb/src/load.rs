@@ -6,8 +6,8 @@ use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::AppError;
-use latchwork_harness::Phase;
-use latchwork_memnode::ObjectKind;
+use latchwork_harness::{Phase, stop};
+use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_runtime::Time;
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
@@ -24,6 +24,8 @@ const TREE: ObjectKind = ObjectKind(1);
 
 /// How long workers wait for the one that makes the tree.
 const TREE_WAIT: Duration = Duration::from_secs(30);
+/// How long a look for it takes.
+const TREE_LOOK: Duration = Duration::from_millis(100);
 
 /// What one worker did.
 #[derive(Serialize, Deserialize)]
@@ -54,7 +56,14 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
         tree
     } else {
         let deadline = handle.now() + TREE_WAIT;
-        let entry = member.catalogue.wait_for(port, handle, table, deadline).await;
+        let entry = loop {
+            let look = deadline.min(handle.now() + TREE_LOOK);
+            match member.catalogue.wait_for(port, handle, table, look).await {
+                // Whoever was to make it may have failed.
+                Err(PoolError::NotFound { .. }) if look < deadline && !stop::is_aborted() => {}
+                entry => break entry,
+            }
+        };
         let root = GlobalAddr::from_bits(entry.map_err(|error| failed(&error))?.value);
         let tree = Tree::open(memory.clone(), root, TreeConfig::default()).await;
         tree.map_err(|error| session.tree_error(&error))?

@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) json: Option<Destination>,
     /// Lines for the user about settings that change nothing.
     pub(crate) warnings: Vec<String>,
+    /// What the properties say, the last of each.
+    properties: BTreeMap<String, Value>,
 }
 
 impl Settings {
@@ -61,6 +63,7 @@ impl Settings {
         let command = command.unwrap_or(Command::Run);
         let (properties, sources) = properties(&flags)?;
         let fabric = flags.fabric.choice()?;
+        flags.cluster.check_fabric(&fabric)?;
         let simulated = fabric.nic().is_some();
         let (mut workload, mut warnings) = CoreWorkload::from_properties(&properties)?;
         workload.data_integrity |= command == Command::Check;
@@ -100,6 +103,7 @@ impl Settings {
             warnings,
             sources,
             workload,
+            properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
         };
         check_records(&settings.workload, flags.cluster.gcl_size)?;
         settings.cluster = settings.cluster(&flags)?;
@@ -199,6 +203,21 @@ impl Settings {
             described.extend(map);
         }
         described
+    }
+}
+
+impl Settings {
+    /// What all processes of a run have to have in common.
+    pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
+        // These say what flags say as well, which the description has.
+        const OF_CLIENT: [&str; 4] =
+            ["threadcount", "target", "operationcount", "maxexecutiontime"];
+        let mut all = self.properties.clone();
+        all.retain(|key, _| !OF_CLIENT.contains(&key.as_str()));
+        all.extend(self.describe());
+        // Files may have other names elsewhere.
+        all.remove("workload");
+        all
     }
 }
 
@@ -319,6 +338,17 @@ mod tests {
             let line = wrong(arguments);
             assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
         }
+    }
+
+    #[test]
+    fn processes_agree_on_what_is_run_and_not_on_how_it_was_said() {
+        let agreed = |arguments| settings(arguments).unwrap().to_agree_on();
+        assert_eq!(agreed("-p threadcount=3 -p target=7"), agreed("--threads 3 --target 7"));
+        for other in ["-p recordcount=5", "-p zipfianskew=0.5", "-w b", "check", "--cache-mb 7"] {
+            let Ok(other) = settings(other) else { continue };
+            assert_ne!(agreed(""), other.to_agree_on());
+        }
+        assert_ne!(agreed("-p fieldlengthdistribution=zipfian"), agreed(""));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
-    let flags = "run -p recordcount=1000 --time 60 --threads 1 --cache-mb 8 --member-lease 5";
+    let flags = "run -p recordcount=1000 --time 60 --threads 1 --cache-mb 8 --member-lease 8";
     let mut program = memory.start_program(YCSB, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(2);
@@ -39,9 +39,91 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     assert_eq!(ended[2].status, None, "it was killed");
     for process in &ended[..2] {
         assert_eq!(process.status, Some(1), "{}", process.err);
-        let errors = process.err.lines().filter(|line| line.starts_with("ycsb: "));
+        let errors = process.said().into_iter().filter(|line| line.starts_with("ycsb: "));
         let errors: Vec<_> = errors.collect();
         let [error] = errors[..] else { panic!("one line: {}", process.err) };
         assert!(error.contains("compute node C") && error.contains(" died"), "{error}");
     }
+}
+
+#[test]
+fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
+    let memory = Memory::start(2, 64 << 20);
+    // Whose results are told, and another; with a warm-up that ends for all when the last is warm.
+    for (process, flags) in [(0, "--warmup 0.1"), (2, "--warmup auto -w c")] {
+        let flags = format!("run -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
+        let mut program = memory.start_program(YCSB, 3, &flags);
+        program.wait_for_line_that("run: ", |line| !line.contains(" %, 0 "), LIMIT);
+        program.signal(process, "TERM");
+        let ended = program.wait(LIMIT);
+        let mut documents = 0;
+        for process in &ended {
+            assert_eq!(process.status, Some(0), "{}", process.err);
+            let told = process.err.lines().filter(|line| line.contains(": the run ends here; "));
+            assert_eq!(told.count(), 1, "{}", process.err);
+            let Some(document) = &process.document else { continue };
+            let document: Value = serde_json::from_str(document).expect("a document");
+            assert_eq!(document["stopped"], "SIGTERM");
+            assert!(document["ops"].as_u64() > Some(0));
+            let checks = document["checks"].as_object().expect("checks");
+            assert!(checks.len() >= 4 && checks.values().all(|check| check == "ok"), "{checks:?}");
+            documents += 1;
+        }
+        assert_eq!(documents, 1, "one tells");
+        assert_eq!(memory.dead(), []);
+    }
+    memory.end();
+}
+
+#[test]
+fn a_signal_while_they_load_or_warm_up_ends_all_with_its_status() {
+    let memory = Memory::start(2, 1 << 30);
+    for (process, begun, flags) in [
+        (1, "load: ", "-p recordcount=400000 --load-by inserts"),
+        (2, "run: ", "-p recordcount=1000 --warmup 600"),
+    ] {
+        let flags = format!("run {flags} --threads 1 --cache-mb 8");
+        let mut program = memory.start_program(YCSB, 3, &flags);
+        program.wait_for_line(begun, LIMIT);
+        program.signal(process, "INT");
+        for process in program.wait(LIMIT) {
+            assert_eq!(process.status, Some(130), "{}", process.err);
+            assert!(process.out.is_empty() && process.document.is_none(), "{}", process.out);
+            let last = process.err.lines().last().unwrap_or_default();
+            assert!(last.starts_with("ycsb: ended by SIGINT "), "{}", process.err);
+        }
+        assert_eq!(memory.dead(), []);
+    }
+    memory.end();
+}
+
+#[test]
+fn processes_with_other_flags_are_found_at_the_start() {
+    let memory = Memory::start(1, 64 << 20);
+    for (one, other, told) in [
+        ("-p recordcount=1000", "-p recordcount=2000", "recordcount is 1000 at node C1 and 2000"),
+        ("-w a", "-w b", "readproportion is 0.5 at node C1 and 0.95"),
+        ("--seed 7", "--seed 8", "seed is 7 at node C1 and 8"),
+        ("--threads 1", "--threads 2", "threads is 1 at node C1 and 2"),
+        (
+            "",
+            "-p requestdistribution=latest",
+            "requestdistribution is zipfian at node C1 and latest",
+        ),
+    ] {
+        let flags =
+            [one, one, other].map(|own| format!("--threads 1 --cache-mb 8 --time 600 {own}"));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut swapped = 0;
+        for process in memory.start_unlike(YCSB, &flags).wait(LIMIT) {
+            assert_eq!(process.status, Some(2), "{}", process.err);
+            let [line] = process.said()[..] else { panic!("one line: {}", process.err) };
+            assert!(line.ends_with("start all processes of a run with the same flags"), "{line}");
+            // Whichever came first is C1.
+            swapped += usize::from(!line.contains(told));
+        }
+        assert!(swapped == 0 || swapped == 3, "all say the same");
+        assert_eq!(memory.dead(), []);
+    }
+    memory.end();
 }

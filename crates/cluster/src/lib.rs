@@ -73,7 +73,7 @@ pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
 #[cfg(feature = "tcp")]
-pub use joined::{Group, JoinError, Joined};
+pub use joined::{Group, JoinError, Joined, Patience, Waiting};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
 pub use protocol::Protocol;

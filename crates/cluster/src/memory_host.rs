@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::JoinError;
-use crate::joined::{Introductions, Mortal};
+use crate::joined::{Introductions, Mortal, lost_memory};
 use crate::transport::Transport;
 use latchwork_membership::{Membership, NodeName, Role};
 
@@ -37,6 +37,13 @@ impl MemoryHost {
         };
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
         let link = transport.open(membership)?;
+        let view = membership.view();
+        // A restarted one has another id, and would not be what was lost.
+        if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
+            // It has served nobody; where even that cannot be said, it is dead as well.
+            let _ = membership.leave();
+            return Err(error);
+        }
         link.add_memory(id, bytes)?;
         if prefault {
             link.threaded().prefault();

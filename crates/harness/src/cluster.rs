@@ -1,5 +1,6 @@
 //! [`Cluster`]: a cluster on any fabric, in this process or of many.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,11 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 use latchwork_verbs_tcp as tcp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
-use crate::{AppError, ClusterFlags, FabricChoice, Phase, Went};
+use crate::{AppError, ClusterFlags, Course, FabricChoice, Phase, Went, agree};
 
 /// Virtual time that one body may take: beyond every deadline, and out of reach of any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -130,25 +132,41 @@ impl Cluster {
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
     }
 
-    /// As [`run`](Cluster::run); when a node of the cluster is gone meanwhile, `fail` hears of it, so that workers need not
-    /// go on to the end.
+    /// As [`run`](Cluster::run), of what may fail: fails with the first error of any worker.
     ///
     /// # Errors
-    /// As [`run`](Cluster::run).
-    pub fn run_watched<T, F, Fut>(
-        &self,
-        fail: impl Fn(AppError) + Send,
-        body: F,
-    ) -> Result<Vec<T>, AppError>
+    /// That of a worker; as [`run`](Cluster::run).
+    pub fn try_run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(Member) -> Fut + Sync + 'static,
+        Fut: Future<Output = Result<T, AppError>> + 'static,
+    {
+        let failed = |error| ClusterFlags::cluster_error(self.config(), &error);
+        let all = |results: Vec<_>| results.into_iter().collect::<Result<Vec<T>, AppError>>();
+        match self {
+            Cluster::Embedded(cluster) => cluster.run(body).map_err(failed).and_then(all),
+            Cluster::Simulated(cluster) => cluster.run(LIMIT, body).map_err(failed).and_then(all),
+            Cluster::Joined(shared) => shared.gather(shared.run(body).and_then(all)),
+        }
+    }
+
+    /// As [`run`](Cluster::run), of workers that follow a course. Of many processes their measured parts are at the
+    /// [same time](Cluster::together); when the run cannot go on, the course fails.
+    ///
+    /// # Errors
+    /// As [`run`](Cluster::run); what ended the course, where there are other processes to tell of it.
+    pub fn run_course<T, F, Fut>(&self, course: &Course, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         F: Fn(Member) -> Fut + Sync + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => self.run(body),
-            Cluster::Joined(shared) => shared.watch(fail, || self.run(body)),
-        }
+        let Cluster::Joined(shared) = self else { return self.run(body) };
+        let fail = |error: AppError| course.fail(error.to_string());
+        let run = || shared.watch(fail, || shared.run(body));
+        let ran = self.together(course, run);
+        shared.gather(course.failure().map_or(ran, Err))
     }
 
     /// The name in the catalogue of what belongs to this run, and is called so. A cluster of processes outlasts its runs, and
@@ -239,14 +257,36 @@ impl Cluster {
         }
     }
 
-    /// The end in order: of a cluster of processes this one leaves. Called by all of them.
+    /// Sees to it that all processes were started with the same settings, as documents tell them, or more. Called by all of
+    /// them, at the begin.
     ///
     /// # Errors
-    /// What the node could not give back.
-    pub fn end(self) -> Result<(), AppError> {
+    /// The first setting that two do not agree on; when another process is gone.
+    pub fn agree(&self, program: &str, settings: BTreeMap<String, Value>) -> Result<(), AppError> {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => Ok(()),
-            Cluster::Joined(shared) => shared.leave(),
+            Cluster::Joined(shared) => shared.agree(agree::as_text(program, settings)),
+        }
+    }
+
+    /// Runs `body`, in which workers follow a course. Where they are of many processes, warm-ups that are not limited by time
+    /// end for all when the last is warm, so that their measured parts are at the same time.
+    pub fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
+        match self {
+            Cluster::Joined(shared) if course.waits_for_others() => shared.together(course, body),
+            _ => body(),
+        }
+    }
+
+    /// The end in order, with what came of the program: of a cluster of processes this one leaves, and where the program
+    /// failed the others hear why. Called by all of them.
+    ///
+    /// # Errors
+    /// That of the program, here or at another process; what the node could not give back.
+    pub fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
+        match self {
+            Cluster::Embedded(_) | Cluster::Simulated(_) => result,
+            Cluster::Joined(shared) => shared.end(result),
         }
     }
 

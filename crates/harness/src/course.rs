@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What was counted
-//! before and after is noted at that moment. A signal ends the part that is on: the measured one as if its time were over,
+//! before and after is noted at that moment. Where workers are of many processes, each has a course, and whichever is warm goes
+//! on warming up until all are. A signal ends the part that is on: the measured one as if its time were over,
 //! and the warm-up without anything to show.
 
 use std::cell::Cell;
@@ -19,7 +20,7 @@ use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 use latchwork_selcc::{Counters, Node};
 
 use crate::AppError;
-use crate::stop::Signal;
+use crate::stop::{self, Signal};
 
 /// How a run warms up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,10 @@ pub struct Course {
     window_end: AtomicU64,
     /// When the part that is on ends, in nanoseconds; 0 when a signal ended it.
     until: AtomicU64,
+    /// The measured part begins when somebody [says](Course::begin) when, and not when this process is warm.
+    waits: AtomicBool,
+    /// It is warm, and waits.
+    is_warm: AtomicBool,
     /// A signal ended it: not even what was taken is done.
     is_stopped: AtomicBool,
     marks: Mutex<Marks>,
@@ -171,6 +176,8 @@ impl Course {
             taken: Default::default(),
             window_end: AtomicU64::new(window_end),
             until: AtomicU64::new(until.as_nanos()),
+            waits: AtomicBool::new(false),
+            is_warm: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             marks: Mutex::new(Marks { counted: total(nodes), ..Marks::default() }),
         }
@@ -232,12 +239,22 @@ impl Course {
             marks.after = self.counters();
             return self.stage.store(OVER, Ordering::Release);
         }
+        let agreed = self.until.load(Ordering::Relaxed);
+        let is_warm = self.is_warm.load(Ordering::Relaxed);
         if let Warmup::Steady { window } = self.plan.warmup
+            && !is_warm
             && !self.is_steady(&mut marks, window)
         {
             return;
         }
-        marks.from = now;
+        if self.waits.load(Ordering::Relaxed) && now.as_nanos() < agreed {
+            // It goes on as it is until then.
+            self.window_end.store(u64::MAX, Ordering::Relaxed);
+            return self.is_warm.store(true, Ordering::Release);
+        }
+        // What all have agreed on is the same for all; else it begins here.
+        marks.from = if is_warm { Time::from_nanos(agreed) } else { now };
+        let now = marks.from;
         marks.before = self.counters();
         let until = self.plan.time.map_or(Time::MAX, |time| now + time);
         self.until.store(until.as_nanos(), Ordering::Relaxed);
@@ -275,6 +292,11 @@ impl Course {
         self.stage.store(OVER, Ordering::Release);
     }
 
+    /// The error that ended the run, if one did.
+    pub(crate) fn failure(&self) -> Option<AppError> {
+        self.marks.lock().error.clone().map(AppError::Failed)
+    }
+
     /// Ends the part that is on, and with it the run, because of a signal: with the next operation that a worker would take.
     pub fn stop(&self, signal: Signal) {
         let mut marks = self.marks.lock();
@@ -282,6 +304,37 @@ impl Course {
         self.is_stopped.store(true, Ordering::Relaxed);
         // Under the lock, so that nobody who turns the page sets another end behind it.
         self.until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether this process's warm-up is to end when those of all processes do, each of which has a course; from here on it is.
+    /// One that is limited by time ends at the same time anyway, and where there is none all begin at once.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let waits = match self.plan.warmup {
+            Warmup::Operations(operations) => operations > 0,
+            Warmup::Steady { .. } => true,
+            Warmup::Time(_) => false,
+        };
+        self.waits.store(waits, Ordering::Relaxed);
+        waits
+    }
+
+    /// Whether it is warm, and waits for others.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.is_warm.load(Ordering::Acquire)
+    }
+
+    /// The measured part of a course that waits begins at this time; or not at all.
+    pub(crate) fn begin(&self, at: Result<Time, AppError>) {
+        match at {
+            Err(error) => self.fail(error.to_string()),
+            Ok(time) => {
+                let marks = self.marks.lock();
+                // Under the lock, so that it does not undo a signal's.
+                if marks.stopped.is_none() {
+                    self.until.store(time.as_nanos(), Ordering::Relaxed);
+                }
+            }
+        }
     }
 
     fn is_good(&self) -> bool {
@@ -324,7 +377,8 @@ impl Course {
         }
         let Some(end) = marks.end else {
             let early = || AppError::Failed("the run ended before it was measured".to_owned());
-            return Err(marks.stopped.map_or_else(early, AppError::Stopped));
+            let stopped = |signal| stop::error().unwrap_or(AppError::Stopped(signal));
+            return Err(marks.stopped.map_or_else(early, stopped));
         };
         let counters = marks.after.iter().zip(&marks.before).map(|(a, b)| *a - *b);
         Ok(Went {
@@ -450,6 +504,42 @@ mod tests {
             let error = course.went().expect_err("nothing was measured");
             assert_eq!(error.status(), 130);
         }
+    }
+
+    #[test]
+    fn who_is_warm_goes_on_warming_up_until_all_are() {
+        let time = Some(Duration::from_nanos(1000));
+        for warmup in [Warmup::Operations(20), Warmup::Steady { window: 10 }] {
+            let course = course(warmup, None, time);
+            assert!(course.waits_for_others());
+            let share = Share::default();
+            let take = |now| course.next(&share, Time::from_nanos(now));
+            for now in 0..100 {
+                assert_eq!(take(now), Some(Part::WarmUp), "nobody has said when to begin");
+            }
+            assert!(course.is_warm());
+            course.begin(Ok(Time::from_nanos(150)));
+            assert_eq!(take(149), Some(Part::WarmUp));
+            assert_eq!(take(160), Some(Part::Measured));
+            assert_eq!(take(1149), Some(Part::Measured));
+            assert_eq!(take(1150), None);
+            let went = course.went().expect("it was measured");
+            let all = (Time::from_nanos(150), Time::from_nanos(1150));
+            assert_eq!((went.from, went.end), all, "as agreed, whenever somebody looked");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_others_can_be_stopped() {
+        let course = course(Warmup::Operations(1), Some(10), None);
+        assert!(course.waits_for_others());
+        let share = Share::default();
+        let take = |now| course.next(&share, Time::from_nanos(now));
+        (0..10).for_each(|now| assert_eq!(take(now), Some(Part::WarmUp)));
+        course.stop(Signal::Terminate);
+        course.begin(Ok(Time::from_nanos(1 << 40)));
+        assert_eq!(take(11), None);
+        assert_eq!(course.went().expect_err("nothing was measured").status(), 143);
     }
 
     #[test]

@@ -45,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agree;
 mod cluster;
 pub mod config;
 mod course;
@@ -58,6 +59,8 @@ mod program;
 pub mod progress;
 mod shared;
 pub mod stop;
+mod waiting;
+mod watch;
 
 pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};

@@ -1,74 +1,65 @@
-//! What happens to a run when a node of its cluster is gone: it ends, and says which.
+//! Why a run of many processes cannot go on: a node of it, or memory, is gone.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use latchwork_cluster::Group;
-use latchwork_membership::{MemberState, Membership, NodeName, View};
+use latchwork_membership::{MemberState, Membership, NodeName, Party, View};
 
 use crate::AppError;
 
-/// Between two looks at the view, which membership keeps.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long the view may be behind what an exchange has seen.
+const BEHIND: Duration = Duration::from_secs(1);
 
-/// The first node that a run cannot go on without and that is gone, for people.
-pub(crate) fn lost(membership: &Membership, group: &Group) -> Option<AppError> {
+/// A node that a run cannot go on without, and that is gone.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    /// The node, if it is not this one.
+    pub(crate) node: Option<NodeName>,
+    /// It did not leave in order.
+    pub(crate) died: bool,
+    /// For people.
+    pub(crate) error: AppError,
+}
+
+impl Loss {
+    fn of(node: NodeName, died: bool, text: String) -> Loss {
+        Loss { node: Some(node), died, error: AppError::Failed(text) }
+    }
+}
+
+/// The first node that a run cannot go on without and that is gone.
+pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
     if !membership.lease().is_valid() {
         let text = "this node's lease has ended, so that the others go on without it: start it again, with a longer \
                     --member-lease where it was busy";
-        return Some(AppError::Failed(text.to_owned()));
+        return Some(Loss { node: None, died: true, error: AppError::Failed(text.to_owned()) });
     }
-    lost_of(&membership.view(), group.nodes())
+    lost_of(&membership.view(), group)
 }
 
-fn lost_of(view: &View, group: &[NodeName]) -> Option<AppError> {
+fn lost_of(view: &View, group: &[Party]) -> Option<Loss> {
     let memory = view.dead().find(|member| member.node.memory().is_some());
     if let Some(member) = memory {
-        return Some(AppError::Failed(format!(
-            "memory node {} died, and what it held is lost: begin a new cluster",
-            member.node
-        )));
+        let node = member.node;
+        let text =
+            format!("memory node {node} died, and what it held is lost: begin a new cluster");
+        return Some(Loss::of(node, true, text));
     }
-    let gone = |node: &&NodeName| view.state(**node) != Some(MemberState::Joined);
-    let node = group.iter().find(gone)?;
-    let how = match view.state(*node) {
-        Some(MemberState::Dead) => "died",
-        _ => "left",
-    };
-    Some(AppError::Failed(format!(
-        "compute node {node} {how} during the run: start the programs of all nodes anew"
-    )))
+    let Party { node, epoch } = *group.iter().find(|party| !view.is_there(**party))?;
+    let now = view.get(node).filter(|now| now.epoch == epoch);
+    let died = now.is_some_and(|now| now.state == MemberState::Dead);
+    let how = if died { "died" } else { "left" };
+    Some(Loss::of(
+        node,
+        died,
+        format!("compute node {node} {how} during the run: start the programs of all nodes anew"),
+    ))
 }
 
 /// As [`lost`], after an exchange failed: the view may be behind what the exchange has seen.
-pub(crate) fn lost_lately(membership: &Membership, group: &Group) -> Option<AppError> {
+pub(crate) fn lost_lately(membership: &Membership, group: &[Party]) -> Option<Loss> {
     // Whether that came in time or not, the answer is in the view.
-    let _ = membership.wait(10 * LOOK, |view| lost_of(view, group.nodes()).is_some());
+    let _ = membership.wait(BEHIND, |view| lost_of(view, group).is_some());
     lost(membership, group)
-}
-
-/// Runs `body`, and meanwhile looks whether all nodes are there; `fail` hears of the first that is not.
-pub(crate) fn watch<T>(
-    membership: &Membership,
-    group: &Group,
-    fail: impl Fn(AppError) + Send,
-    body: impl FnOnce() -> T,
-) -> T {
-    std::thread::scope(|scope| {
-        let (done, ended) = channel::<()>();
-        let look = move || {
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                if let Some(error) = lost(membership, group) {
-                    return fail(error);
-                }
-            }
-        };
-        // Without a thread for it the loss shows at the end of the phase.
-        let _look = std::thread::Builder::new().name("watch".into()).spawn_scoped(scope, look);
-        let result = body();
-        drop(done);
-        result
-    })
 }
 
 #[cfg(test)]
@@ -93,9 +84,10 @@ mod tests {
     #[test]
     fn the_run_hears_of_its_own_nodes_and_of_memory() {
         use MemberState::{Dead, Joined, Left};
-        let group: Vec<NodeName> = ["C1", "C3"].map(|name| name.parse().expect("a name")).into();
+        let party = |name: &str| Party { node: name.parse().expect("a name"), epoch: 7 };
+        let group = ["C1", "C3"].map(party);
         let told = |members: &[(&str, MemberState)]| {
-            lost_of(&view(members), &group).map(|error| error.to_string())
+            lost_of(&view(members), &group).map(|loss| loss.error.to_string())
         };
         let all = [("M0", Joined), ("C1", Joined), ("C2", Joined), ("C3", Joined)];
         assert_eq!(told(&all), None);
@@ -111,5 +103,8 @@ mod tests {
             assert!(line.contains(how) && !line.contains('\n'), "{line}");
         }
         assert!(told(&[all[0], all[1]]).is_some(), "who is not in the view is not there");
+        let again = [party("C1"), Party { epoch: 6, ..party("C3") }];
+        let error = lost_of(&view(&all), &again).expect("another has the id").error.to_string();
+        assert!(error.contains("compute node C3 left"), "{error}");
     }
 }

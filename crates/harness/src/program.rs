@@ -24,6 +24,9 @@ pub enum AppError {
     /// A signal ended it before there was anything to show.
     #[error("ended by {} before it had a result", .0.name())]
     Stopped(Signal),
+    /// As before; the signal came to the process of another node.
+    #[error("ended by {} at node {} before it had a result", .0.name(), .1)]
+    StoppedAt(Signal, String),
 }
 
 impl AppError {
@@ -33,7 +36,7 @@ impl AppError {
         match self {
             AppError::Usage(_) => 2,
             AppError::Failed(_) => 1,
-            AppError::Stopped(signal) => signal.status(),
+            AppError::Stopped(signal) | AppError::StoppedAt(signal, _) => signal.status(),
         }
     }
 

@@ -1,23 +1,58 @@
 //! [`Shared`]: one process's part in a program that many processes run together.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member};
-use latchwork_membership::Role;
-use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_membership::{Patience, Role};
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{AtomicBool, AtomicU64, Ordering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{AppError, ClusterFlags, JoinChoice, loss};
+use crate::agree::difference;
+use crate::stop::Signal;
+use crate::waiting::Waits;
+use crate::watch::Watch;
+use crate::{AppError, ClusterFlags, Course, JoinChoice, stop};
 
-/// How much longer than this one another process may take to come to the end of a phase. One that has died is noticed
-/// at once.
+/// How much longer than this one another process may take to come to the end of a phase. One that has died or failed is
+/// noticed at once.
 const LATE: Duration = Duration::from_secs(600);
+
+/// How long a process that ends without a result looks out for operations of others that still need it.
+const HASTE: Duration = Duration::from_secs(1);
+
+/// Between the moment when the last process is warm and the begin of the measured part, so that all hear of it before.
+const LEAD_TIME: Duration = Duration::from_millis(50);
+
+/// Between two looks whether this process is warm.
+const WARM: Duration = Duration::from_millis(5);
 
 /// A node that joined, and the results that went around so far.
 pub struct Shared {
+    // Before the node, whose end is no news.
+    watch: Watch,
     node: Joined,
     gathered: AtomicU64,
+    /// All know that the run has failed.
+    is_over: AtomicBool,
+}
+
+/// What a process has to say of its part of a phase: the signal that ended it early, and the node that this came to; what came
+/// of it, or the status and the line that it ends with.
+type Parcel<T> = (Option<(u8, String)>, Result<Vec<T>, (u8, String)>);
+
+/// Ends the run when it is dropped by a worker that panics.
+struct Alarm<'a>(&'a Watch);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .alarm(AppError::Failed("a worker panicked; its message stands above".to_owned()));
+        }
+    }
 }
 
 impl Shared {
@@ -31,9 +66,16 @@ impl Shared {
         });
         config.memory_bytes = bytes.min().unwrap_or(config.memory_bytes);
         let told = config.clone();
-        let node = Joined::start(config, &transport, membership, join.wait());
-        let node = node.map_err(|error| join_error(&told, &error))?;
-        Ok(Shared { node, gathered: AtomicU64::new(0) })
+        let waits = Waits::of(membership.me().node, join.wait());
+        let goes_on = |waiting: &_| waits.tell(waiting);
+        let patience = latchwork_cluster::Patience { limit: join.wait(), goes_on: &goes_on };
+        let node = Joined::start(config, &transport, membership, patience);
+        let node =
+            node.map_err(|error| stop::check().err().unwrap_or_else(|| join_error(&told, &error)))?;
+        let watch = Watch::start(node.membership(), node.group(), join.lease());
+        waits.over(node.group());
+        let (gathered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Shared { watch, node, gathered, is_over })
     }
 
     /// This process's node.
@@ -48,6 +90,13 @@ impl Shared {
         F: Fn(Member) -> Fut + Sync,
         Fut: Future<Output = T>,
     {
+        let body = |member| {
+            let (alarm, future) = (Alarm(&self.watch), body(member));
+            async move {
+                let _alarm = alarm;
+                future.await
+            }
+        };
         self.node.run(body).map_err(|error| join_error(self.node.config(), &error))
     }
 
@@ -59,57 +108,164 @@ impl Shared {
         (self.node.group().rank(), self.node.group().nodes().len())
     }
 
-    /// Runs `body`; `fail` hears of it when a node is gone meanwhile.
+    /// Runs `body`; `fail` hears of it when the run cannot go on meanwhile.
     pub(crate) fn watch<T>(&self, fail: impl Fn(AppError) + Send, body: impl FnOnce() -> T) -> T {
-        loss::watch(self.node.membership(), self.node.group(), fail, body)
+        self.watch.over(fail, body)
     }
 
     /// Tells the others what came of something here, and waits for what came of it there: all of it by the places of the
-    /// processes, or the first error.
+    /// processes, or an error, which is the same for all.
     pub(crate) fn gather<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<Vec<T>, AppError>,
     ) -> Result<Vec<T>, AppError> {
+        let gathered = self.try_gather(own);
+        if gathered.is_err() {
+            // Relaxed: there is one thread that asks.
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        gathered
+    }
+
+    fn try_gather<T: Serialize + DeserializeOwned>(
+        &self,
+        own: Result<Vec<T>, AppError>,
+    ) -> Result<Vec<T>, AppError> {
         let number = self.gathered.fetch_add(1, Ordering::Relaxed);
+        let group = self.node.group();
+        // What was done of a phase that was given up is nothing to go on with.
+        let own = own.and_then(|results| self.watch.ended().map_or(Ok(results), Err));
+        // The others end with what they do, and come.
+        let own = own.map_err(|error| self.watch.fail(error));
+        let me = || self.node.membership().me().node.to_string();
+        let early = stop::ended_early();
+        let early = early.map(|signal| (signal.status(), stop::came_to().unwrap_or_else(me)));
         let told = own.as_ref().map_err(|error| (error.status(), error.to_string()));
         let failed = |error: &dyn std::fmt::Display| {
             AppError::Failed(format!("the results of other nodes cannot be had: {error}"))
         };
-        let bytes = postcard::to_stdvec(&told).map_err(|error| failed(&error))?;
-        let group = self.node.group();
-        let all = group.exchange(&format!("results-{number}"), &bytes, LATE);
-        // Where a node is gone, all else is what came of that.
-        if all.is_err()
-            && let Some(lost) = loss::lost_lately(self.node.membership(), group)
-        {
-            return Err(lost);
-        }
-        // What happened here says more than what became of the others.
-        own?;
-        let all = all.map_err(|error| failed(&error))?;
+        let bytes = postcard::to_stdvec(&(early, told)).map_err(|error| failed(&error))?;
+        let goes_on = || self.watch.goes_on();
+        let patience = Patience { limit: LATE, goes_on: &goes_on };
+        let all = match group.exchange(&format!("results-{number}"), &bytes, patience) {
+            Ok(all) => all,
+            // What became of the others says more than what came of it here.
+            Err(error) => {
+                let why = self.watch.why();
+                return Err(why.or(own.err()).unwrap_or_else(|| failed(&error)));
+            }
+        };
         let mut gathered = Vec::new();
+        let mut wrong = own.err();
         for (node, bytes) in group.nodes().iter().zip(all) {
-            let told: Result<Vec<T>, (u8, String)> =
+            let (early, told): Parcel<T> =
                 postcard::from_bytes(&bytes).map_err(|error| failed(&error))?;
-            // All end with the same status.
-            gathered.extend(told.map_err(|(status, error)| match status {
-                2 => AppError::Usage(format!("node {node}: {error}")),
-                _ => AppError::Failed(format!("node {node}: {error}")),
-            })?);
+            if let Some((status, node)) = early
+                && let Some(signal) = Signal::of_status(status)
+            {
+                stop::ended_elsewhere(signal, &node);
+            }
+            match told {
+                Ok(results) => gathered.extend(results),
+                Err((_, error)) => {
+                    wrong.get_or_insert_with(|| AppError::Failed(format!("node {node}: {error}")));
+                }
+            }
         }
-        Ok(gathered)
+        match wrong {
+            None => Ok(gathered),
+            // All end with the same.
+            Some(error) => Err(self.watch.verdict().unwrap_or(error)),
+        }
     }
 
-    pub(crate) fn leave(self) -> Result<(), AppError> {
-        // Nobody goes while another may still want a line.
-        self.gather(Ok(vec![()]))?;
-        let config = self.node.config().clone();
-        self.node.leave().map_err(|error| {
-            AppError::Failed(format!(
+    /// Whether all processes were started with the same settings.
+    pub(crate) fn agree(&self, own: BTreeMap<String, String>) -> Result<(), AppError> {
+        let all = self.gather(Ok(vec![own]))?;
+        match difference(self.node.group().nodes(), &all) {
+            None => Ok(()),
+            Some(line) => {
+                // All have found the same.
+                self.is_over.store(true, Ordering::Relaxed);
+                Err(AppError::Usage(line))
+            }
+        }
+    }
+
+    /// Runs `body`, in which workers follow a course: their part is measured from the moment on when all processes are warm.
+    pub(crate) fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
+        use std::sync::mpsc::{RecvTimeoutError, channel};
+        let is_warm = || course.is_warm();
+        let number = self.gathered.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let (done, ended) = channel::<()>();
+            let wait = move || {
+                while ended.recv_timeout(WARM) == Err(RecvTimeoutError::Timeout) {
+                    if is_warm() {
+                        return course.begin(self.all_are_warm(number));
+                    }
+                }
+            };
+            let wait = std::thread::Builder::new().name("warm".into()).spawn_scoped(scope, wait);
+            if let Err(error) = wait {
+                course.fail(format!("no thread can be started: {error}"));
+            }
+            let result = body();
+            drop(done);
+            result
+        })
+    }
+
+    /// When the measured part begins, once all are warm.
+    fn all_are_warm(&self, number: u64) -> Result<Time, AppError> {
+        let (group, clock) = (self.node.group(), self.node.clock());
+        let goes_on = || self.watch.goes_on() && !stop::is_aborted();
+        let patience = Patience { limit: LATE, goes_on: &goes_on };
+        let now = clock.now().as_nanos().to_le_bytes();
+        let all = group.exchange(&format!("warm-{number}"), &now, patience);
+        let all = all.map_err(|error| {
+            let text = format!("the other nodes are not warm: {error}");
+            self.watch.why().unwrap_or(AppError::Failed(text))
+        })?;
+        let times =
+            all.into_iter().filter_map(|time| Some(u64::from_le_bytes(time.try_into().ok()?)));
+        Ok(times.map(Time::from_nanos).max().unwrap_or_else(|| clock.now()) + LEAD_TIME)
+    }
+
+    /// The end in order, with what came of the program here.
+    pub(crate) fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
+        let result = match result {
+            // Nobody goes while another may still want a line.
+            Ok(result) => self.gather(Ok(vec![()])).map(|_| result),
+            Err(error) if self.is_over.load(Ordering::Relaxed) => Err(error),
+            // The others hear of it when they come to the end of what they do, which is now.
+            Err(error) => Err(self.gather::<()>(Err(error.clone())).err().unwrap_or(error)),
+        };
+        stop::leaving();
+        let Shared { watch, node, .. } = self;
+        let has_deaths = watch.has_deaths();
+        drop(watch);
+        if let (true, Err(why)) = (has_deaths, &result) {
+            return Err(why.clone());
+        }
+        let config = node.config().clone();
+        let left = match result {
+            Ok(_) => node.leave(),
+            Err(_) => node.leave_within(HASTE),
+        };
+        match (result, left) {
+            (Ok(result), Ok(())) => Ok(result),
+            (Ok(_), Err(error)) => Err(AppError::Failed(format!(
                 "the node could not leave in order: {}",
                 join_error(&config, &error)
-            ))
-        })
+            ))),
+            (Err(why), left) => {
+                if let Err(error) = left {
+                    tracing::warn!(%error, "the node could not leave in order");
+                }
+                Err(why)
+            }
+        }
     }
 }
 

@@ -12,6 +12,9 @@
 //!   second signal:         the process ends at once, with status 143 or 130
 //! ```
 //!
+//! Of a program that many processes run together, a signal to one is one to all: the others are [`told`], and do the same. Only
+//! a second signal is that one process's own.
+//!
 //! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that sleeps on the other end does the
 //! rest. A program that waits for nothing but its end calls [`wait`]; whoever cannot be ended in order, since it has no end to
 //! look for one, is ended by the thread after [`GRACE`].
@@ -19,7 +22,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -62,6 +65,16 @@ impl Signal {
         }
     }
 
+    /// The signal of this name.
+    pub(crate) fn named(name: &str) -> Option<Signal> {
+        Signal::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
+    /// The signal with which a program ends that has this exit status.
+    pub(crate) fn of_status(status: u8) -> Option<Signal> {
+        status.checked_sub(128).and_then(|number| Signal::of(usize::from(number)))
+    }
+
     fn of(number: usize) -> Option<Signal> {
         Signal::ALL.into_iter().find(|signal| signal.number() as usize == number)
     }
@@ -73,6 +86,8 @@ enum Stage {
     Preparing,
     Measuring,
     Finishing,
+    /// It gives back what others may want, which has deadlines of its own.
+    Leaving,
     /// It is about to return from its main function.
     Over,
 }
@@ -96,6 +111,8 @@ struct State {
     hook: Option<Hook>,
     /// The measured part ended so.
     ended_early: bool,
+    /// Which other process the signal came to, if it did not come to this one.
+    at: Option<String>,
 }
 
 /// Where the program stands, and what was asked of it. There is one in a process; tests have their own.
@@ -110,9 +127,14 @@ struct Control {
 
 static CONTROL: Control = Control::new();
 
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// What the program is called.
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
 impl Control {
     const fn new() -> Control {
-        let state = State { stage: Stage::Preparing, hook: None, ended_early: false };
+        let state = State { stage: Stage::Preparing, hook: None, ended_early: false, at: None };
         Control {
             requested: AtomicU8::new(0),
             aborted: AtomicBool::new(false),
@@ -136,13 +158,14 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// The first signal came.
-    fn signalled(&self, signal: Signal) -> Effect {
+    /// The first signal came: to this process, or to that of another node.
+    fn signalled(&self, signal: Signal, at: Option<&str>) -> Effect {
         let mut state = self.state();
         if self.requested().is_some() {
             return Effect::Nothing;
         }
         self.requested.store(signal.number() as u8, Ordering::Relaxed);
+        state.at = at.map(str::to_owned);
         let effect = match state.stage {
             Stage::Preparing => {
                 self.aborted.store(true, Ordering::Relaxed);
@@ -153,15 +176,34 @@ impl Control {
                 state.hook.iter().for_each(|hook| hook(signal));
                 Effect::Drain
             }
-            Stage::Finishing | Stage::Over => Effect::Nothing,
+            Stage::Finishing | Stage::Leaving | Stage::Over => Effect::Nothing,
         };
         self.changed.notify_all();
         effect
     }
 
-    /// Waits until the program is over, or so long; whether it is.
+    /// Elsewhere the measured part of the run that this process has a part in was ended early, by a signal to that node.
+    fn ended_elsewhere(&self, signal: Signal, at: &str) {
+        let mut state = self.state();
+        state.ended_early = true;
+        if self.requested().is_none() {
+            self.requested.store(signal.number() as u8, Ordering::Relaxed);
+            state.at = Some(at.to_owned());
+        }
+    }
+
+    /// What a program ends with that a signal ended before it had a result.
+    fn error(&self) -> Option<AppError> {
+        let signal = self.requested()?;
+        Some(match self.state().at.clone() {
+            Some(node) => AppError::StoppedAt(signal, node),
+            None => AppError::Stopped(signal),
+        })
+    }
+
+    /// Waits until the program is over, or about to be, or so long; whether it is.
     fn wait_until_over(&self, deadline: Duration) -> bool {
-        let is_running = |state: &mut State| state.stage != Stage::Over;
+        let is_running = |state: &mut State| !matches!(state.stage, Stage::Leaving | Stage::Over);
         let waited = self.changed.wait_timeout_while(self.state(), deadline, is_running);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -189,21 +231,63 @@ pub fn wait(deadline: Duration) -> Option<Signal> {
     CONTROL.wait(deadline)
 }
 
-/// Whether a signal came while the program prepared: what is under way is to be given up.
+/// Whether what is under way is to be given up: a signal came while the program prepared, or the program is run by many
+/// processes and another cannot go on.
 #[inline]
 pub fn is_aborted() -> bool {
-    CONTROL.aborted.load(Ordering::Relaxed)
+    CONTROL.aborted.load(Ordering::Relaxed) || GIVEN_UP.load(Ordering::Relaxed)
+}
+
+/// What is under way is to be given up, without a signal.
+pub(crate) fn give_up() {
+    // Nothing else is read because of it.
+    GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
 /// Fails where a signal came while the program prepared. For whoever prepares without a [`Phase`](crate::Phase).
 ///
 /// # Errors
-/// [`AppError::Stopped`].
+/// [`AppError::Stopped`], [`AppError::StoppedAt`].
 pub fn check() -> Result<(), AppError> {
-    match requested().filter(|_| is_aborted()) {
-        Some(signal) => Err(AppError::Stopped(signal)),
-        None => Ok(()),
+    let aborted = CONTROL.aborted.load(Ordering::Relaxed);
+    if aborted { error().map_or(Ok(()), Err) } else { Ok(()) }
+}
+
+/// What a program ends with that a signal ended before it had a result, if one came.
+pub fn error() -> Option<AppError> {
+    CONTROL.error()
+}
+
+/// What the program is called.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get().copied().unwrap_or("latchwork")
+}
+
+/// A signal came to the process of another node, with which this one runs a program: as if it had come here, but that it
+/// is not the first of two.
+pub(crate) fn told(signal: Signal, node: &str) {
+    if requested().is_some() {
+        return;
     }
+    let node = node.to_owned();
+    // It may have to wait. Without a thread this process is asked in vain, and ends with the others' part of the run.
+    let attend = move || attend(program(), signal, Some(&node));
+    let _ = std::thread::Builder::new().name("signals".into()).spawn(attend);
+}
+
+/// As [`ended_early`], because of a signal to the process of another node.
+pub(crate) fn ended_elsewhere(signal: Signal, node: &str) {
+    CONTROL.ended_elsewhere(signal, node);
+}
+
+/// The node that the signal came to, if that is not this process's.
+pub(crate) fn came_to() -> Option<String> {
+    CONTROL.state().at.clone()
+}
+
+/// From here on the program gives back what others may want, and ends: it is not cut short.
+pub(crate) fn leaving() {
+    CONTROL.enter(Stage::Leaving);
 }
 
 /// The signal that ended the measured part early, if one did.
@@ -241,6 +325,7 @@ impl Drop for Measuring {
 /// # Errors
 /// When the operating system refuses: signals then end the process, as they do by default.
 pub(crate) fn install(program: &'static str) -> io::Result<()> {
+    let _ = PROGRAM.set(program);
     let (mut receiver, sender) = UnixStream::pair()?;
     let (armed, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in Signal::ALL {
@@ -260,7 +345,7 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
                 Ok(0) | Err(_) => return,
             }
             if let Some(signal) = Signal::of(first.load(Ordering::SeqCst)) {
-                attend(program, signal);
+                attend(program, signal, None);
             }
         }
     };
@@ -273,17 +358,22 @@ pub(crate) fn over() {
     CONTROL.enter(Stage::Over);
 }
 
-fn attend(program: &str, signal: Signal) {
+fn attend(program: &str, signal: Signal, at: Option<&str>) {
     let name = signal.name();
-    match CONTROL.signalled(signal) {
-        Effect::Drain => tell(&format!(
+    match (CONTROL.signalled(signal, at), at) {
+        (Effect::Drain, None) => tell(&format!(
             "{program}: {name}: the run ends here; what was measured is checked and told. A second signal ends the program at once"
         )),
-        Effect::Abort if !CONTROL.wait_until_over(GRACE) => {
-            tell(&format!("{program}: {}", AppError::Stopped(signal)));
+        (Effect::Drain, Some(node)) => tell(&format!(
+            "{program}: {name} at node {node}: the run ends here; what was measured is checked and told"
+        )),
+        (Effect::Abort, _) if !CONTROL.wait_until_over(GRACE) => {
+            if let Some(error) = error() {
+                tell(&format!("{program}: {error}"));
+            }
             std::process::exit(i32::from(signal.status()));
         }
-        Effect::Abort | Effect::Nothing => {}
+        (Effect::Abort | Effect::Nothing, _) => {}
     }
 }
 
@@ -308,7 +398,7 @@ mod tests {
     #[test]
     fn who_prepares_is_aborted_and_who_measures_drains() {
         let control = Control::new();
-        assert_eq!(control.signalled(Signal::Terminate), Effect::Abort);
+        assert_eq!(control.signalled(Signal::Terminate, None), Effect::Abort);
         assert!(control.aborted.load(Ordering::Relaxed));
         assert_eq!(control.requested(), Some(Signal::Terminate));
 
@@ -319,8 +409,8 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
         }));
         control.enter(Stage::Measuring);
-        assert_eq!(control.signalled(Signal::Interrupt), Effect::Drain);
-        assert_eq!(control.signalled(Signal::Terminate), Effect::Nothing, "the first counts");
+        assert_eq!(control.signalled(Signal::Interrupt, None), Effect::Drain);
+        assert_eq!(control.signalled(Signal::Terminate, None), Effect::Nothing, "the first counts");
         assert_eq!(control.requested(), Some(Signal::Interrupt));
         assert_eq!(ended.load(Ordering::Relaxed), 1);
         assert!(control.state().ended_early && !control.aborted.load(Ordering::Relaxed));
@@ -330,7 +420,7 @@ mod tests {
     fn who_finishes_is_left_alone() {
         let control = Control::new();
         control.enter(Stage::Finishing);
-        assert_eq!(control.signalled(Signal::Terminate), Effect::Nothing);
+        assert_eq!(control.signalled(Signal::Terminate, None), Effect::Nothing);
         assert!(!control.state().ended_early);
     }
 
@@ -340,9 +430,35 @@ mod tests {
         assert_eq!(control.wait(Duration::from_millis(1)), None, "it has a deadline");
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| control.wait(Duration::from_secs(60)));
-            assert_eq!(control.signalled(Signal::Interrupt), Effect::Nothing);
+            assert_eq!(control.signalled(Signal::Interrupt, None), Effect::Nothing);
             assert_eq!(waiter.join().expect("no panic"), Some(Signal::Interrupt));
         });
+    }
+
+    #[test]
+    fn a_signal_to_another_node_is_one_to_this_and_only_the_first_counts() {
+        let control = Control::new();
+        assert_eq!(control.signalled(Signal::Terminate, Some("C2")), Effect::Abort);
+        assert_eq!(control.signalled(Signal::Interrupt, None), Effect::Nothing);
+        let error = control.error().expect("it came");
+        assert_eq!(error.status(), 143);
+        assert_eq!(error.to_string(), "ended by SIGTERM at node C2 before it had a result");
+    }
+
+    #[test]
+    fn a_part_that_was_over_already_is_one_of_a_run_that_ended_early() {
+        let control = Control::new();
+        control.enter(Stage::Finishing);
+        control.ended_elsewhere(Signal::Interrupt, "C3");
+        assert!(control.state().ended_early && !control.aborted.load(Ordering::Relaxed));
+        assert_eq!(control.requested(), Some(Signal::Interrupt));
+    }
+
+    #[test]
+    fn who_gives_back_what_it_has_is_not_cut_short() {
+        let control = Control::new();
+        control.enter(Stage::Leaving);
+        assert!(control.wait_until_over(Duration::ZERO));
     }
 
     #[test]

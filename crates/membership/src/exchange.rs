@@ -190,7 +190,8 @@ impl Exchange<'_> {
         let missing: Vec<String> = missing.collect();
         let (n, parties) = (come.len(), self.parties.len());
         let (name, missing) = (self.name, missing.join(" "));
-        let what = format!("exchange {name:?}: {n} of {parties} nodes have come, without {missing}");
+        let what =
+            format!("exchange {name:?}: {n} of {parties} nodes have come, without {missing}");
         Err(self.shared.deadline(&what, self.deadline.limit))
     }
 

@@ -79,7 +79,9 @@ fn keep(shared: &Shared) {
             }
         }
         if !shared.lease.is_valid() {
-            tracing::warn!(node = %shared.me.node, "the lease may have ended: this node stops");
+            if shared.check() != Err(MembershipError::Left) {
+                tracing::warn!(node = %shared.me.node, "the lease may have ended: this node stops");
+            }
             shared.lost();
             return;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use latchwork_cluster::MemoryHost;
 use latchwork_harness::{FabricChoice, FabricFlags, JoinChoice};
-use latchwork_membership::Role;
+use latchwork_membership::{NodeName, Role};
 use latchwork_verbs_ibv::{Config, Fabric};
 use tempfile::TempDir;
 
@@ -15,6 +15,9 @@ use crate::Program;
 
 /// How long nodes wait for one another, on a machine that is busy.
 const WAIT: &str = "60";
+
+/// How long nodes are not missed that die: no node of a busy machine is found dead that lives. Tests of deaths have their own.
+const LEASE: &str = "60";
 
 /// How long compute nodes may take to be gone at the end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,7 +98,7 @@ impl Memory {
     /// The flags with which nodes join.
     fn flags_on(&self, fabric: &str) -> Vec<String> {
         let endpoint = self.endpoint();
-        let flags = ["--join", &endpoint, "--join-wait", WAIT];
+        let flags = ["--join", &endpoint, "--join-wait", WAIT, "--member-lease", LEASE];
         fabric.split_whitespace().chain(flags).map(str::to_owned).collect()
     }
 
@@ -119,11 +122,30 @@ impl Memory {
     /// # Panics
     /// When it cannot be started.
     pub fn start_program(&self, path: &str, nodes: usize, flags: &str) -> Program {
-        let mut all = self.flags();
-        all.extend(["--compute-nodes".to_owned(), nodes.to_string()]);
-        all.extend(["--memory-nodes".to_owned(), self.hosts.len().to_string()]);
-        all.extend(flags.split_whitespace().map(str::to_owned));
-        Program::start(path, nodes, &all, self.directory.path())
+        self.start_unlike(path, &vec![flags; nodes])
+    }
+
+    /// As [`start_program`](Memory::start_program), with flags for each of them; those of a process win over what all have.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_unlike(&self, path: &str, flags: &[&str]) -> Program {
+        let nodes = flags.len().to_string();
+        let with = |own: &&str| {
+            let mut all = self.flags();
+            all.extend(["--compute-nodes".to_owned(), nodes.clone()]);
+            all.extend(["--memory-nodes".to_owned(), self.hosts.len().to_string()]);
+            all.extend(own.split_whitespace().map(str::to_owned));
+            all
+        };
+        let all: Vec<_> = flags.iter().map(with).collect();
+        Program::start(path, &all, self.directory.path())
+    }
+
+    /// The nodes that were in the cluster and did not leave it in order.
+    pub fn dead(&self) -> Vec<NodeName> {
+        let view = self.hosts.first().map(|host| host.membership().view());
+        view.iter().flat_map(|view| view.dead()).map(|member| member.node).collect()
     }
 
     /// Ends in order.

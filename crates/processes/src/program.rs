@@ -43,11 +43,20 @@ pub struct Ended {
     pub document: Option<String>,
 }
 
+impl Ended {
+    /// What it said on standard error, but for how it found the others.
+    pub fn said(&self) -> Vec<&str> {
+        let meets = |line: &&str| line.contains(" waits for ") || line.contains(" is process ");
+        self.err.lines().filter(|line| !meets(line)).collect()
+    }
+}
+
 impl Program {
-    pub(crate) fn start(path: &str, nodes: usize, flags: &[String], directory: &Path) -> Program {
+    /// With the flags of each process.
+    pub(crate) fn start(path: &str, flags: &[Vec<String>], directory: &Path) -> Program {
         static DOCUMENTS: AtomicU32 = AtomicU32::new(0);
         let mut program = Program { processes: Vec::new() };
-        for _ in 0..nodes {
+        for flags in flags {
             // Relaxed: numbers that differ, and order nothing.
             let number = DOCUMENTS.fetch_add(1, Ordering::Relaxed);
             let document = directory.join(format!("{number}.json"));
@@ -66,6 +75,19 @@ impl Program {
     /// # Panics
     /// When none has within `limit`, or all have ended.
     pub fn wait_for_line(&mut self, beginning: &str, limit: Duration) {
+        self.wait_for_line_that(beginning, |_| true, limit);
+    }
+
+    /// As [`wait_for_line`](Program::wait_for_line); it is such a line, too.
+    ///
+    /// # Panics
+    /// When none has within `limit`, or all have ended.
+    pub fn wait_for_line_that(
+        &mut self,
+        beginning: &str,
+        is_it: impl Fn(&str) -> bool,
+        limit: Duration,
+    ) {
         const LOOK: Duration = Duration::from_millis(20);
         let clock = Clock::start();
         let deadline = clock.now() + limit;
@@ -73,6 +95,7 @@ impl Program {
             for process in &mut self.processes {
                 if let Ok(line) = process.err.take(LOOK)
                     && line.starts_with(beginning)
+                    && is_it(&line)
                 {
                     return;
                 }
@@ -80,6 +103,19 @@ impl Program {
         }
         let said: Vec<_> = self.processes.iter().map(|process| &process.err.taken).collect();
         panic!("nobody has said {beginning:?} within {limit:?}: {said:?}");
+    }
+
+    /// Sends one of them a signal of this name.
+    ///
+    /// # Panics
+    /// When it is over already: then it was too late.
+    pub fn signal(&mut self, process: usize, name: &str) {
+        let child = &mut self.processes[process].child;
+        let over = child.try_wait().expect("a child");
+        assert!(over.is_none(), "it has ended before the signal: {over:?}");
+        let line = format!("kill -{name} {}", child.id());
+        let sent = Command::new("sh").args(["-c", &line]).status().expect("a shell");
+        assert!(sent.success(), "the signal can be sent");
     }
 
     /// Kills one of them, by a signal that it does not see.
@@ -168,7 +204,11 @@ pub fn one_document(processes: &[Ended]) -> &str {
     for process in processes {
         assert_eq!(process.status, Some(0), "{}\n{}", process.out, process.err);
         if process.document.is_none() {
-            assert_eq!((process.out.as_str(), process.err.as_str()), ("", ""), "it tells nothing");
+            assert_eq!(
+                (process.out.as_str(), &process.said()[..]),
+                ("", &[][..]),
+                "it tells nothing"
+            );
         }
     }
     let mut tellers =

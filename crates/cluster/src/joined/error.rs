@@ -71,9 +71,36 @@ pub enum JoinError {
         /// Those that the configuration asks for.
         wanted: usize,
     },
+    /// Nodes of one cluster have one kind of fabric.
+    #[error(
+        "{node} is reached over {theirs}, and this node is over {ours}: use the same --fabric for all nodes"
+    )]
+    OtherFabric {
+        /// Another node.
+        node: NodeName,
+        /// Its fabric.
+        theirs: String,
+        /// This node's.
+        ours: &'static str,
+    },
+    /// A memory node is gone, and with it its part of all that was stored.
+    #[error(
+        "memory node {node} {how}, and what it held is lost: end all processes of this cluster, and begin a new one, under \
+         another name"
+    )]
+    MemoryLost {
+        /// The node.
+        node: NodeName,
+        /// "died" or "left".
+        how: &'static str,
+    },
+    /// Whoever waited for the others does not want to any more.
+    #[error("it does not wait for the others any more")]
+    GivenUp,
     /// Whoever was first did not format the memory nodes.
     #[error(
-        "{maker} was to format the memory nodes and did not within {waited:?}: if it is gone, begin a new cluster"
+        "{maker} was to format the memory nodes and did not within {waited:?}: if it is gone, end all processes of this \
+         cluster, and begin a new one, under another name"
     )]
     NotFormatted {
         /// The node that was first.

@@ -9,12 +9,17 @@
 //!   run-8.parties = 2
 //!   run-8.seat-0 = C3@57     run-8.broken                                        C3 has died: run 9 is next
 //! ```
+//!
+//! # Words
+//!
+//! What one node of a group has to tell all others, such as that it has failed, is a *word*: a fact, so that all hear the same,
+//! and a bell, which is an entry in the contact of whoever told it, so that nobody has to ask the store again and again.
 
+use latchwork_membership::{Membership, NodeName, Party, View};
+use latchwork_runtime::{Clock, Time};
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, NodeName};
-use latchwork_runtime::Clock;
-
+use super::patience::{Patience, Waiting};
 use crate::JoinError;
 
 /// How long one look for those that are missing takes.
@@ -28,21 +33,19 @@ const CHUNK: usize = 512 << 10;
 pub struct Group {
     membership: Membership,
     run: u64,
+    parties: Vec<Party>,
     nodes: Vec<NodeName>,
     rank: usize,
 }
 
-/// Who has a seat: a node, as it was started then.
-type Seat = (NodeName, u64);
-
 /// How a run that a node looks at stands.
 enum Standing {
     /// All seats are taken, by these.
-    Full(Vec<Seat>),
-    /// This node has a seat, and others are free.
-    Waiting,
-    /// Somebody who had a seat is gone, or it began without this node.
-    Over,
+    Full(Vec<Party>),
+    /// This node has a seat, as have these, and others are free.
+    Waiting(Vec<Party>),
+    /// Somebody who had a seat is gone, or it began without this node: with these.
+    Over(Vec<Party>),
 }
 
 impl Group {
@@ -50,44 +53,52 @@ impl Group {
     pub(crate) fn form(
         membership: &Membership,
         parties: usize,
-        limit: Duration,
+        patience: Patience<'_>,
     ) -> Result<Group, JoinError> {
         let clock = Clock::start();
-        let deadline = clock.now() + limit;
         let mut run = last_run(membership)?;
-        let me = membership.me();
+        let mut begun = Vec::new();
         loop {
             let agreed = membership.decide(&parties_of(run), parties.to_string().as_bytes())?;
             let agreed = text(&agreed).parse::<usize>().unwrap_or(0);
-            match look(membership, run, parties, agreed)? {
-                Standing::Full(seats) => {
-                    let mut nodes: Vec<_> = seats.into_iter().map(|(node, _)| node).collect();
-                    nodes.sort_unstable();
-                    let rank = nodes.iter().position(|node| *node == me.node).unwrap_or(0);
-                    return Ok(Group { membership: membership.clone(), run, nodes, rank });
+            let there = match look(membership, run, parties, agreed)? {
+                Standing::Full(seats) => return Ok(Group::of(membership, run, seats)),
+                Standing::Over(without) => {
+                    let view = membership.view();
+                    begun = without.into_iter().filter(|party| view.is_there(*party)).collect();
+                    run += 1;
+                    continue;
                 }
-                Standing::Over => run += 1,
-                Standing::Waiting => {
-                    let left = deadline - clock.now();
-                    if left.is_zero() {
-                        // Nobody is to wait for this node any more.
-                        membership.decide(&broken(run), b"")?;
-                        let there = seats(membership, run, parties)?.len();
-                        return Err(JoinError::Group(format!(
-                            "{there} of {parties} compute nodes came within {limit:?}: start as many as --compute-nodes \
-                             says, at about the same time"
-                        )));
-                    }
-                    let revision = membership.view().revision;
-                    let changed = |view: &latchwork_membership::View| view.revision != revision;
-                    // Whether the view has changed or not: seats are taken without.
-                    let _ = membership.wait(left.min(LOOK), changed);
-                    if !membership.lease().is_valid() {
-                        return Err(JoinError::LeaseLost);
-                    }
+                Standing::Waiting(there) => there,
+            };
+            let waiting =
+                Waiting::Compute { there: names(&there), wanted: parties, begun: names(&begun) };
+            let left = (Time::ZERO + patience.limit) - clock.now();
+            if left.is_zero() || !(patience.goes_on)(&waiting) {
+                // Nobody is to wait for this node any more.
+                membership.decide(&broken(run), b"")?;
+                if !left.is_zero() {
+                    return Err(JoinError::GivenUp);
                 }
+                return Err(JoinError::Group(incomplete(&there, &begun, parties, patience.limit)));
+            }
+            let revision = membership.view().revision;
+            let changed = |view: &View| view.revision != revision;
+            // Whether the view has changed or not: seats are taken without.
+            let _ = membership.wait(left.min(LOOK), changed);
+            if !membership.lease().is_valid() {
+                return Err(JoinError::LeaseLost);
             }
         }
+    }
+
+    fn of(membership: &Membership, run: u64, mut parties: Vec<Party>) -> Group {
+        parties.sort_unstable();
+        let nodes = names(&parties);
+        let me = membership.me().node;
+        let rank = nodes.iter().position(|node| *node == me).unwrap_or(0);
+        tracing::info!(run, rank, ?nodes, "the nodes of a run have come");
+        Group { membership: membership.clone(), run, parties, nodes, rank }
     }
 
     /// This node's rank, from 0.
@@ -100,6 +111,11 @@ impl Group {
         &self.nodes
     }
 
+    /// The nodes as they were started, by rank.
+    pub fn parties(&self) -> &[Party] {
+        &self.parties
+    }
+
     /// The number of the run, which no other group of this cluster has.
     pub fn run(&self) -> u64 {
         self.run
@@ -109,28 +125,37 @@ impl Group {
     /// once, and by all.
     ///
     /// # Errors
-    /// When one of them is gone, or has not come within `limit`; when this one's lease has ended.
-    pub fn exchange(
+    /// When one of them is gone, or has not come in time; when this one's lease has ended.
+    pub fn exchange<'a>(
         &self,
         name: &str,
         value: &[u8],
-        limit: Duration,
+        patience: impl Into<latchwork_membership::Patience<'a>>,
     ) -> Result<Vec<Vec<u8>>, JoinError> {
+        let patience = patience.into();
+        let clock = Clock::start();
+        tracing::debug!(
+            run = self.run,
+            name,
+            bytes = value.len(),
+            "waits for all nodes of the run"
+        );
         let mut chunks = value.chunks(CHUNK);
         let mut first = (value.len() as u64).to_le_bytes().to_vec();
         first.extend_from_slice(chunks.next().unwrap_or_default());
         let mut lengths = Vec::new();
         let mut values = Vec::new();
-        for mut one in self.round(name, 0, &first, limit)? {
+        for mut one in self.round(name, 0, &first, patience)? {
             let rest = one.split_off(one.len().min(8));
             lengths.push(u64::from_le_bytes(one.try_into().unwrap_or_default()));
             values.push(rest);
         }
         let longest = lengths.into_iter().max().unwrap_or(0) as usize;
         for number in 1..longest.div_ceil(CHUNK) {
-            let more = self.round(name, number, chunks.next().unwrap_or_default(), limit)?;
+            let more = self.round(name, number, chunks.next().unwrap_or_default(), patience)?;
             values.iter_mut().zip(more).for_each(|(value, more)| value.extend(more));
         }
+        tracing::debug!(run = self.run, name, waited = ?(clock.now() - Time::ZERO), "all have come");
         Ok(values)
     }
 
@@ -139,13 +164,70 @@ impl Group {
         name: &str,
         number: usize,
         value: &[u8],
-        limit: Duration,
+        patience: latchwork_membership::Patience<'_>,
     ) -> Result<Vec<Vec<u8>>, JoinError> {
         let name = format!("run-{}.{name}.{number}", self.run);
-        let values = self.membership.exchange(&name, self.nodes.len(), value, limit)?;
-        // By node, which is by rank.
-        Ok(values.into_iter().map(|(_, value)| value).collect())
+        Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
+
+    /// Tells all nodes of the group something, unless one has told a word of this name already; what was told.
+    ///
+    /// # Errors
+    /// When membership's store does not answer, or this node's lease has ended.
+    pub fn tell(&self, name: &str, word: &[u8]) -> Result<Vec<u8>, JoinError> {
+        let fact = self.word(name);
+        let told = self.membership.decide(&fact, word)?;
+        // Whoever was first may be gone before it rang.
+        self.membership.contact(&fact, "")?;
+        Ok(told)
+    }
+
+    /// What was told under this name, once its bell has rung: until then the store is not asked.
+    ///
+    /// # Errors
+    /// When membership's store does not answer.
+    pub fn heard(&self, name: &str) -> Result<Option<Vec<u8>>, JoinError> {
+        let (fact, view) = (self.word(name), self.membership.view());
+        let rang = |party: &Party| {
+            view.get(party.node).is_some_and(|member| {
+                member.epoch == party.epoch && member.contact.contains_key(&fact)
+            })
+        };
+        if self.parties.iter().any(rang) { self.told(name) } else { Ok(None) }
+    }
+
+    /// What was told under this name so far.
+    ///
+    /// # Errors
+    /// When membership's store does not answer.
+    pub fn told(&self, name: &str) -> Result<Option<Vec<u8>>, JoinError> {
+        Ok(self.membership.fact(&self.word(name))?)
+    }
+
+    fn word(&self, name: &str) -> String {
+        format!("run-{}.{name}", self.run)
+    }
+}
+
+fn names(parties: &[Party]) -> Vec<NodeName> {
+    parties.iter().map(|party| party.node).collect()
+}
+
+/// Names, for people.
+pub(crate) fn listed(nodes: &[NodeName]) -> String {
+    nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn incomplete(there: &[Party], begun: &[Party], parties: usize, limit: Duration) -> String {
+    let (came, n) = (listed(&names(there)), there.len());
+    let without = match begun.is_empty() {
+        true => String::new(),
+        false => format!("; {} began a run without it", listed(&names(begun))),
+    };
+    format!(
+        "{n} of {parties} compute nodes came within {limit:?} ({came}){without}: start as many as --compute-nodes says, at \
+         about the same time"
+    )
 }
 
 fn parties_of(run: u64) -> String {
@@ -177,16 +259,13 @@ fn look(
     parties: usize,
     agreed: usize,
 ) -> Result<Standing, JoinError> {
-    let me = membership.me();
-    let mine = (me.node, me.epoch);
-    let mut taken = Vec::new();
+    let mine = membership.me().party();
+    let mut taken: Vec<Party> = Vec::new();
     if agreed == parties {
         for number in 0..parties {
             let name = format!("run-{run}.seat-{number}");
-            let wanted = format!("{}@{}", me.node, me.epoch);
-            let has_one = taken.contains(&mine);
-            let seat = match has_one {
-                false => Some(membership.decide(&name, wanted.as_bytes())?),
+            let seat = match taken.contains(&mine) {
+                false => Some(membership.decide(&name, mine.to_string().as_bytes())?),
                 true => membership.fact(&name)?,
             };
             taken.extend(seat.as_deref().and_then(seat_of));
@@ -195,33 +274,38 @@ fn look(
         taken = seats(membership, run, agreed)?;
     }
     if membership.fact(&broken(run))?.is_some() {
-        return Ok(Standing::Over);
+        return Ok(Standing::Over(Vec::new()));
     }
     let is_full = taken.len() == agreed;
     if is_full {
-        return Ok(if taken.contains(&mine) { Standing::Full(taken) } else { Standing::Over });
+        let with = taken.contains(&mine);
+        return Ok(if with { Standing::Full(taken) } else { Standing::Over(taken) });
     }
     let view = membership.view();
-    let is_gone = |(node, epoch): &Seat| {
-        view.get(*node).is_some_and(|member| {
-            member.epoch > *epoch || member.epoch == *epoch && member.state != MemberState::Joined
-        })
+    // Whoever is not in the view yet has just come.
+    let is_gone = |party: &Party| {
+        view.get(party.node).is_some_and(|member| member.epoch >= party.epoch)
+            && !view.is_there(*party)
     };
     if taken.iter().any(is_gone) {
         membership.decide(&broken(run), b"")?;
-        return Ok(Standing::Over);
+        return Ok(Standing::Over(Vec::new()));
     }
     if agreed != parties {
+        let others = match taken.is_empty() {
+            true => "others are".to_owned(),
+            false => format!("{} is", listed(&names(&taken))),
+        };
         return Err(JoinError::Group(format!(
-            "others are about to start a run of {agreed} compute nodes, and this is to be one of {parties}: use the same \
+            "{others} about to start a run of {agreed} compute nodes, and this is to be one of {parties}: use the same \
              --compute-nodes for all"
         )));
     }
-    Ok(Standing::Waiting)
+    Ok(Standing::Waiting(taken))
 }
 
 /// The seats of a run that are taken.
-fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Seat>, JoinError> {
+fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Party>, JoinError> {
     let mut seats = Vec::new();
     for number in 0..parties {
         let seat = membership.fact(&format!("run-{run}.seat-{number}"))?;
@@ -230,9 +314,8 @@ fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Seat>,
     Ok(seats)
 }
 
-fn seat_of(fact: &[u8]) -> Option<Seat> {
-    let (node, epoch) = text(fact).split_once('@')?;
-    Some((node.parse().ok()?, epoch.parse().ok()?))
+fn seat_of(fact: &[u8]) -> Option<Party> {
+    text(fact).parse().ok()
 }
 
 /// Facts of this module are ASCII; anything else is somebody else's, and means nothing.

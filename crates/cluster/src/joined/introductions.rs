@@ -16,6 +16,7 @@ use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Node;
 
+use super::patience::{Patience, Waiting};
 use crate::JoinError;
 use crate::transport::Link;
 
@@ -79,7 +80,7 @@ impl Introductions {
     pub(crate) fn wait(
         &self,
         memory_nodes: usize,
-        limit: Duration,
+        patience: Patience<'_>,
     ) -> Result<Arc<View>, JoinError> {
         let me = self.shared.membership.me();
         let (name, epoch) = (me.node, me.epoch);
@@ -104,25 +105,49 @@ impl Introductions {
         // Whom this node knows changes behind the view.
         let clock = Clock::start();
         loop {
-            match self.shared.membership.wait(MEET, arrived) {
-                Err(MembershipError::Deadline { .. }) if clock.now() < Time::ZERO + limit => {}
+            let waited = self.shared.membership.wait(MEET, arrived);
+            let view = self.shared.membership.view();
+            if let Some(error) = lost_memory(&view).or_else(|| self.shared.link.stranger(&view)) {
+                return Err(error);
+            }
+            match waited {
+                Err(MembershipError::Deadline { .. })
+                    if clock.now() < Time::ZERO + patience.limit => {}
                 Err(error) => return Err(self.explain(memory_nodes, error)),
                 Ok(view) => return Ok(view),
+            }
+            let there = self.known_memory();
+            let waiting = match there < memory_nodes {
+                true => Waiting::Memory { there, wanted: memory_nodes },
+                false => Waiting::Introductions,
+            };
+            if !(patience.goes_on)(&waiting) {
+                return Err(JoinError::GivenUp);
             }
         }
     }
 
-    fn explain(&self, memory_nodes: usize, error: MembershipError) -> JoinError {
+    fn known_memory(&self) -> usize {
         let known = self.shared.known.lock();
-        if let Some((node, (_, why))) = known.refused.iter().next() {
+        known.epochs.keys().filter(|node| node.memory().is_some()).count()
+    }
+
+    fn explain(&self, memory_nodes: usize, error: MembershipError) -> JoinError {
+        if let Some((node, (_, why))) = self.shared.known.lock().refused.iter().next() {
             return JoinError::Introduction { node: *node, why: why.clone() };
         }
-        let memory = known.epochs.keys().filter(|node| matches!(node, NodeName::Memory(_))).count();
+        let memory = self.known_memory();
         if memory < memory_nodes {
             return JoinError::MemoryNodesAbsent { there: memory, wanted: memory_nodes };
         }
         error.into()
     }
+}
+
+/// The first memory node that has died: what it held is lost, and so is all that was to be done with it.
+pub(crate) fn lost_memory(view: &View) -> Option<JoinError> {
+    let dead = view.dead().find(|member| member.node.memory().is_some())?;
+    Some(JoinError::MemoryLost { node: dead.node, how: "died" })
 }
 
 impl Drop for Introductions {
@@ -177,8 +202,14 @@ impl Shared {
             (MemberState::Dead, known) => {
                 // Also where it was never met: it may have been on its way.
                 let contact = contact.map(String::as_str);
-                self.link.fence(member.node, member.epoch, contact, FENCE);
+                let is_certain = self.link.fence(member.node, member.epoch, contact, FENCE);
                 if known.is_some() {
+                    match is_certain {
+                        true => tracing::info!(node = %member.node, "a dead node is fenced"),
+                        false => {
+                            tracing::warn!(node = %member.node, "a dead node could not be fenced for certain")
+                        }
+                    }
                     self.forget(member.node);
                 }
             }
@@ -191,7 +222,11 @@ impl Shared {
         let me = self.membership.me();
         if let Err(error) = self.link.add_peer(me.node, member.node, contact) {
             let why = (member.epoch, error.to_string());
-            self.known.lock().refused.insert(member.node, why);
+            let before = self.known.lock().refused.insert(member.node, why.clone());
+            // It is tried again and again.
+            if before != Some(why) {
+                tracing::warn!(node = %member.node, epoch = member.epoch, %error, "a node cannot be reached");
+            }
             return;
         }
         if let (NodeName::Compute(id), Some(own)) = (member.node, &*self.node.lock()) {
@@ -202,6 +237,7 @@ impl Shared {
         known.refused.remove(&member.node);
         known.epochs.insert(member.node, member.epoch);
         drop(known);
+        tracing::info!(node = %member.node, epoch = member.epoch, contact, "a node can be reached");
         if matches!((me.node, member.node), (NodeName::Compute(_), NodeName::Compute(_))) {
             // Where it cannot be said the other waits, until its deadline or this node's end.
             let _ = self.membership.contact(&knows(member.node), &member.epoch.to_string());

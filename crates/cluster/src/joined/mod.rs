@@ -12,18 +12,19 @@
 mod error;
 mod group;
 mod introductions;
+mod patience;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_fabric::{Fabric, Port};
-use latchwork_membership::{Membership, NodeName, Role, View};
+use latchwork_fabric::{Fabric, Port, Threaded};
+use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool, PoolError};
-use latchwork_runtime::{Clock, Executor, Handle, RealDriver};
+use latchwork_runtime::{Clock, Executor, ExecutorConfig, Handle, RealDriver, Time};
 use latchwork_selcc::{Counters, Node, NodeParts, Worker};
-use latchwork_verbs::MemoryNodeId;
+use latchwork_verbs::ComputeNodeId;
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
@@ -32,11 +33,14 @@ use crate::{ClusterConfig, ConfigError};
 
 pub use error::JoinError;
 pub use group::Group;
-pub(crate) use introductions::Introductions;
+pub(crate) use introductions::{Introductions, lost_memory};
+pub use patience::{Patience, Waiting};
 
-/// The decision who formats the pool, and the fact that it is done.
-const POOL_MAKER: &str = "pool.maker";
-const POOL_READY: &str = "pool.ready";
+/// How long one look whether the memory nodes are formatted takes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a node that could not start may take to give back what it has taken.
+const WITHDRAW: Duration = Duration::from_secs(2);
 
 /// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and the memory
 /// nodes, are others'.
@@ -65,91 +69,29 @@ impl Drop for Mortal {
 
 impl Joined {
     /// Joins as the compute node that membership says, together with the other compute nodes of the configuration: all of
-    /// them start within `limit`, with the same configuration. The first of all compute nodes formats the memory nodes; those that
-    /// come later take the pool as it is.
+    /// them start within the limit of `patience`, with the same configuration. The first of all compute nodes formats the
+    /// memory nodes; those that come later take the pool as it is. A node that cannot start leaves again.
     ///
     /// # Errors
     /// What is wrong with the configuration; who or what did not come in time; what the machine or a peer refused.
-    pub fn start(
+    pub fn start<'a>(
         config: ClusterConfig,
         transport: &Transport,
         membership: Membership,
-        limit: Duration,
+        patience: impl Into<Patience<'a>>,
     ) -> Result<Joined, JoinError> {
-        let geometry = config.check()?;
         let mortal = Mortal(membership);
-        let membership = &mortal.0;
-        let me = membership.me();
-        let NodeName::Compute(id) = me.node else {
-            return Err(JoinError::NotCompute { node: me.node });
-        };
-        let link = transport.open(membership)?;
-        let threaded = link.threaded();
-        let fabric = Fabric::from(threaded.clone());
-        link.add_compute(id)?;
-        let arena = |bytes| fabric.new_region(bytes).map_err(JoinError::from);
-        let (line_size, least) = (config.line_size as usize, config.frames_min());
-        let cache = Cache::with_memory_in(config.cache_bytes, line_size, least, arena)?
-            .with_replacement(config.node.replacement_policy());
-        // Before any port registers its own memory: the key is the same on all nodes.
-        let arena = fabric.register(id, cache.arena().clone())?;
-        let contact = link.contact(me.node)?;
-        membership.contact(link.key(), &contact)?;
-        let introductions = Introductions::start(membership, &link)?;
-        let view = introductions.wait(config.memory_nodes, limit)?;
-
-        let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));
-        let handle = executor.handle();
-        let port = Port::new(&fabric, id, &handle)?;
-        handle.add_poller(port.poller());
-        // With the epoch: whoever has the id later did not format anything.
-        let mine = format!("{}@{}", me.node, me.epoch);
-        let maker = membership.decide(POOL_MAKER, mine.as_bytes())?;
-        let pool = if maker == mine.as_bytes() {
-            let memory = memory_of(&view, config.memory_nodes);
-            let pool = executor.block_on(Pool::format(&port, &memory, geometry, config.seed))?;
-            membership.decide(POOL_READY, b"")?;
-            pool
-        } else {
-            if membership.wait_for_fact(POOL_READY, limit).is_err() {
-                let maker = String::from_utf8_lossy(&maker).into_owned();
-                return Err(JoinError::NotFormatted { maker, waited: limit });
+        match Begun::begin(config, transport, &mortal.0, patience.into()) {
+            Ok(Begun { host, is_one_host, link, epochs, group, introductions }) => {
+                let (membership, _introductions) = (mortal, introductions);
+                Ok(Joined { host, is_one_host, link, membership, epochs, group, _introductions })
             }
-            executor.block_on(Pool::join(&port))?
-        };
-        check_pool(&pool, &config)?;
-        let epochs = executor.block_on(Epochs::register(&pool, &port, id, config.pool))?;
-        let node = Node::new(NodeParts {
-            id,
-            cache,
-            arena,
-            geometry,
-            allocator: LineAllocator::new(&epochs),
-            epochs: epochs.clone(),
-            settings: config.node.clone(),
-        });
-        introductions.serve(&node);
-        let group = Group::form(membership, config.compute_nodes, limit)?;
-        drop((executor, port, handle));
-        let first = group.rank();
-        let machine = machine();
-        let machines = group.exchange("machines", machine.as_bytes(), limit)?;
-        let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
-        // On several machines the best that can be had: all of them begin at this moment.
-        let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
-        let host = Host::start(config, clock, threaded, pool, (vec![node], first))?;
-        // Nobody begins before all can be reached.
-        group.exchange("started", b"", limit)?;
-        let membership = mortal;
-        Ok(Joined {
-            host,
-            is_one_host,
-            link,
-            membership,
-            epochs,
-            group,
-            _introductions: introductions,
-        })
+            Err(error) => {
+                // It has nothing that anybody could miss. Where even that cannot be said, it is dead.
+                let _ = mortal.0.leave();
+                Err(error)
+            }
+        }
     }
 
     /// The configuration.
@@ -218,6 +160,15 @@ impl Joined {
     /// What could not be given back, as when a memory node is gone. Then the node's place is not given up, and it is dead for its
     /// peers when its lease has ended.
     pub fn leave(self) -> Result<(), JoinError> {
+        let patience = self.epochs.settings().deadline;
+        self.leave_within(patience)
+    }
+
+    /// As [`leave`](Joined::leave); operations of other nodes that take longer than `patience` may find this one gone, and fail.
+    ///
+    /// # Errors
+    /// As [`leave`](Joined::leave).
+    pub fn leave_within(self, patience: Duration) -> Result<(), JoinError> {
         let Joined { host, membership, epochs, .. } = &self;
         let node = &host.nodes[0];
         let mut executor = Executor::new(
@@ -231,9 +182,181 @@ impl Joined {
         handle.add_poller(port.poller());
         let own = Port::new(&fabric, node.id(), &handle)?;
         let worker = Worker::start(node, own, fabric.inbox(node.id())?, &handle);
-        executor.block_on(depart(epochs, worker, &port, &handle))?;
+        executor.block_on(depart(epochs, worker, &port, &handle, patience))?;
         membership.0.leave()?;
         Ok(())
+    }
+}
+
+/// A compute node that has started, without its membership.
+struct Begun {
+    host: Host,
+    is_one_host: bool,
+    link: Link,
+    epochs: Arc<Epochs>,
+    group: Group,
+    introductions: Introductions,
+}
+
+impl Begun {
+    fn begin(
+        config: ClusterConfig,
+        transport: &Transport,
+        membership: &Membership,
+        patience: Patience<'_>,
+    ) -> Result<Begun, JoinError> {
+        let geometry = config.check()?;
+        let me = membership.me();
+        let NodeName::Compute(id) = me.node else {
+            return Err(JoinError::NotCompute { node: me.node });
+        };
+        let link = transport.open(membership)?;
+        let threaded = link.threaded();
+        let fabric = Fabric::from(threaded.clone());
+        link.add_compute(id)?;
+        let arena = |bytes| fabric.new_region(bytes).map_err(JoinError::from);
+        let (line_size, least) = (config.line_size as usize, config.frames_min());
+        let cache = Cache::with_memory_in(config.cache_bytes, line_size, least, arena)?
+            .with_replacement(config.node.replacement_policy());
+        // Before any port registers its own memory: the key is the same on all nodes.
+        let arena = fabric.register(id, cache.arena().clone())?;
+        let contact = link.contact(me.node)?;
+        membership.contact(link.key(), &contact)?;
+        let introductions = Introductions::start(membership, &link)?;
+        let view = introductions.wait(config.memory_nodes, patience)?;
+
+        let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));
+        let handle = executor.handle();
+        let port = Port::new(&fabric, id, &handle)?;
+        handle.add_poller(port.poller());
+        let facts = PoolFacts::of(&view)?;
+        let mine = me.party().to_string();
+        let maker = membership.decide(&facts.maker, mine.as_bytes())?;
+        let pool = if maker == mine.as_bytes() {
+            let memory = memory_of(&view, config.memory_nodes);
+            let nodes =
+                memory.iter().filter_map(|(party, bytes)| Some((party.node.memory()?, *bytes)));
+            let nodes: Vec<_> = nodes.collect();
+            let pool = executor.block_on(Pool::format(&port, &nodes, geometry, config.seed))?;
+            let parties: Vec<_> = memory.iter().map(|(party, _)| party.to_string()).collect();
+            membership.decide(&facts.ready, parties.join(" ").as_bytes())?;
+            tracing::info!(
+                memory_nodes = parties.join(" "),
+                ?geometry,
+                "the memory nodes are formatted"
+            );
+            pool
+        } else {
+            let maker = String::from_utf8_lossy(&maker).into_owned();
+            facts.wait(membership, maker, patience)?;
+            tracing::info!("the memory nodes are formatted already");
+            executor.block_on(Pool::join(&port))?
+        };
+        check_pool(&pool, &config)?;
+        let epochs = executor.block_on(Epochs::register(&pool, &port, id, config.pool))?;
+        let node = Node::new(NodeParts {
+            id,
+            cache,
+            arena,
+            geometry,
+            allocator: LineAllocator::new(&epochs),
+            epochs: epochs.clone(),
+            settings: config.node.clone(),
+        });
+        introductions.serve(&node);
+        drop((executor, port, handle));
+        let gathered = gather(config, threaded, pool, node, membership, patience);
+        let (host, is_one_host, group) = gathered.inspect_err(|_| withdraw(&link, id, &epochs))?;
+        Ok(Begun { host, is_one_host, link, epochs, group, introductions })
+    }
+}
+
+/// Waits for the other nodes of the run, and starts the threads of this one.
+fn gather(
+    config: ClusterConfig,
+    threaded: Threaded,
+    pool: Pool,
+    node: Arc<Node>,
+    membership: &Membership,
+    patience: Patience<'_>,
+) -> Result<(Host, bool, Group), JoinError> {
+    let group = Group::form(membership, config.compute_nodes, patience)?;
+    // From here on the others wait for nothing but this node.
+    let limit = patience.limit;
+    let first = group.rank();
+    let machine = machine();
+    let machines = group.exchange("machines", machine.as_bytes(), limit)?;
+    let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
+    // On several machines the best that can be had: all of them begin at this moment.
+    let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
+    let host = Host::start(config, clock, threaded, pool, (vec![node], first))?;
+    // Nobody begins before all can be reached.
+    group.exchange("started", b"", limit)?;
+    Ok((host, is_one_host, group))
+}
+
+/// Gives up the slot of a node that has touched nothing.
+fn withdraw(link: &Link, id: ComputeNodeId, epochs: &Arc<Epochs>) {
+    let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+    let handle = executor.handle();
+    let given_up = Port::new(&Fabric::from(link.threaded()), id, &handle).map(|port| {
+        handle.add_poller(port.poller());
+        executor.block_on(unregister(epochs, &port, &handle, WITHDRAW))
+    });
+    if !matches!(given_up, Ok(Ok(()))) {
+        tracing::warn!(
+            node = id.get(),
+            "a place in the pool could not be given up, and stays taken"
+        );
+    }
+}
+
+/// Under which names it is decided who formats the memory nodes that there are now, and said that it is done. With the
+/// epoch of the first one: those of an earlier time, which have left, were others.
+struct PoolFacts {
+    maker: String,
+    ready: String,
+}
+
+impl PoolFacts {
+    fn of(view: &View) -> Result<PoolFacts, JoinError> {
+        let first = view.memory().next().map(|member| member.epoch);
+        let first = first.ok_or(JoinError::MemoryNodesAbsent { there: 0, wanted: 1 })?;
+        Ok(PoolFacts { maker: format!("pool-{first}.maker"), ready: format!("pool-{first}.ready") })
+    }
+
+    /// Waits until another node has formatted the memory nodes, all of which are still there.
+    fn wait(
+        &self,
+        membership: &Membership,
+        maker: String,
+        patience: Patience<'_>,
+    ) -> Result<(), JoinError> {
+        let clock = Clock::start();
+        let ready = loop {
+            let left = (Time::ZERO + patience.limit) - clock.now();
+            match membership.wait_for_fact(&self.ready, left.min(LOOK)) {
+                Ok(ready) => break ready,
+                Err(MembershipError::Deadline { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_there = maker.parse().is_ok_and(|maker| membership.view().is_there(maker));
+            // It may have been done in the last moment.
+            if left.is_zero() || !is_there && membership.fact(&self.ready)?.is_none() {
+                let waited = clock.now() - Time::ZERO;
+                return Err(JoinError::NotFormatted { maker, waited });
+            }
+            if !(patience.goes_on)(&Waiting::Format { maker: maker.clone() }) {
+                return Err(JoinError::GivenUp);
+            }
+        };
+        let view = membership.view();
+        let ready = String::from_utf8_lossy(&ready);
+        let mut parties = ready.split_whitespace().filter_map(|party| party.parse::<Party>().ok());
+        match parties.find(|party| !view.is_there(*party)) {
+            Some(gone) => Err(JoinError::MemoryLost { node: gone.node, how: "left" }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -243,20 +366,26 @@ async fn depart(
     worker: Worker,
     port: &Port,
     handle: &Handle,
+    patience: Duration,
 ) -> Result<(), JoinError> {
     worker.give_back().await?;
     // Whoever asks here now has read a latch word before: its operation was in progress.
-    let deadline = handle.now() + epochs.settings().deadline;
+    let deadline = handle.now() + patience;
     epochs.outlast(port, handle, deadline).await?;
     // What came meanwhile may have brought a line.
     worker.give_back().await?;
     worker.leave().await?;
-    Ok(unregister(epochs, port, handle).await?)
+    Ok(unregister(epochs, port, handle, epochs.settings().deadline).await?)
 }
 
 /// Gives up the node's slot, once the handler has no operation either.
-async fn unregister(epochs: &Epochs, port: &Port, handle: &Handle) -> Result<(), PoolError> {
-    let deadline = handle.now() + epochs.settings().deadline;
+async fn unregister(
+    epochs: &Epochs,
+    port: &Port,
+    handle: &Handle,
+    patience: Duration,
+) -> Result<(), PoolError> {
+    let deadline = handle.now() + patience;
     loop {
         match epochs.unregister(port).await {
             Err(PoolError::Busy { .. }) if handle.now() < deadline => {
@@ -268,10 +397,10 @@ async fn unregister(epochs: &Epochs, port: &Port, handle: &Handle) -> Result<(),
 }
 
 /// The memory nodes 0, 1, .. of a view, with their bytes.
-fn memory_of(view: &View, count: usize) -> Vec<(MemoryNodeId, u64)> {
-    let memory = view.memory().filter_map(|member| match (member.node, member.role) {
-        (NodeName::Memory(id), Role::Memory { bytes }) => Some((id, bytes)),
-        _ => None,
+fn memory_of(view: &View, count: usize) -> Vec<(Party, u64)> {
+    let memory = view.memory().filter_map(|member| match member.role {
+        Role::Memory { bytes } => Some((member.party(), bytes)),
+        Role::Compute => None,
     });
     memory.take(count).collect()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_fabric::Threaded;
-use latchwork_membership::{Membership, NodeName};
+use latchwork_membership::{Membership, NodeName, View};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, SetupError};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm as shm;
@@ -18,6 +18,9 @@ use crate::JoinError;
 
 /// The fact that says on which machine the nodes of a cluster are that share memory, and in which directory.
 const PLACE: &str = "shm.place";
+
+/// All that [`Link::key`] can be.
+const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
 /// One for all clusters: whoever starts removes what processes that died have left, of whatever cluster.
 const DIRECTORY: &str = "/dev/shm/latchwork";
@@ -141,6 +144,17 @@ impl Link {
             Link::Tcp { .. } => "tcp",
             Link::Ibverbs { .. } => "ibverbs",
         }
+    }
+
+    /// A node that is reached over another fabric, if there is one.
+    pub(crate) fn stranger(&self, view: &View) -> Option<JoinError> {
+        let ours = self.key();
+        view.joined().find_map(|member| {
+            let is_there = |key: &str| member.contact.contains_key(key);
+            // Until a node says where it is reached, it may be anything.
+            let theirs = KEYS.into_iter().find(|key| is_there(key) && !is_there(ours))?;
+            Some(JoinError::OtherFabric { node: member.node, theirs: theirs.to_owned(), ours })
+        })
     }
 
     pub(crate) fn threaded(&self) -> Threaded {

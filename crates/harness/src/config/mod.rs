@@ -201,7 +201,7 @@ impl Places {
     pub(crate) fn locate(&self, error: AppError) -> AppError {
         let text = match &error {
             AppError::Usage(text) | AppError::Failed(text) => text,
-            AppError::Stopped(_) => return error,
+            AppError::Stopped(_) | AppError::StoppedAt(..) => return error,
         };
         let is_named = |given: &&Given| {
             let flag = format!("--{}", given.flag.name);

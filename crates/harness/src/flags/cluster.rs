@@ -5,7 +5,7 @@ use latchwork_cluster::{ClusterConfig, ClusterError, ConfigError, Protocol};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use super::{FlagError, SettingFlags};
+use super::{FabricChoice, FlagError, SettingFlags};
 use crate::AppError;
 use crate::outcome::many;
 use crate::parse::{line_size, positive, whole};
@@ -118,6 +118,19 @@ impl ClusterFlags {
             )));
         }
         Ok(config)
+    }
+
+    /// Refuses what is not for this fabric.
+    ///
+    /// # Errors
+    /// A flag that would change nothing.
+    pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
+        match (fabric, self.memory_mb) {
+            (FabricChoice::Joined(_), Some(mib)) => Err(FlagError(format!(
+                "--memory-mb {mib}: memory nodes are processes of their own, with their own --memory; leave it out"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn config_error(&self, error: &ConfigError) -> FlagError {
@@ -263,6 +276,17 @@ mod tests {
             assert!(!line.contains('\n'), "{line}");
             assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
         }
+        let joined = ["--join file:/tmp/x --nic connectx5", "--node-id 3", "--shm-dir /tmp"];
+        for (arguments, flag) in joined.into_iter().zip(["--nic", "--node-id 3", "--shm-dir /tmp"])
+        {
+            let choice = parse(arguments).expect("flags").fabric.choice();
+            let line = choice.expect_err("in vain").to_string();
+            assert!(line.starts_with(flag) && line.contains("--join"), "{line}");
+        }
+        let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
+        let fabric = flags.fabric.choice().expect("a choice");
+        let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
+        assert!(line.starts_with("--memory-mb 64: ") && line.contains("--memory;"), "{line}");
         let line = parse("--nic connectx5").expect("flags").fabric.choice().expect_err("no NICs");
         assert!(line.to_string().contains("--fabric sim"), "{line}");
     }

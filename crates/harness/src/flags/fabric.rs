@@ -84,6 +84,11 @@ impl FabricFlags {
     pub fn choice(&self) -> Result<FabricChoice, FlagError> {
         let rdma = self.rdma.config(self.fabric)?;
         if let Some(choice) = self.join.choice(self.fabric, &rdma)? {
+            if let Some(NicProfile { name, .. }) = &self.nic {
+                return Err(FlagError(format!(
+                    "--nic {name}: leave it out, or --join: only simulated networks have such NICs"
+                )));
+            }
             return Ok(FabricChoice::Joined(Box::new(choice)));
         }
         match (self.fabric, &self.nic) {

@@ -110,7 +110,11 @@ impl JoinFlags {
         kind: FabricKind,
         rdma: &ibv::Config,
     ) -> Result<Option<JoinChoice>, FlagError> {
-        let Some(endpoint) = &self.join else { return Ok(None) };
+        let Some(endpoint) = &self.join else {
+            return self.given_in_vain().map_or(Ok(None), |flag| {
+                Err(FlagError(format!("{flag}: it is for nodes of a cluster of processes; give --join, too, or leave it out")))
+            });
+        };
         if kind == FabricKind::Sim {
             return Err(FlagError(format!(
                 "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, tcp or ibverbs"
@@ -133,6 +137,20 @@ impl JoinFlags {
         let security = self.security()?;
         let (endpoint, flags, rdma) = (endpoint.clone(), self.clone(), rdma.clone());
         Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
+    }
+
+    /// A flag that says nothing to a program that is a whole cluster, if one was given. Those that have a default are not
+    /// told from it.
+    fn given_in_vain(&self) -> Option<String> {
+        let path = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| format!("{flag} {}", path.display()))
+        };
+        let id = self.node_id.map(|id| format!("--node-id {id}"));
+        let advertise = self.advertise.map(|ip| format!("--advertise {ip}"));
+        id.or(advertise)
+            .or_else(|| path("--secret-file", &self.secret_file))
+            .or_else(|| path("--tls-cert", &self.tls_cert))
+            .or_else(|| path("--shm-dir", &self.shm_dir))
     }
 
     fn huge_pages(&self) -> HugePages {
@@ -177,6 +195,11 @@ impl JoinChoice {
         Duration::from_secs(self.flags.join_wait)
     }
 
+    /// For how long a node is not missed that has died.
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs_f64(self.flags.member_lease)
+    }
+
     /// Takes a place in the cluster, and says what is between it and the others.
     ///
     /// # Errors
@@ -186,8 +209,7 @@ impl JoinChoice {
             |error: MembershipError| AppError::Failed(format!("--join {}: {error}", self.endpoint));
         let (store, cluster) = latchwork_membership::open(&self.endpoint)
             .map_err(|error| AppError::Usage(format!("--join {}: {error}", self.endpoint)))?;
-        let ttl = Duration::from_secs_f64(self.flags.member_lease);
-        let joining = Joining { id: self.flags.node_id, ttl, ..Joining::new(role) };
+        let joining = Joining { id: self.flags.node_id, ttl: self.lease(), ..Joining::new(role) };
         let membership = Membership::join(store, &cluster, joining).map_err(failed)?;
         if self.kind == FabricKind::Shm {
             let (directory, huge_pages) = (self.flags.shm_dir.clone(), self.flags.huge_pages());

@@ -1,0 +1,105 @@
+//! What the processes of one run have to agree on: all that decides what each of them does.
+
+use std::collections::BTreeMap;
+
+use latchwork_membership::NodeName;
+use serde_json::Value;
+
+/// What a process may have for itself: where its results go, whether it takes its memory at once, and what its memory nodes say.
+const ITS_OWN: [&str; 3] = ["prefault", "memory_mb", "interval_s"];
+
+/// Settings as text, each under its name: what is in a table stands beside the rest.
+pub(crate) fn as_text(
+    program: &str,
+    settings: BTreeMap<String, Value>,
+) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::from([
+        (" program".to_owned(), program.to_owned()),
+        (" version".to_owned(), format!("{} ({})", env!("CARGO_PKG_VERSION"), crate::GIT)),
+    ]);
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        value => value.to_string(),
+    };
+    for (name, value) in settings {
+        match value {
+            Value::Object(map) => {
+                all.extend(map.into_iter().map(|(name, value)| (name, text(value))))
+            }
+            value => _ = all.insert(name, text(value)),
+        }
+    }
+    all.retain(|name, _| !ITS_OWN.contains(&name.as_str()));
+    all
+}
+
+/// The first setting that two nodes do not agree on, in a line for people.
+pub(crate) fn difference(nodes: &[NodeName], all: &[BTreeMap<String, String>]) -> Option<String> {
+    let (first, others) = all.split_first()?;
+    let names = all.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>();
+    for name in names {
+        let other = others.iter().zip(1..).find(|(other, _)| other.get(name) != first.get(name));
+        let Some((other, place)) = other else { continue };
+        let said = |settings: &BTreeMap<String, String>| {
+            settings.get(name).map_or("not set", String::as_str).to_owned()
+        };
+        let (here, there) = (said(first), said(other));
+        let (one, two) = (nodes.first()?, nodes.get(place)?);
+        return Some(format!(
+            "{} is {here} at node {one} and {there} at node {two}: start all processes of a run with the same flags",
+            name.trim_start()
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn settings(value: Value) -> BTreeMap<String, String> {
+        let Value::Object(map) = value else { panic!("a table") };
+        as_text("test", map.into_iter().collect())
+    }
+
+    fn nodes() -> [NodeName; 3] {
+        ["C1", "C4", "C5"].map(|name| name.parse().expect("a name"))
+    }
+
+    #[test]
+    fn those_who_agree_go_on_whatever_is_their_own() {
+        let one = settings(json!({"seed": 7, "settings": {"pause": "2us"}, "prefault": true}));
+        let two = settings(json!({"seed": 7, "settings": {"pause": "2us"}, "memory_mb": 9}));
+        assert_eq!(difference(&nodes(), &[one.clone(), two, one]), None);
+        assert_eq!(difference(&[], &[]), None);
+    }
+
+    #[test]
+    fn the_first_difference_names_the_value_and_both_nodes() {
+        let one = settings(json!({"seed": 7, "settings": {"pause": "2us"}}));
+        for (other, begin) in [
+            (
+                json!({"seed": 8, "settings": {"pause": "2us"}}),
+                "seed is 7 at node C1 and 8 at node C5: ",
+            ),
+            (
+                json!({"seed": 7, "settings": {"pause": "3us"}}),
+                "pause is 2us at node C1 and 3us at node C5: ",
+            ),
+            (
+                json!({"settings": {"pause": "2us"}}),
+                "seed is 7 at node C1 and not set at node C5: ",
+            ),
+        ] {
+            let all = [one.clone(), one.clone(), settings(other)];
+            let line = difference(&nodes(), &all).expect("they differ");
+            assert!(line.starts_with(begin) && !line.contains('\n'), "{line}");
+        }
+        // Before whatever differs because of it.
+        let Value::Object(map) = json!({"aaa": 1}) else { return };
+        let another = as_text("other", map.into_iter().collect());
+        let line = difference(&nodes(), &[one, another]).expect("they differ");
+        assert!(line.starts_with("program is test at node C1 and other at node C4: "), "{line}");
+    }
+}

@@ -1,0 +1,108 @@
+//! [`Waits`]: what a process that joins a cluster waits for, told to people when it takes long.
+
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::time::Duration;
+
+use latchwork_cluster::{Group, Waiting};
+use latchwork_membership::NodeName;
+use latchwork_runtime::{Clock, Time};
+
+use crate::stop;
+
+/// Nothing is said of what takes less.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// After so long it is said again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Tells what a process waits for.
+pub(crate) struct Waits {
+    node: NodeName,
+    limit: Duration,
+    clock: Clock,
+    state: RefCell<State>,
+}
+
+struct State {
+    /// What it waits for, since when, and until when nothing is to be said of it.
+    waiting: Option<Waiting>,
+    quiet_until: Time,
+    has_said: bool,
+}
+
+impl Waits {
+    /// Of this node, which waits so long for each.
+    pub(crate) fn of(node: NodeName, limit: Duration) -> Waits {
+        let state = State { waiting: None, quiet_until: Time::ZERO + QUIET, has_said: false };
+        Waits { node, limit, clock: Clock::start(), state: RefCell::new(state) }
+    }
+
+    /// Tells what is waited for; whether to go on.
+    pub(crate) fn tell(&self, waiting: &Waiting) -> bool {
+        if let Some(line) = self.line(waiting, self.clock.now()) {
+            say(&line);
+        }
+        !stop::is_aborted()
+    }
+
+    /// What is to be said now, if anything is.
+    fn line(&self, waiting: &Waiting, now: Time) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        let is_new = state.waiting.as_ref() != Some(waiting);
+        if is_new {
+            state.waiting = Some(waiting.clone());
+            // What changes is told at once, to whoever has been told what was before.
+            if state.has_said {
+                state.quiet_until = now;
+            }
+        }
+        if now < state.quiet_until {
+            return None;
+        }
+        state.quiet_until = now + AGAIN;
+        state.has_said = true;
+        Some(format!("{} waits for {waiting} ({} s at most)", self.node, self.limit.as_secs()))
+    }
+
+    /// All are there: whoever is not the first has nothing more to say.
+    pub(crate) fn over(&self, group: &Group) {
+        let (place, of) = (group.rank() + 1, group.nodes().len());
+        if let (2.., Some(first)) = (place, group.nodes().first()) {
+            let node = self.node;
+            say(&format!(
+                "{node} is process {place} of {of} of this run: {first} shows how it goes, and tells what comes of it"
+            ));
+        }
+    }
+}
+
+/// Nobody may be reading any more, which is no reason to panic.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}: {line}", stop::program());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_told_and_told_again_and_what_changes_at_once() {
+        let waits = Waits::of("C2".parse().expect("a name"), Duration::from_secs(60));
+        let at = |seconds| Time::ZERO + Duration::from_millis(seconds);
+        let memory = |there| Waiting::Memory { there, wanted: 2 };
+        assert_eq!(waits.line(&memory(0), at(10)), None);
+        assert_eq!(waits.line(&memory(0), at(900)), None);
+        let line = waits.line(&memory(0), at(1100)).expect("it takes long");
+        assert_eq!(
+            line,
+            "C2 waits for 2 more memory nodes: start memnode with the same --join (60 s at most)"
+        );
+        assert_eq!(waits.line(&memory(0), at(2000)), None);
+        assert!(
+            waits.line(&memory(1), at(2100)).expect("one has come").contains("1 more memory node:")
+        );
+        assert_eq!(waits.line(&memory(1), at(12000)), None);
+        assert!(waits.line(&memory(1), at(12200)).is_some());
+    }
+}

@@ -1,0 +1,125 @@
+//! A program whose only purpose is to be run by tests, as several processes: one of them does what the flags say, and the
+//! others are to end as it does.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use latchwork_cluster::Member;
+use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::{
+    AppError, Cluster, ClusterFlags, Course, FabricFlags, MIB, OutputFlags, Part, Phase, Plan,
+    Share, Warmup, outcome, stop,
+};
+use latchwork_runtime::Time;
+
+const WORK: Title = Title { name: "work", what: "steps" };
+
+/// Far longer than a test waits.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How long each step takes.
+const STEP: Duration = Duration::from_millis(1);
+
+/// Steps that the odd one does before.
+const BEFORE: u32 = 200;
+
+/// Several processes that work together until one of them does something else.
+#[derive(Debug, Parser)]
+#[command(name = "part", args_override_self = true)]
+struct Cli {
+    /// What the odd one does; without it all measure a run.
+    #[arg(long, value_enum)]
+    odd: Option<Odd>,
+    /// The place of the odd one.
+    #[arg(long, default_value = "1")]
+    place: usize,
+    /// Steps of the warm-up, of each.
+    #[arg(long, default_value = "10")]
+    warm: u64,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+    #[command(flatten)]
+    fabric: FabricFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Odd {
+    /// Its work fails.
+    Fails,
+    /// Its work fails as if its command line were wrong.
+    Usage,
+    /// One of its workers panics.
+    Panics,
+    /// It fails where it does nothing together with the others.
+    Apart,
+    /// It works while all others are done.
+    Slow,
+}
+
+fn main() -> ExitCode {
+    latchwork_harness::start("part", |cli: Cli| {
+        let config = cli.cluster.config(1, |_| 16 * MIB)?;
+        let cluster = Cluster::start(config, &cli.fabric.choice()?)?;
+        let ended = run(&cli, &cluster);
+        cluster.end(ended).map(|()| true)
+    })
+}
+
+fn run(cli: &Cli, cluster: &Cluster) -> Result<(), AppError> {
+    cluster.agree("part", ClusterFlags::describe(cluster.config()))?;
+    let is_odd = cluster.process().0 == cli.place;
+    let odd = cli.odd.filter(|_| is_odd);
+    if odd == Some(Odd::Apart) {
+        return Err(AppError::Failed("it broke apart from the others".to_owned()));
+    }
+    let phase = Arc::new(Phase::new(cluster.process().1));
+    if let Some(of_one) = cli.odd {
+        let at_once = of_one == Odd::Slow && !is_odd;
+        let shared = phase.clone();
+        let body = move |member| work(shared.clone(), member, odd, at_once);
+        cluster.run_phase(WORK, Extent::Until(Time::MAX), &phase, body)?;
+        return Ok(());
+    }
+    let warm = cli.warm * (1 + cluster.process().0 as u64);
+    let (warmup, time) = (Warmup::Operations(warm), Some(Duration::from_millis(300)));
+    let plan = Plan { warmup, operations: None, time };
+    let begin = cluster.now_of_all()?;
+    let course = Arc::new(Course::new(plan, cluster.nodes(), 1, false, begin));
+    let (shared, ending) = (course.clone(), course.clone());
+    let _measuring = stop::measuring(move |signal| ending.stop(signal));
+    cluster.run_course(&course, move |member| follow(shared.clone(), member))?;
+    let went = course.went()?;
+    let all = cluster.share((went.from, went.end))?;
+    outcome::tell(None, |out| all.iter().try_for_each(|went| writeln!(out, "{went:?}")))
+}
+
+async fn work(phase: Arc<Phase>, member: Member, odd: Option<Odd>, at_once: bool) -> Option<()> {
+    let end = member.handle.now() + LONG;
+    let mut steps = 0;
+    while !phase.stopped() && !at_once && member.handle.now() < end {
+        member.handle.sleep(STEP).await;
+        phase.count(member.index);
+        steps += 1;
+        match odd.filter(|_| steps == BEFORE) {
+            Some(Odd::Fails) => phase.fail(AppError::Failed("it broke".to_owned())),
+            Some(Odd::Usage) => phase.fail(AppError::Usage("--odd usage: use another".to_owned())),
+            Some(Odd::Panics) => panic!("as it was told to"),
+            Some(Odd::Apart | Odd::Slow) | None => {}
+        }
+    }
+    Some(())
+}
+
+async fn follow(course: Arc<Course>, member: Member) -> u64 {
+    let share = Share::default();
+    let mut measured = 0;
+    while let Some(part) = course.next(&share, member.handle.now()) {
+        measured += u64::from(part == Part::Measured);
+        member.handle.sleep(STEP).await;
+    }
+    measured
+}
