@@ -12,7 +12,7 @@ const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --d
 
 #[test]
 fn every_workload_runs_on_devices_and_its_checks_hold() {
-    let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
+    let Some(memory) = Memory::start_on_devices(2, 160 << 20) else { return };
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL} --operations 60");
         let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);

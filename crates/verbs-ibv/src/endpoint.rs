@@ -19,7 +19,7 @@ use crate::locals::Locals;
 use crate::node::Node;
 use crate::slots::Slots;
 use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};
-use crate::sys::{Completions, Watch};
+use crate::sys::{Completions, Troubles, Watch};
 
 /// Completions that one poll takes at most, in steps, so that a flood does not keep a worker from its other work.
 const STEP: usize = 32;
@@ -41,6 +41,8 @@ pub struct Endpoint {
     of_compute: [Option<u16>; ComputeNodeId::MAX as usize],
     in_flight: usize,
     departures: u64,
+    // Troubles of the device that were looked at.
+    troubles: u64,
     clock: Clock,
     // What a poll takes at once; kept, because it is large.
     buffer: Box<[WorkCompletion; STEP]>,
@@ -109,6 +111,7 @@ impl Endpoint {
             of_compute: [None; ComputeNodeId::MAX as usize],
             in_flight: 0,
             departures,
+            troubles: 0,
             clock: Clock::start(),
             buffer: Box::new([WorkCompletion::default(); STEP]),
             found: RefCell::default(),
@@ -138,7 +141,7 @@ impl Endpoint {
         let index = u16::try_from(self.lanes.len()).ok().filter(|_| self.common.shared.knows(peer));
         let index = index.ok_or(VerbError::UnknownTarget { target })?;
         *place = Some(index);
-        self.lanes.push(Lane::new(peer, index, &self.common.shared));
+        self.lanes.push(Lane::new(peer, index, &self.common));
         Ok(index.into())
     }
 
@@ -174,6 +177,21 @@ impl Endpoint {
         }
     }
 
+    /// Gives up what is on a device, or on a queue pair, that has failed.
+    fn look_for_troubles(&mut self) {
+        let Endpoint { lanes, common, clock, troubles, .. } = self;
+        let device = Arc::clone(&common.device);
+        match device.health.look(troubles) {
+            Troubles::None => {}
+            Troubles::Pairs(failed) => {
+                for lane in lanes.iter_mut().filter(|lane| lane.is_on(&failed)) {
+                    lane.fail(common, clock.now());
+                }
+            }
+            Troubles::Dead => lanes.iter_mut().for_each(|lane| lane.depart(common)),
+        }
+    }
+
     /// Whether the worker may sleep until the completion queue tells of something; has it do that.
     fn is_told(&self) -> bool {
         if self.armed.get() {
@@ -194,7 +212,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         let lane = self.lane(target)?;
         let Endpoint { lanes, common, .. } = self;
         let lane = &mut lanes[lane];
-        lane.renew(&common.shared);
+        lane.renew(&common.shared, &common.device);
         let remote_len = lane.learn(target, common);
         check_batch(target, requests, remote_len, |key| common.locals.learn(key))?;
         lane.post(common, target, token, requests);
@@ -223,6 +241,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         }
         self.gather();
         self.look_for_departures();
+        self.look_for_troubles();
         for lane in &mut self.lanes {
             if lane.is_asking() {
                 lane.look_for_answer(&mut self.common, self.clock.now());

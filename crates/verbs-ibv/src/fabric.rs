@@ -17,7 +17,7 @@ use crate::endpoint::{Endpoint, Wake};
 use crate::error::{ConnectError, OpenError};
 use crate::inbox::Inbox;
 use crate::node::Node;
-use crate::sys::{Device, Library, Tuning, Watcher};
+use crate::sys::{Device, Library, Tuning, Watch, Watcher};
 
 /// How an RDMA fabric is built.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,6 +94,7 @@ pub(crate) struct Shared {
     fences: RwLock<BTreeMap<Peer, u64>>,
     departures: AtomicU64,
     wakes: Mutex<Vec<Weak<Wake>>>,
+    watches: Mutex<Vec<Watch>>,
 }
 
 /// What lanes ask, of nodes here and elsewhere alike.
@@ -242,8 +243,21 @@ impl Fabric {
             fences: RwLock::default(),
             departures: AtomicU64::new(0),
             wakes: Mutex::default(),
+            watches: Mutex::default(),
         };
-        Ok(Fabric { shared: Arc::new(shared) })
+        let fabric = Fabric { shared: Arc::new(shared) };
+        for device in &fabric.shared.devices {
+            let weak = fabric.downgrade();
+            let wake = move || {
+                if let Some(fabric) = weak.upgrade() {
+                    fabric.departed();
+                }
+            };
+            let watch = fabric.shared.watcher.watch_device(device, wake);
+            let watch = watch.map_err(|error| OpenError::Thread { error })?;
+            fabric.shared.watches.lock().push(watch);
+        }
+        Ok(fabric)
     }
 
     fn device(&self, turn: usize) -> &Arc<Device> {

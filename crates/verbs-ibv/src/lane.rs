@@ -105,7 +105,7 @@ struct Flying {
 
 impl Lane {
     /// A lane to a node that is known.
-    pub(crate) fn new(peer: Peer, index: u16, shared: &Shared) -> Self {
+    pub(crate) fn new(peer: Peer, index: u16, common: &Common) -> Self {
         let mut lane = Lane {
             peer,
             epoch: 0,
@@ -120,13 +120,14 @@ impl Lane {
             sequence: 0,
             responder: None,
         };
-        lane.renew(shared);
+        lane.renew(&common.shared, &common.device);
         lane
     }
 
-    /// Begins anew if the peer is gone and another node has its name.
-    pub(crate) fn renew(&mut self, shared: &Shared) {
+    /// Begins anew if the peer is gone and another node has its name. On a device that has failed nothing begins.
+    pub(crate) fn renew(&mut self, shared: &Shared, device: &Device) {
         if matches!(self.state, State::Gone)
+            && !device.health.is_dead()
             && let Some(epoch) = shared.epoch(self.peer)
         {
             self.epoch = epoch;
@@ -422,8 +423,13 @@ impl Lane {
         }
     }
 
+    /// Whether the connection is one of these queue pairs.
+    pub(crate) fn is_on(&self, pairs: &[u32]) -> bool {
+        matches!(&self.state, State::Connected { pair } if pairs.contains(&pair.number))
+    }
+
     /// The connection has failed: another one takes its place.
-    fn fail(&mut self, common: &mut Common, now: Time) {
+    pub(crate) fn fail(&mut self, common: &mut Common, now: Time) {
         // Destroys the pair.
         self.state = State::Idle;
         self.generation = self.generation.wrapping_add(1);

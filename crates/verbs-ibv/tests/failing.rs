@@ -5,11 +5,13 @@
 mod devices;
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_runtime::Clock;
+use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{
     ComputeNodeId, Endpoint as _, LocalBuffer, Region, RegionKey, Request, Target, VerbError,
 };
@@ -26,6 +28,19 @@ impl Cable {
 
     fn plug(&self) {
         self.run(&format!("qdisc del dev port{} root", self.0));
+    }
+
+    /// The device's port itself goes down, and up again with what it needs to be reached.
+    fn set_port(&self, is_up: bool) {
+        let host = self.0;
+        let up = format!(
+            "ip link set host{host} up && \
+             ip route replace 10.77.0.0/24 dev host{host} src 10.77.0.{host} table {}",
+            100 + host
+        );
+        let line = if is_up { up } else { format!("ip link set host{host} down") };
+        let status = Command::new("sh").args(["-c", &line]).status();
+        assert!(status.is_ok_and(|status| status.success()), "{line}");
     }
 
     fn run(&self, command: &str) {
@@ -110,4 +125,78 @@ fn ambiguous_atomics_take_effect_once_or_not_at_all() {
     assert!((acknowledged..=acknowledged + ambiguous).contains(&word), "{word}");
     // Both kinds have been met.
     assert!(acknowledged < word && word < acknowledged + ambiguous, "{word}");
+}
+
+/// What is logged, by all threads of this process.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn wait_for(&self, text: &str) {
+        let clock = Clock::start();
+        while !String::from_utf8_lossy(&self.0.lock().unwrap()).contains(text) {
+            assert!(clock.now() - Time::ZERO < Duration::from_secs(30), "nobody says {text:?}");
+            thread::yield_now();
+        }
+    }
+}
+
+/// The port of the device that requests go out of: it is said that it is down, what is posted ends in bounded time, and goes on when it
+/// is up again.
+#[test]
+fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
+    let limit = Duration::from_secs(2);
+    let config = Config { timeout: 12, connect_timeout: limit, ..devices::patient() };
+    let Some(fabric) = devices::open(config) else { return };
+    // Devices that the test above does not use: it runs at the same time.
+    if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 5 {
+        return;
+    }
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt().with_writer(move || writer.clone()).init();
+    let names = vec!["rxe4".to_owned(), "rxe5".to_owned()];
+    let config =
+        Config { devices: names, timeout: 12, connect_timeout: limit, ..devices::patient() };
+    let fabric = devices::open(config).unwrap();
+    let memory = Target::Memory(fabric.add_memory_node(1 << 12).unwrap());
+    // On the second of them.
+    let node = ComputeNodeId::new(2).unwrap();
+    fabric.add_compute_node(node).unwrap();
+    let mut endpoint = fabric.endpoint(node, None).unwrap();
+    let mut add = || {
+        let clock = Clock::start();
+        endpoint.post(memory, 1, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
+        endpoint.ring();
+        let mut result = None;
+        while result.is_none() {
+            endpoint.poll(&mut |completion| result = Some(completion.result));
+            assert!(clock.now() - Time::ZERO < Duration::from_secs(60), "it hangs");
+            thread::yield_now();
+        }
+        result.unwrap()
+    };
+    assert!(add().is_ok());
+    let cable = Cable(5);
+    cable.set_port(false);
+    log.wait_for("port is down");
+    // Some time passes until it is known that there is no other way.
+    while add().is_ok() {}
+    cable.set_port(true);
+    log.wait_for("port is up");
+    let clock = Clock::start();
+    while add().is_err() {
+        assert!(clock.now() - Time::ZERO < Duration::from_secs(60), "it does not come back");
+    }
 }

@@ -49,6 +49,7 @@ fn structures_that_the_library_allocates_have_the_fields_where_they_are_looked_f
     fields!(ffi::ChannelHead, sys::ibv_comp_channel: context, fd);
     fields!(ffi::SharedReceiveHead, sys::ibv_srq: context);
     fields!(ffi::QueuePair, sys::ibv_qp: context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num);
+    whole!(ffi::AsyncEvent, sys::ibv_async_event: element, event_type);
     whole!(ffi::MemoryRegion, sys::ibv_mr: context, pd, addr, length, handle, lkey, rkey);
 }
 
@@ -156,6 +157,15 @@ fn constants_have_the_headers_values() {
         (ffi::mask::DEST_QPN, mask::IBV_QP_DEST_QPN),
     ];
     masks.into_iter().for_each(|(ours, theirs)| assert_eq!(ours as u32, theirs.0));
+    let events = [
+        (ffi::event::CQ_ERR, sys::ibv_event_type::IBV_EVENT_CQ_ERR),
+        (ffi::event::QP_FATAL, sys::ibv_event_type::IBV_EVENT_QP_FATAL),
+        (ffi::event::DEVICE_FATAL, sys::ibv_event_type::IBV_EVENT_DEVICE_FATAL),
+        (ffi::event::PORT_ACTIVE, sys::ibv_event_type::IBV_EVENT_PORT_ACTIVE),
+        (ffi::event::PORT_ERR, sys::ibv_event_type::IBV_EVENT_PORT_ERR),
+        (ffi::event::SRQ_ERR, sys::ibv_event_type::IBV_EVENT_SRQ_ERR),
+    ];
+    events.into_iter().for_each(|(ours, theirs)| assert_eq!(ours, theirs));
     assert_eq!(ffi::WC_SUCCESS, sys::ibv_wc_status::IBV_WC_SUCCESS);
     assert_eq!(ffi::PORT_ACTIVE, sys::ibv_port_state::IBV_PORT_ACTIVE);
     assert_eq!(ffi::ATOMIC_NONE, sys::IBV_ATOMIC_NONE);

@@ -96,6 +96,14 @@ pub(crate) struct MemoryRegion {
     pub(crate) rkey: u32,
 }
 
+/// `ibv_async_event`; which pointer it has depends on its type.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct AsyncEvent {
+    pub(crate) element: *mut c_void,
+    pub(crate) event_type: c_uint,
+}
+
 /// `ibv_sge`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -341,6 +349,17 @@ pub(crate) struct PortAttr {
     pub(crate) flags: u8,
     pub(crate) port_cap_flags2: u16,
     pub(crate) active_speed_ex: u32,
+}
+
+/// `ibv_event_type`, those that something is done about.
+pub(crate) mod event {
+    use super::c_uint;
+    pub(crate) const CQ_ERR: c_uint = 0;
+    pub(crate) const QP_FATAL: c_uint = 1;
+    pub(crate) const DEVICE_FATAL: c_uint = 8;
+    pub(crate) const PORT_ACTIVE: c_uint = 9;
+    pub(crate) const PORT_ERR: c_uint = 10;
+    pub(crate) const SRQ_ERR: c_uint = 14;
 }
 
 /// `ibv_access_flags`.

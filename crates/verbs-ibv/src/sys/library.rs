@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::error::OpenError;
 use crate::sys::ffi::{
-    CompletionChannel, CompletionQueue, Context, Device, DeviceAttr, Gid, MemoryRegion, PortAttr,
-    ProtectionDomain, QueuePair, QueuePairAttr, QueuePairInit, SharedReceiveInit,
+    AsyncEvent, CompletionChannel, CompletionQueue, Context, Device, DeviceAttr, Gid, MemoryRegion,
+    PortAttr, ProtectionDomain, QueuePair, QueuePairAttr, QueuePairInit, SharedReceiveInit,
     SharedReceiveQueue,
 };
 
@@ -53,6 +53,8 @@ functions! {
     query_device: c"ibv_query_device" of c"IBVERBS_1.1", fn(*mut Context, *mut DeviceAttr) -> c_int;
     query_port: c"ibv_query_port" of c"IBVERBS_1.1", fn(*mut Context, u8, *mut PortAttr) -> c_int;
     query_gid: c"ibv_query_gid" of c"IBVERBS_1.1", fn(*mut Context, u8, c_int, *mut Gid) -> c_int;
+    get_async_event: c"ibv_get_async_event" of c"IBVERBS_1.1", fn(*mut Context, *mut AsyncEvent) -> c_int;
+    ack_async_event: c"ibv_ack_async_event" of c"IBVERBS_1.1", fn(*mut AsyncEvent) -> ();
     alloc_pd: c"ibv_alloc_pd" of c"IBVERBS_1.1", fn(*mut Context) -> *mut ProtectionDomain;
     dealloc_pd: c"ibv_dealloc_pd" of c"IBVERBS_1.1", fn(*mut ProtectionDomain) -> c_int;
     reg_mr: c"ibv_reg_mr" of c"IBVERBS_1.1", fn(*mut ProtectionDomain, *mut c_void, usize, c_int) -> *mut MemoryRegion;

@@ -11,6 +11,7 @@
 
 mod completions;
 mod device;
+mod events;
 pub(crate) mod ffi;
 mod library;
 mod list;
@@ -21,6 +22,7 @@ mod watcher;
 
 pub(crate) use completions::Completions;
 pub(crate) use device::Device;
+pub(crate) use events::Troubles;
 pub(crate) use library::Library;
 pub(crate) use list::SendList;
 pub(crate) use pair::{Pair, Tuning};

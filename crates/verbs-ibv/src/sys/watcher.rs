@@ -1,4 +1,5 @@
-//! [`Watcher`]: the thread that sleeps on all completion channels while their workers are parked.
+//! [`Watcher`]: the thread that sleeps on all completion channels while their workers are parked, and on what devices tell of
+//! themselves.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -11,6 +12,7 @@ use latchwork_verbs::SetupError;
 
 use crate::error::last;
 use crate::sys::completions::Completions;
+use crate::sys::device::Device;
 
 /// One thread per fabric. A channel wakes it only after its queue was armed, which workers do before they park; so it sleeps while they
 /// work.
@@ -34,8 +36,36 @@ struct Watched {
 }
 
 struct Entry {
-    completions: Arc<Completions>,
+    source: Source,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What has something to tell.
+enum Source {
+    Completions(Arc<Completions>),
+    Device(Arc<Device>),
+}
+
+impl Source {
+    fn fd(&self) -> RawFd {
+        match self {
+            Source::Completions(completions) => completions.fd(),
+            Source::Device(device) => device.events_fd(),
+        }
+    }
+
+    /// Takes what it tells. True when somebody has to be woken.
+    fn take_events(&self) -> bool {
+        match self {
+            Source::Completions(completions) => completions.take_events(),
+            Source::Device(device) => device.take_events(),
+        }
+    }
+
+    /// Whether it tells nothing any more, although its descriptor may stay readable.
+    fn is_over(&self) -> bool {
+        matches!(self, Source::Device(device) if device.health.is_dead())
+    }
 }
 
 /// The number of what ends the thread, which no channel has.
@@ -69,8 +99,25 @@ impl Watcher {
         completions: &Arc<Completions>,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Watch, SetupError> {
-        let fd = completions.fd();
-        let entry = Entry { completions: Arc::clone(completions), wake: Box::new(wake) };
+        self.add(Source::Completions(Arc::clone(completions)), Box::new(wake))
+    }
+
+    /// Calls `wake` after events of the device that workers have to look at.
+    pub(crate) fn watch_device(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Watch, SetupError> {
+        self.add(Source::Device(Arc::clone(device)), Box::new(wake))
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        source: Source,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Watch, SetupError> {
+        let fd = source.fd();
+        let entry = Entry { source, wake };
         let number = {
             let mut watched = self.shared.watched.lock();
             let number = watched.next;
@@ -108,6 +155,12 @@ impl Shared {
         if result == 0 { Ok(()) } else { Err(last("epoll_ctl")) }
     }
 
+    /// Takes out a descriptor that is still open; it may be out already.
+    fn remove(&self, fd: RawFd) {
+        // SAFETY: two open descriptors.
+        unsafe { libc::epoll_ctl(self.poll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
     fn run(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         while !self.stop.load(Ordering::Acquire) {
@@ -120,10 +173,12 @@ impl Shared {
                 let number = event.u64;
                 // Kept by the clone until its events are acknowledged, which the queue's end waits for.
                 let entry = self.watched.lock().entries.get(&number).cloned();
-                if let Some(entry) = entry
-                    && entry.completions.take_events()
-                {
+                let Some(entry) = entry else { continue };
+                if entry.source.take_events() {
                     (entry.wake)();
+                }
+                if entry.source.is_over() {
+                    self.remove(entry.source.fd());
                 }
             }
         }
@@ -150,10 +205,8 @@ pub(crate) struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let shared = &self.watcher.shared;
-        // SAFETY: takes a descriptor out that is still open, because the entry still owns its queue.
-        unsafe {
-            libc::epoll_ctl(shared.poll, libc::EPOLL_CTL_DEL, self.fd, std::ptr::null_mut());
-        }
+        // The entry still owns what it is of.
+        shared.remove(self.fd);
         shared.watched.lock().entries.remove(&self.number);
     }
 }
