@@ -158,12 +158,12 @@ fn constants_have_the_headers_values() {
     ];
     masks.into_iter().for_each(|(ours, theirs)| assert_eq!(ours as u32, theirs.0));
     let events = [
-        (ffi::event::CQ_ERR, sys::ibv_event_type::IBV_EVENT_CQ_ERR),
-        (ffi::event::QP_FATAL, sys::ibv_event_type::IBV_EVENT_QP_FATAL),
-        (ffi::event::DEVICE_FATAL, sys::ibv_event_type::IBV_EVENT_DEVICE_FATAL),
-        (ffi::event::PORT_ACTIVE, sys::ibv_event_type::IBV_EVENT_PORT_ACTIVE),
-        (ffi::event::PORT_ERR, sys::ibv_event_type::IBV_EVENT_PORT_ERR),
-        (ffi::event::SRQ_ERR, sys::ibv_event_type::IBV_EVENT_SRQ_ERR),
+        (ffi::event::CQ_ERR, sys::IBV_EVENT_CQ_ERR),
+        (ffi::event::QP_FATAL, sys::IBV_EVENT_QP_FATAL),
+        (ffi::event::DEVICE_FATAL, sys::IBV_EVENT_DEVICE_FATAL),
+        (ffi::event::PORT_ACTIVE, sys::IBV_EVENT_PORT_ACTIVE),
+        (ffi::event::PORT_ERR, sys::IBV_EVENT_PORT_ERR),
+        (ffi::event::SRQ_ERR, sys::IBV_EVENT_SRQ_ERR),
     ];
     events.into_iter().for_each(|(ours, theirs)| assert_eq!(ours, theirs));
     assert_eq!(ffi::WC_SUCCESS, sys::ibv_wc_status::IBV_WC_SUCCESS);
