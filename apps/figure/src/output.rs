@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use latchwork_workload::report::csv_line;
+
 use crate::claim::Judged;
 use crate::error::{Result, read, write, wrong};
 use crate::point::Point;
@@ -21,7 +23,7 @@ pub(crate) fn csv(points: &[Point]) -> String {
     }
     labels.iter().for_each(|label| _ = columns.remove(*label));
     let head = labels.iter().copied().chain(["command"]).chain(columns.iter().map(String::as_str));
-    let mut text = line(head);
+    let mut text = csv_line(head);
     for point in points {
         let own = point.columns();
         let label = |name: &&str| {
@@ -29,20 +31,9 @@ pub(crate) fn csv(points: &[Point]) -> String {
             found.map_or("", |(_, value)| value.as_str())
         };
         let cells = labels.iter().map(label).chain([point.command.as_str()]);
-        text += &line(cells.chain(columns.iter().map(|name| own.get(name).map_or("", |v| v))));
+        text += &csv_line(cells.chain(columns.iter().map(|name| own.get(name).map_or("", |v| v))));
     }
     text
-}
-
-/// A line of CSV (RFC 4180, with Unix line ends).
-fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let quoted: Vec<_> = cells
-        .map(|cell| match cell.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", cell.replace('"', "\"\"")),
-            false => cell.to_owned(),
-        })
-        .collect();
-    quoted.join(",") + "\n"
 }
 
 /// A line for each claim, for people.

@@ -1,4 +1,4 @@
-//! YCSB's final lines, which scripts of other people read.
+//! Text for programs: YCSB's final lines, which scripts of other people read, and lines of CSV.
 
 use crate::histogram::{LatencySummary, Measured};
 use crate::result::Phase;
@@ -58,6 +58,22 @@ fn latency_lines(out: &mut impl Write, name: &str, latency: &LatencySummary) -> 
         writeln!(out, "[{name}], {label}, {:?}", (us * 1000.0).round() / 1000.0)?;
     }
     Ok(())
+}
+
+/// A line of CSV (RFC 4180, with Unix line ends).
+///
+/// ```
+/// let line = latchwork_workload::report::csv_line(["ycsb", "-p a=1,b", "say \"ok\""].into_iter());
+/// assert_eq!(line, "ycsb,\"-p a=1,b\",\"say \"\"ok\"\"\"\n");
+/// ```
+pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<_> = cells
+        .map(|cell| match cell.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.to_owned(),
+        })
+        .collect();
+    quoted.join(",") + "\n"
 }
 
 #[cfg(test)]

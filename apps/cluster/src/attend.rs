@@ -1,0 +1,92 @@
+//! A process for somebody on another machine: it lives as long as the connection does.
+//!
+//! Standard input has what it is to be told, a line each: the number of a signal. Its end is the end of the process. Standard error is
+//! the process' own; standard output is an [archive](crate::archive), once it is over: what the process wrote there (`out`), and the
+//! files that it made in the directory that `{scratch}` in its arguments stands for.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use latchwork_harness::AppError;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::args::Attend;
+use crate::guard::{MARK, Scratch};
+use crate::plan::SCRATCH;
+use crate::signals::Signals;
+use crate::{archive, node};
+
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
+    // Its end is told by its input, and by the guard when this one is killed.
+    Signals::ignore();
+    let scratch = Scratch::make()?;
+    let files = scratch.directory().join("files");
+    fs::create_dir(&files).map_err(|error| AppError::unwritable(&files, &error))?;
+    let place = files.display().to_string();
+    let words: Vec<_> = attend.command.iter().map(|word| word.replace(SCRATCH, &place)).collect();
+    let out = files.join("out");
+    let file = File::create(&out).map_err(|error| AppError::unwritable(&out, &error))?;
+    let own = std::env::current_exe().unwrap_or_default().display().to_string();
+    let wrapped = node::wrap(&own, Signal::KILL.as_raw(), &words);
+    let mut child = Command::new(&wrapped[0])
+        .args(&wrapped[1..])
+        .env(MARK, scratch.mark())
+        .stdin(Stdio::null())
+        .stdout(file)
+        .process_group(0)
+        .spawn()
+        .map_err(|error| AppError::Failed(format!("{} cannot be started: {error}", words[0])))?;
+    let (line, lines) = channel();
+    // Ends with the process.
+    thread::spawn(move || {
+        for said in io::stdin().lines().map_while(Result::ok) {
+            if line.send(said).is_err() {
+                return;
+            }
+        }
+    });
+    let pid = Pid::from_raw(child.id() as i32);
+    let send = |signal: Signal| {
+        if let Some(pid) = pid {
+            // It may be over, and is not waited for yet, so that the number is its own.
+            let _ = kill_process(pid, signal);
+        }
+    };
+    let mut killed = false;
+    let ended = loop {
+        let told = match killed {
+            true => {
+                thread::park_timeout(LOOK);
+                None
+            }
+            false => match lines.recv_timeout(LOOK) {
+                Ok(line) => line.parse().ok().and_then(Signal::from_named_raw),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    killed = true;
+                    Some(Signal::KILL)
+                }
+            },
+        };
+        told.map(send);
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(AppError::Failed(format!("{}: {error}", words[0]))),
+        }
+    };
+    if !killed {
+        let sent = archive::write(&mut io::stdout().lock(), &files);
+        sent.map_err(|error| AppError::Failed(format!("results cannot be sent: {error}")))?;
+    }
+    scratch.finish()?;
+    let status = ended.code().or(ended.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(status as u8)
+}

@@ -1,0 +1,301 @@
+//! Nothing of a run is left, whatever ends it.
+//!
+//! ```text
+//!   the command ──── a pipe ────► the guard, which no signal of a terminal reaches
+//!       │                            │ the pipe is closed: the command is over, in order or not
+//!       ▼                            ▼
+//!   processes, each with the mark    SIGTERM to all that have the mark, then SIGKILL
+//!   files, in directories of that    then the directories are removed
+//!   name
+//! ```
+//!
+//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`, of the process that made it, with its PID namespace
+//! and the time of its start, so that nobody who gets the same number later is taken for it. Directories whose owner
+//! is no more, since it was killed together with its guard, are removed by the [next start](sweep).
+
+use std::fs;
+use std::io::{self, BufRead as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::park_timeout;
+use std::time::Duration;
+
+use latchwork_harness::AppError;
+use latchwork_runtime::Clock;
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
+
+use crate::args;
+use crate::signals::Signals;
+use crate::tell;
+
+/// The variable that has the mark.
+pub(crate) const MARK: &str = "CLUSTER_OF_LATCHWORK";
+
+const PREFIX: &str = "latchwork-cluster-";
+
+/// Where processes share memory.
+const SHARED: &str = "/dev/shm";
+
+/// What the guard says to the command when it watches.
+const READY: &str = "ready";
+
+/// What the command says to the guard when it is about to end in order.
+const OVER: &str = "over";
+
+/// How long processes have to end by themselves.
+const POLITE: Duration = Duration::from_secs(3);
+/// How long they have after SIGKILL, which nothing but the kernel can delay.
+const FIRM: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The directories of a run, watched by a guard.
+pub(crate) struct Scratch {
+    mark: String,
+    directories: [PathBuf; 2],
+    guard: Child,
+    pipe: Option<ChildStdin>,
+}
+
+/// Where a run keeps its files, by its mark.
+pub(crate) fn directories(mark: &str) -> [PathBuf; 2] {
+    [std::env::temp_dir().join(mark), Path::new(SHARED).join(mark)]
+}
+
+impl Scratch {
+    /// Removes what those have left that were killed, and makes room for a run.
+    pub(crate) fn make() -> Result<Scratch, AppError> {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            AppError::Failed(format!("{what}: {error}"))
+        };
+        let own = std::process::id();
+        let started = started(own).ok_or_else(|| failed("/proc cannot be read", &own))?;
+        let space = space().ok_or_else(|| failed("/proc cannot be read", &"ns/pid"))?;
+        sweep(&[&std::env::temp_dir(), Path::new(SHARED)], &space);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{PREFIX}{space}-{own}-{started}-{number}");
+        let directories = directories(&mark);
+        let program = std::env::current_exe()
+            .map_err(|error| failed("this program's file is unknown", &error))?;
+        let mut guard = Command::new(program)
+            .args(["guard", "--mark", &mark, "--owner", &own.to_string()])
+            .args(&directories)
+            .env_remove(MARK)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed("the guard cannot be started", &error))?;
+        let pipe = guard.stdin.take();
+        // From here on it is there, whatever happens.
+        let mut said = String::new();
+        if let Some(out) = guard.stdout.take() {
+            io::BufReader::new(out)
+                .read_line(&mut said)
+                .map_err(|error| failed("the guard cannot be heard", &error))?;
+        }
+        let scratch = Scratch { mark, directories, guard, pipe };
+        if said.trim_end() != READY {
+            return Err(failed("the guard does not watch", &"see above"));
+        }
+        for directory in &scratch.directories {
+            fs::create_dir(directory).map_err(|error| AppError::unwritable(directory, &error))?;
+        }
+        Ok(scratch)
+    }
+
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directories[0]
+    }
+
+    /// Ends what is left, and waits for it.
+    pub(crate) fn finish(mut self) -> Result<(), AppError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), AppError> {
+        let Some(mut pipe) = self.pipe.take() else { return Ok(()) };
+        // When it is no more, its work is done below.
+        let _ = writeln!(pipe, "{OVER}");
+        drop(pipe);
+        match self.guard.wait() {
+            Ok(status) if status.success() => Ok(()),
+            _ => clean(&self.mark, &self.directories),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tell(&format!("cluster: {error}"));
+        }
+    }
+}
+
+/// Waits until the owner is over.
+pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
+    Signals::ignore();
+    {
+        let mut out = io::stdout().lock();
+        let said = writeln!(out, "{READY}").and_then(|()| out.flush());
+        said.map_err(|error| AppError::Failed(format!("nobody hears the guard: {error}")))?;
+    }
+    // Whatever cannot be read has come to its end.
+    let lines = io::stdin().lines().map_while(Result::ok).collect::<Vec<_>>();
+    if !lines.iter().any(|line| line == OVER) {
+        // The pipe of one that was killed is closed shortly before its children are, which could still make files.
+        let clock = Clock::start();
+        let deadline = clock.now() + FIRM;
+        while getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == guard.owner)
+            && clock.now() < deadline
+        {
+            park_timeout(LOOK);
+        }
+    }
+    clean(&guard.mark, &guard.directories).map(|()| 0)
+}
+
+/// Ends all processes with this mark, and removes the directories.
+fn clean(mark: &str, directories: &[PathBuf]) -> Result<(), AppError> {
+    end_marked(mark)?;
+    for directory in directories {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let text = format!("{} cannot be removed: {error}", directory.display());
+                return Err(AppError::Failed(text));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn end_marked(mark: &str) -> Result<(), AppError> {
+    let clock = Clock::start();
+    let begin = clock.now();
+    let mut asked: Vec<u32> = Vec::new();
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let polite = clock.now() < begin + POLITE;
+        if clock.now() >= begin + POLITE + FIRM {
+            return Err(AppError::Failed(format!("these processes cannot be ended: {left:?}")));
+        }
+        for pid in left {
+            let signal = match polite {
+                true if asked.contains(&pid) => continue,
+                true => Signal::TERM,
+                false => Signal::KILL,
+            };
+            asked.push(pid);
+            let Some(raw) = Pid::from_raw(pid as i32) else { continue };
+            // The number may be another's by now: it is so no more once there is a descriptor.
+            if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
+                && has_mark(pid, mark)
+            {
+                let _ = pidfd_send_signal(&process, signal);
+            }
+        }
+        park_timeout(LOOK);
+    }
+}
+
+/// The processes that have inherited this mark.
+fn marked(mark: &str) -> Vec<u32> {
+    let own = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid| *pid != own && has_mark(*pid, mark)).collect()
+}
+
+fn has_mark(pid: u32, mark: &str) -> bool {
+    // That of a process that has ended, and of others' processes, cannot be read.
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let wanted = format!("{MARK}={mark}");
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+/// When a process was started, in ticks since the machine was: none where there is no such process.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in brackets, which may have anything in it; the start is the 22nd.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The PID namespace of this process: numbers mean nothing in another.
+fn space() -> Option<String> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    let digits = link.to_str()?.chars().filter(char::is_ascii_digit);
+    Some(digits.collect())
+}
+
+/// Removes what runs have left that were killed together with their guard.
+fn sweep(places: &[&Path], space: &str) {
+    let names = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
+    let mut dead: Vec<(String, PathBuf)> = Vec::new();
+    for entry in names {
+        if let Ok(name) = entry.file_name().into_string()
+            && is_dead(&name, space)
+        {
+            dead.push((name, entry.path()));
+        }
+    }
+    for (mark, directory) in dead {
+        // What is somebody else's stays there.
+        if clean(&mark, &[directory]).is_ok() {
+            tell(&format!("cluster: removed what {mark} had left"));
+        }
+    }
+}
+
+/// Whether this is the mark of a run of this PID namespace whose owner is no more.
+fn is_dead(name: &str, space: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+    let parts: Vec<_> = rest.split('-').collect();
+    let [of, pid, began, _number] = parts[..] else { return false };
+    let (Ok(pid), Ok(began)) = (pid.parse(), began.parse()) else { return false };
+    of == space && started(pid) != Some(began)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_are_dead_whose_owner_is_no_more() {
+        let own = std::process::id();
+        let began = started(own).expect("a start");
+        let space = space().expect("a namespace");
+        let name = |space: &str, pid: u32, began: u64| format!("{PREFIX}{space}-{pid}-{began}-0");
+        assert!(!is_dead(&name(&space, own, began), &space), "this one lives");
+        assert!(is_dead(&name(&space, own, began - 1), &space), "another had the number before");
+        assert!(!is_dead(&name("1", own, began - 1), &space), "numbers of elsewhere mean nothing");
+        assert!(!is_dead(&format!("{PREFIX}other"), &space));
+        assert!(!is_dead("other", &space));
+    }
+
+    #[test]
+    fn the_next_start_removes_what_the_dead_have_left() {
+        let place = tempfile::TempDir::new().expect("a directory");
+        let space = space().expect("a namespace");
+        let own = std::process::id();
+        let began = started(own).expect("a start");
+        let living = place.path().join(format!("{PREFIX}{space}-{own}-{began}-7"));
+        let dead = place.path().join(format!("{PREFIX}{space}-{own}-{}-7", began - 1));
+        let other = place.path().join("other");
+        for directory in [&living, &dead, &other] {
+            fs::create_dir_all(directory.join("store")).expect("a directory");
+        }
+        sweep(&[place.path()], &space);
+        assert_eq!([living.is_dir(), dead.is_dir(), other.is_dir()], [true, false, true]);
+    }
+}

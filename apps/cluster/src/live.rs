@@ -1,0 +1,168 @@
+//! [`Live`]: a process of a run.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use latchwork_harness::AppError;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::guard::MARK;
+use crate::plan::{HOLDER, Launch};
+use crate::tail::Tail;
+use crate::{node, signals, tell};
+
+/// A process that was started, whether it is over or not.
+pub(crate) struct Live {
+    pub(crate) launch: Launch,
+    child: Child,
+    /// Where it is told signals.
+    pipe: Option<ChildStdin>,
+    said: Tail,
+    /// The last line that says what went wrong, or the last of all.
+    complaint: Complaint,
+    pub(crate) is_ready: bool,
+    pub(crate) ended: Option<ExitStatus>,
+}
+
+#[derive(Default)]
+struct Complaint {
+    line: String,
+    is_own: bool,
+}
+
+/// What all processes of a run have in common.
+pub(crate) struct Surroundings<'a> {
+    /// This program's file.
+    pub(crate) own: &'a str,
+    pub(crate) mark: &'a str,
+    pub(crate) results: &'a Path,
+    pub(crate) holder: Option<u32>,
+    /// Whether people want to see what processes say.
+    pub(crate) is_shown: bool,
+}
+
+/// The file of what a process writes.
+pub(crate) fn written(results: &Path, name: &str, stream: &str) -> PathBuf {
+    results.join(format!("{name}.{stream}"))
+}
+
+/// The command of a process, which ends when this one does.
+fn wrapped(launch: &Launch, around: &Surroundings<'_>) -> Vec<String> {
+    let holder = around.holder.map(|pid| pid.to_string()).unwrap_or_default();
+    let enter = launch.enter.iter().map(|word| word.replace(HOLDER, &holder));
+    // A script that has started others ends them itself.
+    let signal = if launch.is_run { Signal::TERM } else { Signal::KILL };
+    // Whoever enters other namespaces loses the signal that was set before, so that it is set last.
+    enter.chain(node::wrap(around.own, signal.as_raw(), &launch.command)).collect()
+}
+
+impl Live {
+    pub(crate) fn start(launch: &Launch, around: &Surroundings<'_>) -> Result<Live, AppError> {
+        let name = &launch.name;
+        let file = |stream| {
+            let path = written(around.results, name, stream);
+            let made = File::create(&path).map_err(|error| AppError::unwritable(&path, &error))?;
+            Ok::<_, AppError>((path, made))
+        };
+        let ((_, out), (path, err)) = (file("out")?, file("err")?);
+        let words = wrapped(launch, around);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env(MARK, around.mark).process_group(0).stdout(out).stderr(err);
+        command.stdin(if launch.is_attended { Stdio::piped() } else { Stdio::null() });
+        let started = command.spawn();
+        let mut child = started.map_err(|error| {
+            AppError::Failed(format!("{name}: {} cannot be started: {error}", words[0]))
+        })?;
+        let pipe = child.stdin.take();
+        let said = Tail::of(&path).map_err(|error| {
+            AppError::Failed(format!("{} cannot be read: {error}", path.display()))
+        })?;
+        let launch = launch.clone();
+        let (complaint, is_ready) = (Complaint::default(), launch.ready.is_none());
+        Ok(Live { launch, child, pipe, said, complaint, is_ready, ended: None })
+    }
+
+    /// Looks what it has said, and whether it is over.
+    pub(crate) fn look(&mut self, is_shown: bool) {
+        if self.ended.is_none()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            self.ended = Some(status);
+            self.pipe = None;
+            let rest = self.said.rest();
+            self.heard(rest, is_shown);
+            return;
+        }
+        let lines = self.said.lines();
+        self.heard(lines, is_shown);
+    }
+
+    fn heard(&mut self, lines: Vec<String>, is_shown: bool) {
+        for line in lines {
+            self.is_ready |= self.launch.ready.is_some_and(|text| line.contains(text));
+            if is_shown {
+                match self.launch.is_run {
+                    true => tell(&line),
+                    false if line.is_empty() => {}
+                    false => tell(&format!("{} | {line}", self.launch.name)),
+                }
+            }
+            // "ycsb: what went wrong" counts more than what follows it.
+            let first = line.split_whitespace().next().unwrap_or_default();
+            let is_own = first.ends_with(':') && first.len() > 1;
+            if !line.trim().is_empty() && (is_own || !self.complaint.is_own) {
+                self.complaint = Complaint { line, is_own };
+            }
+        }
+    }
+
+    /// Sends a signal, if it is not over.
+    pub(crate) fn signal(&mut self, signal: i32) {
+        if self.ended.is_some() {
+            return;
+        }
+        if let Some(pipe) = &mut self.pipe {
+            // One that hears no more is over soon.
+            let _ = writeln!(pipe, "{signal}");
+        }
+        let is_local = !self.launch.is_attended || signal == Signal::KILL.as_raw();
+        if is_local
+            && let (Some(pid), Some(signal)) =
+                (Pid::from_raw(self.child.id() as i32), Signal::from_named_raw(signal))
+        {
+            // Nobody has waited for it, so that the number is its own.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// How it ended, in two words.
+    pub(crate) fn end(&self) -> String {
+        match self.ended {
+            None => "still there".to_owned(),
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("status {code}"),
+                (None, signal) => signals::name(signal.unwrap_or_default()),
+            },
+        }
+    }
+
+    /// Its exit status, as a shell has it.
+    pub(crate) fn status(&self) -> Option<u8> {
+        let status = self.ended?;
+        let status = status.code().or(status.signal().map(|signal| 128 + signal))?;
+        Some(status as u8)
+    }
+
+    /// What is to be told of its end, in one line.
+    pub(crate) fn complaint(&self) -> String {
+        let place = self.launch.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+        let end = self.end();
+        let how = if end.starts_with("status") { "ended with" } else { "was ended by" };
+        let line = self.complaint.line.trim();
+        let why = if line.is_empty() { String::new() } else { format!(": {line}") };
+        format!("{}{place} {how} {end}{why}", self.launch.name)
+    }
+}

@@ -1,0 +1,87 @@
+//! Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves nothing behind. Runs whole
+//! matrices of such experiments, which end in one table.
+//!
+//! ```text
+//!   cluster matrix ──► cases ──► cluster run, for each ──► one table
+//!                                     │
+//!                   plan: what is started where, as commands
+//!                     processes │ namespaces │ vm │ ssh
+//!                                     │
+//!                   supervise ──► cluster node ──► memnode, ycsb, ..     die when whoever started them does
+//!                       │              or ssh ──► cluster attend ──► ..  as well, on the other machine
+//!                       │
+//!                    guard      outlives the command, however that ends, and removes the rest
+//! ```
+//!
+//! - **Nothing is left.** Every process has a mark in its environment, which what it starts inherits, and every file of a run is in
+//!   one of two directories of that name. A guard waits until the command is over, and then ends what has the mark and removes
+//!   the directories. It does so after every run, so that it is no path that only accidents take. Should it be killed as well, the
+//!   kernel ends the nodes, and the next start removes the directories.
+//! - **Network namespaces have no names** on the host: they belong to one process, and are gone with it, by the kernel.
+//! - **Every wait has a deadline**, and what went wrong is one line with the name of the node.
+
+#![forbid(unsafe_code)]
+
+mod archive;
+mod args;
+mod attend;
+mod guard;
+mod live;
+mod matrix;
+mod node;
+mod outcome;
+mod plan;
+mod results;
+mod run;
+mod shell;
+mod signals;
+mod supervise;
+mod tail;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use latchwork_harness::AppError;
+use latchwork_harness::parse::one_line;
+
+use args::{Cli, Command};
+use signals::Signals;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            return status(Err(AppError::Usage(one_line(&error))));
+        }
+        Err(help) => {
+            // Help that nobody reads is not an error.
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+    };
+    status(match cli.command {
+        Command::Run(run) => Signals::install().and_then(|signals| run::command(&run, &signals)),
+        Command::Matrix(matrix) => {
+            Signals::install().and_then(|signals| matrix::command(&matrix, &signals))
+        }
+        Command::Guard(guard) => guard::command(&guard),
+        Command::Attend(attend) => attend::command(&attend),
+        Command::Node(node) => Err(node::command(&node)),
+    })
+}
+
+fn status(ended: Result<u8, AppError>) -> ExitCode {
+    match ended {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            tell(&format!("cluster: {error}"));
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// A line for people. Nobody may be reading any more, which is no reason to panic.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,170 @@
+//! Many runs, and one table of them.
+
+mod spec;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use latchwork_harness::AppError;
+use latchwork_workload::result::{Destination, ResultDocument};
+
+use crate::args::Matrix;
+use crate::outcome::{Outcome, SCHEMA};
+use crate::signals::Signals;
+use crate::{results, run, tell};
+use spec::Case;
+
+/// One run of a case, if it was.
+pub(crate) struct Ran {
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) document: Option<ResultDocument>,
+}
+
+impl Ran {
+    /// What is there of it.
+    fn of(directory: &Path) -> Ran {
+        let text = fs::read(results::document_of(directory)).ok();
+        let document = text.and_then(|text| serde_json::from_slice(&text).ok());
+        Ran { outcome: results::load(directory), document }
+    }
+
+    /// Whether it ended well, and left what belongs into the table.
+    pub(crate) fn is_good(&self) -> bool {
+        let checked = self.document.as_ref().is_some_and(ResultDocument::all_checks_ok);
+        self.outcome.as_ref().is_some_and(Outcome::is_good) && checked
+    }
+
+    pub(crate) fn problem(&self) -> String {
+        let Some(outcome) = &self.outcome else { return "not run".to_owned() };
+        match (&outcome.problem, &self.document) {
+            (Some(problem), _) => problem.clone(),
+            (None, None) => "it left no result document".to_owned(),
+            (None, Some(document)) if !document.all_checks_ok() => "checks failed".to_owned(),
+            _ => format!("status {}", outcome.status),
+        }
+    }
+}
+
+/// Runs the matrix: 0 when all of it is good, 1 when a run failed, 128 and a signal's number when one came.
+pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError> {
+    let path =
+        |file: &Path| std::path::absolute(file).unwrap_or(file.to_owned()).display().to_string();
+    let given = [("bin", &matrix.bin), ("vm-script", &matrix.vm_script)];
+    let given = given.into_iter().filter_map(|(flag, file)| Some((flag, path(file.as_deref()?))));
+    let mut spec = spec::load(&matrix.file, &given.collect::<Vec<_>>())?;
+    if let Some(text) = &matrix.only {
+        spec.cases.retain(|case| case.name.contains(text.as_str()));
+        if spec.cases.is_empty() {
+            return Err(AppError::Usage(format!("--only {text}: there is no such case")));
+        }
+    }
+    let stem = matrix.file.file_stem().unwrap_or_default();
+    let results = matrix.results.clone().unwrap_or_else(|| Path::new("cluster-results").join(stem));
+    if matrix.dry_run {
+        return dry(&spec.cases, &results);
+    }
+    let mut rows = Vec::new();
+    for case in &spec.cases {
+        let place = |number: u32| results.join(case.directory()).join(number.to_string());
+        rows.push((case, (1..=case.repeat).map(place).collect::<Vec<PathBuf>>()));
+    }
+    if !matrix.table {
+        run_all(&rows, matrix.again, signals)?;
+    }
+    let ran = |directories: &Vec<PathBuf>| directories.iter().map(|place| Ran::of(place)).collect();
+    let rows: Vec<(&Case, Vec<Ran>)> =
+        rows.iter().map(|(case, directories)| (*case, ran(directories))).collect();
+    fs::create_dir_all(&results).map_err(|error| AppError::unwritable(&results, &error))?;
+    let markdown = table::markdown(&spec.title, &spec.cases, &rows);
+    for (name, text) in [
+        ("table.md", &markdown),
+        ("table.csv", &table::csv(&spec.cases, &rows)),
+        ("table.json", &table::json(&spec.title, &rows)),
+    ] {
+        Destination::File(results.join(name)).write_text(text)?;
+    }
+    Destination::Stdout.write_text(&markdown)?;
+    if let Some(signal) = signals.first() {
+        return Ok(128 + signal as u8);
+    }
+    let bad = rows.iter().flat_map(|(_, runs)| runs).filter(|ran| !ran.is_good()).count();
+    if bad > 0 {
+        let all: usize = rows.iter().map(|(_, runs)| runs.len()).sum();
+        tell(&format!(
+            "cluster: {bad} of {all} runs have no good result; all of it is in {}",
+            results.display()
+        ));
+    }
+    Ok(u8::from(bad > 0))
+}
+
+/// Repetitions are the outer loop: what drifts meets all cases alike.
+fn run_all(rows: &[(&Case, Vec<PathBuf>)], again: bool, signals: &Signals) -> Result<(), AppError> {
+    let most = rows.iter().map(|(case, _)| case.repeat).max().unwrap_or_default();
+    let all: usize = rows.iter().map(|(_, places)| places.len()).sum();
+    let mut number = 0;
+    for repetition in 0..most as usize {
+        for (case, places) in rows {
+            let Some(directory) = places.get(repetition) else { continue };
+            number += 1;
+            let head = match case.repeat {
+                1 => format!("[{number}/{all}] {}", case.name),
+                of => format!("[{number}/{all}] {}, {} of {of}", case.name, repetition + 1),
+            };
+            if !again && Ran::of(directory).is_good() {
+                tell(&format!("{head}: is there"));
+                continue;
+            }
+            if signals.first().is_some() {
+                return Ok(());
+            }
+            tell(&format!("{head}: .."));
+            one(case, directory, signals)?;
+            let ran = Ran::of(directory);
+            tell(&match (&ran.document, ran.is_good()) {
+                (Some(document), true) => format!("{head}: {:.0} /s", document.throughput_ops_s),
+                _ => format!("{head}: FAILED: {}", ran.problem()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Runs one. One that could not begin is one that failed.
+fn one(case: &Case, directory: &Path, signals: &Signals) -> Result<(), AppError> {
+    let mut run = case.run.clone();
+    run.results = directory.to_owned();
+    let Err(error) = run::run(&run, signals, false) else { return Ok(()) };
+    let directory = results::prepare(directory)?;
+    let failed = Outcome {
+        schema: SCHEMA,
+        program: run.program.clone(),
+        arguments: run.arguments.clone(),
+        fabric: run.fabric().name().to_owned(),
+        on: run.on().name().to_owned(),
+        memory_nodes: run.memory_nodes,
+        compute_nodes: run.compute_nodes,
+        status: error.status(),
+        problem: Some(error.to_string()),
+        elapsed_s: 0.0,
+        nodes: Vec::new(),
+    };
+    results::save(&directory, &failed)
+}
+
+fn dry(cases: &[Case], results: &Path) -> Result<u8, AppError> {
+    let mut text = String::new();
+    for case in cases {
+        let mut run = case.run.clone();
+        run.results = results.join(case.directory()).join("1");
+        text += &format!("# {}\n", case.name);
+        match run::dry(&run) {
+            Ok(lines) => text += &lines.join("\n"),
+            Err(error) => text += &format!("# it cannot be run: {error}\n"),
+        }
+        text.push('\n');
+    }
+    Destination::Stdout.write_text(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,44 @@
+//! What came of a run: `run.json`.
+
+use serde::{Deserialize, Serialize};
+
+/// The number of its present form.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A run, whether it went well or not.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) schema: u32,
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) fabric: String,
+    pub(crate) on: String,
+    pub(crate) memory_nodes: u16,
+    pub(crate) compute_nodes: u16,
+    /// The exit status: that of the programs, 124 when the time was over, 128 and a signal's number.
+    pub(crate) status: u8,
+    /// What went wrong, in one line.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) problem: Option<String>,
+    /// From the first process to the last.
+    pub(crate) elapsed_s: f64,
+    /// In the order of their start.
+    pub(crate) nodes: Vec<NodeOutcome>,
+}
+
+/// One process of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeOutcome {
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) host: Option<String>,
+    pub(crate) command: String,
+    /// `status 0`, `SIGKILL`, `never started`.
+    pub(crate) ended: String,
+}
+
+impl Outcome {
+    pub(crate) fn is_good(&self) -> bool {
+        self.status == 0 && self.problem.is_none()
+    }
+}

@@ -1,0 +1,407 @@
+//! What is started where: a list of commands, made before anything starts.
+//!
+//! Words of commands may have placeholders in them, for what is known later only: [`SCRATCH`], [`HOLDER`].
+
+mod hosts;
+mod namespaces;
+mod processes;
+mod ssh;
+mod vm;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use latchwork_harness::AppError;
+
+use crate::args::{Fabric, Place, Run};
+use crate::shell;
+
+pub(crate) use hosts::Host;
+pub(crate) use namespaces::NAMESPACES;
+pub(crate) use vm::BOOT;
+
+/// The directory of an attended process' files.
+pub(crate) const SCRATCH: &str = "{scratch}";
+/// The process that holds the network namespaces.
+pub(crate) const HOLDER: &str = "{holder}";
+
+/// What etcd says when it can be used.
+const ETCD_READY: &str = "ready to serve client requests";
+/// What a memory node says.
+const MEMNODE_READY: &str = " serves ";
+
+/// What a process is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// etcd.
+    Store,
+    Memory,
+    /// It ends by itself, and is what all of this is for.
+    Program,
+}
+
+/// A process to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// What it is called: `M0`, `C1`, `store`.
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// Where it runs, when that is not here.
+    pub(crate) host: Option<String>,
+    /// What leads into the place where the command runs.
+    pub(crate) enter: Vec<String>,
+    pub(crate) command: Vec<String>,
+    /// It says this on standard error when the next may start.
+    pub(crate) ready: Option<&'static str>,
+    /// Signals go to its standard input, since it is elsewhere, and its standard output is an archive.
+    pub(crate) is_attended: bool,
+    /// Its standard output is an archive of a run's results.
+    pub(crate) is_run: bool,
+}
+
+/// A command that is run to its end before anything starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) command: Vec<String>,
+    /// The file that is its standard input.
+    pub(crate) input: Option<PathBuf>,
+    /// What it is about, for errors.
+    pub(crate) what: String,
+}
+
+/// Everything that is started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    /// Holds the network namespaces, until its standard input ends.
+    pub(crate) holder: Option<Vec<String>>,
+    /// In the order of their start.
+    pub(crate) launches: Vec<Launch>,
+}
+
+/// Where files of the run are.
+pub(crate) struct Layout {
+    pub(crate) scratch: PathBuf,
+    pub(crate) shared: PathBuf,
+    pub(crate) results: PathBuf,
+    pub(crate) mark: String,
+}
+
+/// The address of a node, where it has one of its own.
+#[derive(Clone, Debug)]
+struct Reach {
+    listen: IpAddr,
+    advertise: Option<String>,
+}
+
+impl Reach {
+    fn at(address: IpAddr) -> Reach {
+        Reach { listen: address, advertise: None }
+    }
+}
+
+impl Plan {
+    /// What this run takes.
+    ///
+    /// # Errors
+    /// What cannot be, in one line that says what would do.
+    pub(crate) fn of(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
+        check(run)?;
+        match run.on() {
+            Place::Processes => processes::plan(run, layout),
+            Place::Namespaces => namespaces::plan(run, layout),
+            Place::Vm => vm::plan(run),
+            Place::Ssh => ssh::plan(run, layout),
+        }
+    }
+
+    /// All commands, as a shell takes them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let input = |step: &Step| match &step.input {
+            Some(file) => format!(" <{}", shell::quote(&[file.display().to_string()])),
+            None => String::new(),
+        };
+        let steps = self.steps.iter().map(|step| shell::quote(&step.command) + &input(step));
+        let holder = self.holder.iter().map(|holder| shell::quote(holder));
+        let launches = self.launches.iter().map(Launch::line);
+        steps.chain(holder).chain(launches).collect()
+    }
+}
+
+fn usage<T>(text: impl Into<String>) -> Result<T, AppError> {
+    Err(AppError::Usage(text.into()))
+}
+
+/// What the command says itself, to every process.
+const OWN: [&str; 10] = [
+    "--join",
+    "--json",
+    "--fabric",
+    "--compute-nodes",
+    "--memory-nodes",
+    "--node-id",
+    "--listen",
+    "--advertise",
+    "--shm-dir",
+    "--device",
+];
+
+fn check(run: &Run) -> Result<(), AppError> {
+    let fabric = run.fabric();
+    let (on, name) = (run.on().name(), fabric.name());
+    match (run.on(), fabric) {
+        (Place::Namespaces, Fabric::Shm | Fabric::Ibverbs) => {
+            return usage(format!(
+                "--on {on} --fabric {name}: namespaces have sockets; use --fabric tcp"
+            ));
+        }
+        (Place::Vm, Fabric::Shm | Fabric::Tcp) => {
+            return usage(format!(
+                "--on {on} --fabric {name}: use --on processes, or --fabric ibverbs"
+            ));
+        }
+        (Place::Ssh, Fabric::Shm) => {
+            return usage(format!(
+                "--on {on} --fabric {name}: machines share no memory; use tcp or ibverbs"
+            ));
+        }
+        (Place::Processes, Fabric::Ibverbs) if run.device.is_empty() => {
+            return usage(format!(
+                "--fabric {name}: say which RDMA devices, with --device NAME; or use --on vm, which has some"
+            ));
+        }
+        _ => {}
+    }
+    if run.hosts.is_some() != (run.on() == Place::Ssh) {
+        return usage("--hosts FILE and --on ssh belong together".to_owned());
+    }
+    if run.copy && run.on() != Place::Ssh {
+        return usage("--copy is for --on ssh".to_owned());
+    }
+    if let Some(own) = run.arguments.iter().find(|word| {
+        let flag = word.split('=').next().unwrap_or_default();
+        OWN.contains(&flag)
+    }) {
+        return usage(format!(
+            "{own} belongs before `--`, where it is a flag of cluster, or is not yours to give"
+        ));
+    }
+    Ok(())
+}
+
+/// The file of a program here.
+fn program(bin: &Path, name: &str) -> Result<String, AppError> {
+    let path = bin.join(name);
+    match path.is_file() {
+        true => Ok(path.display().to_string()),
+        false => usage(format!(
+            "there is no {}: build it, with `cargo build --release --bins`, or give --bin DIRECTORY",
+            path.display()
+        )),
+    }
+}
+
+/// The directory of the programs here.
+pub(crate) fn bin(run: &Run) -> Result<PathBuf, AppError> {
+    match &run.bin {
+        Some(bin) => std::path::absolute(bin).or_else(|_| Ok(bin.clone())),
+        None => own_directory(),
+    }
+}
+
+fn own_directory() -> Result<PathBuf, AppError> {
+    let own = std::env::current_exe()
+        .map_err(|error| AppError::Failed(format!("this program's file is unknown: {error}")))?;
+    Ok(own.parent().unwrap_or(Path::new(".")).to_owned())
+}
+
+/// What all nodes are told.
+struct Common<'a> {
+    run: &'a Run,
+    /// Where they meet.
+    endpoint: String,
+    shared: Option<&'a Path>,
+}
+
+impl Common<'_> {
+    fn flags(
+        &self,
+        id: u16,
+        index: usize,
+        reach: Option<&Reach>,
+        device: Option<&str>,
+    ) -> Vec<String> {
+        let run = self.run;
+        let mut flags = words(["--join", &self.endpoint, "--fabric", run.fabric().name()]);
+        flags.extend(words(["--node-id", &id.to_string()]));
+        flags.extend(words(["--join-wait", &run.join_wait.to_string()]));
+        if run.fabric() == Fabric::Shm
+            && let Some(shared) = self.shared
+        {
+            flags.extend(words(["--shm-dir", &shared.display().to_string()]));
+        }
+        if let Some(reach) = reach {
+            flags.extend(words([
+                "--listen",
+                &std::net::SocketAddr::new(reach.listen, 0).to_string(),
+            ]));
+            if let Some(advertise) = &reach.advertise {
+                flags.extend(words(["--advertise", advertise]));
+            }
+        }
+        if run.fabric() == Fabric::Ibverbs {
+            let in_turn =
+                (!run.device.is_empty()).then(|| run.device[index % run.device.len()].as_str());
+            if let Some(device) = device.or(in_turn) {
+                flags.extend(words(["--device", device]));
+            }
+            if let Some(index) = run.gid_index {
+                flags.extend(words(["--gid-index", &index.to_string()]));
+            }
+        }
+        flags
+    }
+
+    /// The command of a memory node.
+    fn memory(
+        &self,
+        program: &str,
+        id: u16,
+        reach: Option<&Reach>,
+        device: Option<&str>,
+    ) -> Result<Vec<String>, AppError> {
+        let run = self.run;
+        let mut command = words([
+            program,
+            "--memory",
+            &run.memory.to_string(),
+            "--drain",
+            &run.drain.to_string(),
+        ]);
+        let more = shell::split(&run.memnode_flags);
+        command
+            .extend(more.map_err(|problem| AppError::Usage(format!("--memnode-flags {problem}")))?);
+        command.extend(self.flags(id, usize::from(id), reach, device));
+        Ok(command)
+    }
+
+    /// The command of a compute node.
+    fn compute(
+        &self,
+        program: &str,
+        id: u16,
+        json: &str,
+        reach: Option<&Reach>,
+        device: Option<&str>,
+    ) -> Vec<String> {
+        let run = self.run;
+        let mut command = vec![program.to_owned()];
+        command.extend(run.arguments.iter().cloned());
+        let index = usize::from(run.memory_nodes + id) - 1;
+        command.extend(self.flags(id, index, reach, device));
+        command.extend(words(["--compute-nodes", &run.compute_nodes.to_string()]));
+        command.extend(words(["--memory-nodes", &run.memory_nodes.to_string()]));
+        command.extend(words(["--json", json]));
+        command
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+impl Launch {
+    fn here(name: String, role: Role, command: Vec<String>) -> Launch {
+        let ready = match role {
+            Role::Store => Some(ETCD_READY),
+            Role::Memory => Some(MEMNODE_READY),
+            Role::Program => None,
+        };
+        let (host, enter) = (None, Vec::new());
+        Launch { name, role, host, enter, command, ready, is_attended: false, is_run: false }
+    }
+
+    /// All of it, as a shell takes it.
+    pub(crate) fn line(&self) -> String {
+        let all: Vec<_> = self.enter.iter().chain(&self.command).cloned().collect();
+        shell::quote(&all)
+    }
+}
+
+/// The file to which a compute node here writes its document.
+pub(crate) fn document(results: &Path, name: &str) -> PathBuf {
+    results.join(format!("{name}.json"))
+}
+
+/// What `--store` asks for.
+enum Store {
+    File,
+    /// One that is started.
+    Etcd,
+    Given(String),
+}
+
+fn store(run: &Run, mark: &str) -> Result<Store, AppError> {
+    let other = match run.on() {
+        Place::Ssh => "etcd",
+        _ => "file",
+    };
+    match run.store.as_deref().unwrap_or(other) {
+        "file" => Ok(Store::File),
+        "etcd" => Ok(Store::Etcd),
+        given => match given.strip_prefix("etcd://") {
+            Some(rest) if rest.contains('/') => Ok(Store::Given(given.to_owned())),
+            Some(_) => Ok(Store::Given(format!("{given}/{mark}"))),
+            None => usage(format!("--store {given}: use file, etcd, or etcd://HOST:PORT")),
+        },
+    }
+}
+
+/// Where etcd is found on this machine.
+fn etcd() -> Result<String, AppError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|place| place.join("etcd")).find(|file| file.is_file());
+    match found {
+        Some(file) => Ok(file.display().to_string()),
+        None => usage(
+            "--store etcd: etcd is not installed here; install it, or use --store file, or etcd://HOST:PORT",
+        ),
+    }
+}
+
+/// An etcd of one node, with its data in a directory.
+fn etcd_command(program: &str, data: &str, address: IpAddr, port: u16, peers: u16) -> Vec<String> {
+    let clients = format!("http://{}", std::net::SocketAddr::new(address, port));
+    let peers = format!("http://127.0.0.1:{peers}");
+    let mut command = words([
+        program,
+        "--name",
+        "store",
+        "--data-dir",
+        data,
+        "--logger",
+        "zap",
+        "--log-level",
+        "info",
+    ]);
+    command.extend(words(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]));
+    command.extend(words(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]));
+    command.extend(words(["--initial-cluster", &format!("store={peers}")]));
+    command
+}
+
+/// Two ports that nobody has at the moment.
+fn free_ports() -> Result<[u16; 2], AppError> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = |listener: &TcpListener| Ok::<u16, io::Error>(listener.local_addr()?.port());
+    let both = || {
+        let (one, other) = (listen()?, listen()?);
+        Ok::<_, io::Error>([port(&one)?, port(&other)?])
+    };
+    both().map_err(|error| AppError::Failed(format!("there is no free port for etcd: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

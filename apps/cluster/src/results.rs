@@ -1,0 +1,139 @@
+//! The directory of a run's results.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `run.json` | what was started, and how it ended; it is written last |
+//! | `document.json` | the program's result document |
+//! | `M0.out`, `M0.err`, `C1.out`, .. | what each process wrote |
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use latchwork_harness::AppError;
+use latchwork_workload::result::Destination;
+
+use crate::archive;
+use crate::live::{Live, written};
+use crate::outcome::{NodeOutcome, Outcome};
+use crate::plan::{Role, document};
+
+const RUN: &str = "run.json";
+const BEGUN: &str = "run.begun";
+const DOCUMENT: &str = "document.json";
+/// The endings of the names of what is there besides.
+const OWN: [&str; 3] = ["out", "err", "json"];
+
+/// Makes the directory, and removes what an earlier run has left there.
+pub(crate) fn prepare(directory: &Path) -> Result<PathBuf, AppError> {
+    let unwritable = |error| AppError::unwritable(directory, &error);
+    fs::create_dir_all(directory).map_err(unwritable)?;
+    let directory = fs::canonicalize(directory).map_err(unwritable)?;
+    let entries = fs::read_dir(&directory).map_err(unwritable)?;
+    let paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    let is_there = |name: &str| directory.join(name).is_file();
+    if !paths.is_empty() && !is_there(RUN) && !is_there(BEGUN) {
+        return Err(AppError::Usage(format!(
+            "--results {}: something else is there; use a new or an empty directory, or one of an earlier run",
+            directory.display()
+        )));
+    }
+    let begun = directory.join(BEGUN);
+    fs::write(&begun, "").map_err(|error| AppError::unwritable(&begun, &error))?;
+    for path in paths {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if path.is_file() && OWN.contains(&ending) {
+            fs::remove_file(&path).map_err(|error| AppError::unwritable(&path, &error))?;
+        }
+    }
+    Ok(directory)
+}
+
+/// What came of an earlier run, if it came to an end.
+pub(crate) fn load(directory: &Path) -> Option<Outcome> {
+    serde_json::from_slice(&fs::read(directory.join(RUN)).ok()?).ok()
+}
+
+/// The program's document.
+pub(crate) fn document_of(directory: &Path) -> PathBuf {
+    directory.join(DOCUMENT)
+}
+
+/// Takes the archives of those apart that ran elsewhere, and gives the document its name. What went wrong.
+pub(crate) fn gather(
+    directory: &Path,
+    nodes: &[Live],
+    outcome: &mut Outcome,
+) -> Result<Option<String>, AppError> {
+    let mut problem = None;
+    for node in nodes {
+        let launch = &node.launch;
+        outcome.nodes.push(NodeOutcome {
+            name: launch.name.clone(),
+            host: launch.host.clone(),
+            command: launch.line(),
+            ended: node.end(),
+        });
+        if !launch.is_attended && !launch.is_run {
+            continue;
+        }
+        let path = written(directory, &launch.name, "out");
+        let bytes = fs::read(&path).map_err(|error| AppError::unwritable(&path, &error))?;
+        let entries = match archive::read(&bytes) {
+            Ok(entries) => entries,
+            // It has nothing to say then, and how it ended was told already.
+            Err(_) if node.status() != Some(0) => continue,
+            Err(error) => {
+                problem
+                    .get_or_insert(format!("{}: its results did not arrive: {error}", launch.name));
+                continue;
+            }
+        };
+        let is_run = launch.is_run;
+        let place = |name: &str| match name {
+            _ if is_run => directory.join(name),
+            "out" => path.clone(),
+            DOCUMENT => document(directory, &launch.name),
+            name => directory.join(format!("{}.{name}", launch.name)),
+        };
+        for (name, content) in entries {
+            if is_run && name == RUN {
+                if let Ok(inner) = serde_json::from_slice::<Outcome>(&content) {
+                    problem = problem.or(inner.problem);
+                    outcome.nodes.extend(inner.nodes);
+                }
+                continue;
+            }
+            let place = place(&name);
+            fs::write(&place, content).map_err(|error| AppError::unwritable(&place, &error))?;
+        }
+        if is_run {
+            // All of it is in files of its own now.
+            let _ = fs::remove_file(&path);
+        }
+    }
+    let mut written = nodes.iter().filter(|node| node.launch.role == Role::Program);
+    if let Some(path) = written
+        .find_map(|node| Some(document(directory, &node.launch.name)).filter(|path| path.is_file()))
+    {
+        let to = directory.join(DOCUMENT);
+        fs::rename(&path, &to).map_err(|error| AppError::unwritable(&to, &error))?;
+    }
+    if !directory.join(DOCUMENT).is_file() {
+        problem.get_or_insert_with(|| "no process has left a result document".to_owned());
+    }
+    Ok(problem)
+}
+
+/// Writes `run.json`, in one step.
+pub(crate) fn save(directory: &Path, outcome: &Outcome) -> Result<(), AppError> {
+    let text = serde_json::to_string_pretty(outcome)
+        .map_err(|error| AppError::Failed(format!("{RUN}: {error}")))?;
+    Destination::File(directory.join(RUN)).write_text(&(text + "\n"))?;
+    match fs::remove_file(directory.join(BEGUN)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(AppError::unwritable(&directory.join(BEGUN), &error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,120 @@
+//! One run, from its flags to its results.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use latchwork_harness::AppError;
+
+use crate::args::{Place, Run};
+use crate::guard::{Scratch, directories};
+use crate::live::{Surroundings, written};
+use crate::outcome::{Outcome, SCHEMA};
+use crate::plan::{BOOT, Layout, Plan};
+use crate::signals::Signals;
+use crate::supervise::{self, Limits};
+use crate::{archive, results, tell};
+
+/// The run's exit status.
+pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
+    if run.dry_run {
+        print(dry(run)?.join("\n").as_bytes());
+        return Ok(0);
+    }
+    let outcome = self::run(run, signals, true)?;
+    let directory = &run.results;
+    if run.archive {
+        let sent = archive::write(&mut io::stdout().lock(), directory);
+        sent.map_err(|error| AppError::Failed(format!("results cannot be sent: {error}")))?;
+    } else {
+        for node in &outcome.nodes {
+            // Only one of the programs has something to say.
+            if node.name.starts_with('C')
+                && let Ok(text) = std::fs::read(written(directory, &node.name, "out"))
+            {
+                print(&text);
+            }
+        }
+    }
+    if let Some(problem) = &outcome.problem {
+        tell(&format!("cluster: {problem}; what each process wrote is in {}", directory.display()));
+    }
+    Ok(outcome.status)
+}
+
+/// All commands of a run, none of which is started.
+pub(crate) fn dry(run: &Run) -> Result<Vec<String>, AppError> {
+    let layout = layout("latchwork-cluster-RUN", &run.results);
+    let mut lines = Plan::of(run, &layout)?.lines();
+    if let Some(last) = lines.last_mut() {
+        last.push('\n');
+    }
+    Ok(lines)
+}
+
+fn layout(mark: &str, results: &Path) -> Layout {
+    let [scratch, shared] = directories(mark);
+    Layout { scratch, shared, results: results.to_owned(), mark: mark.to_owned() }
+}
+
+/// Runs it, and keeps what comes of it, whether that is good or not.
+///
+/// # Errors
+/// When it could not begin, or what came of it cannot be kept.
+pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcome, AppError> {
+    // What cannot be is told before anything is removed.
+    Plan::of(run, &layout("latchwork-cluster-RUN", &run.results))?;
+    let directory = results::prepare(&run.results)?;
+    let scratch = Scratch::make()?;
+    let plan = Plan::of(run, &layout(scratch.mark(), &directory))?;
+    let own = std::env::current_exe()
+        .map_err(|error| AppError::Failed(format!("this program's file is unknown: {error}")))?;
+    let own = own.display().to_string();
+    let around = Surroundings {
+        own: &own,
+        mark: scratch.mark(),
+        results: &directory,
+        holder: None,
+        is_shown,
+    };
+    let boot = if run.on() == Place::Vm { BOOT } else { 0 };
+    let limits = Limits {
+        time: run.time_limit + Duration::from_secs(boot),
+        grace: run.grace,
+        drain: Duration::from_secs(run.drain),
+    };
+    let over = supervise::run(&plan, around, limits, signals)?;
+    let mut outcome = Outcome {
+        schema: SCHEMA,
+        program: run.program.clone(),
+        arguments: run.arguments.clone(),
+        fabric: run.fabric().name().to_owned(),
+        on: run.on().name().to_owned(),
+        memory_nodes: run.memory_nodes,
+        compute_nodes: run.compute_nodes,
+        status: over.status,
+        problem: over.problem,
+        elapsed_s: over.elapsed.as_secs_f64(),
+        nodes: Vec::new(),
+    };
+    let missing = results::gather(&directory, &over.nodes, &mut outcome)?;
+    if outcome.status == 0 && missing.is_some() {
+        outcome.status = 1;
+    }
+    if outcome.status != 0 {
+        // What happened inside of a virtual machine says more than that it ended.
+        outcome.problem = match run.on() {
+            Place::Vm => missing.or(outcome.problem),
+            _ => outcome.problem.or(missing),
+        };
+    }
+    results::save(&directory, &outcome)?;
+    scratch.finish()?;
+    Ok(outcome)
+}
+
+fn print(text: &[u8]) {
+    let mut out = io::stdout().lock();
+    // Nobody may be reading any more.
+    let _ = out.write_all(text).and_then(|()| out.flush());
+}

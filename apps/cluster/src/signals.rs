@@ -1,0 +1,64 @@
+//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use latchwork_harness::AppError;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// The first signal is handed on to the programs, which end their run in order. The second ends the command at once: the guard does
+/// the rest.
+#[derive(Clone, Default)]
+pub(crate) struct Signals {
+    first: Arc<AtomicUsize>,
+}
+
+const ALL: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
+impl Signals {
+    pub(crate) fn install() -> Result<Signals, AppError> {
+        let signals = Signals::default();
+        let armed = Arc::new(AtomicBool::new(false));
+        let install = |signal: i32| {
+            // In this order, so that the first does not end anything.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
+            flag::register(signal, Arc::clone(&armed))?;
+            flag::register_usize(signal, Arc::clone(&signals.first), signal as usize)
+        };
+        for signal in ALL {
+            install(signal).map_err(|error| {
+                AppError::Failed(format!("signal {signal} cannot be handled: {error}"))
+            })?;
+        }
+        Ok(signals)
+    }
+
+    /// Takes no notice of them.
+    pub(crate) fn ignore() {
+        let nobody = Arc::new(AtomicBool::new(false));
+        for signal in ALL {
+            // One that stays as it is ends this process, and the next start does its work.
+            let _ = flag::register(signal, Arc::clone(&nobody));
+        }
+    }
+
+    /// The number of the signal that came.
+    pub(crate) fn first(&self) -> Option<i32> {
+        match self.first.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
+    }
+}
+
+/// What people call it.
+pub(crate) fn name(signal: i32) -> String {
+    match signal {
+        SIGTERM => "SIGTERM".to_owned(),
+        SIGINT => "SIGINT".to_owned(),
+        SIGHUP => "SIGHUP".to_owned(),
+        9 => "SIGKILL".to_owned(),
+        signal => format!("signal {signal}"),
+    }
+}
