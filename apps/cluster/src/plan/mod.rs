@@ -27,7 +27,7 @@ pub(crate) const SCRATCH: &str = "{scratch}";
 pub(crate) const HOLDER: &str = "{holder}";
 
 /// What etcd says when it can be used.
-const ETCD_READY: &str = "ready to serve client requests";
+const ETCD_READY: &str = "serving client traffic";
 /// What a memory node says.
 const MEMNODE_READY: &str = " serves ";
 

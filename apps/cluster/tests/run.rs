@@ -1,0 +1,183 @@
+//! One run: what it leaves, how it ends, and that nothing else is left.
+
+mod common;
+
+use common::{Place, directories, signal, wait_until};
+use serde_json::Value;
+
+const TWO: &str = "--memory-nodes 2 --compute-nodes 2";
+
+#[test]
+fn what_all_processes_wrote_is_in_one_directory() {
+    let place = Place::new();
+    let ended = place.run(TWO, "good");
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "good news\n"), "{}", ended.err);
+    assert!(ended.err.contains("M1 | memnode: M1 serves"), "{}", ended.err);
+    let document: Value = serde_json::from_str(&place.read("results/document.json")).expect("JSON");
+    assert_eq!(document["ops"], 10);
+    let run: Value = serde_json::from_str(&place.read("results/run.json")).expect("JSON");
+    assert_eq!((&run["status"], &run["problem"]), (&Value::from(0), &Value::Null));
+    let nodes = run["nodes"].as_array().expect("nodes");
+    let names: Vec<_> =
+        nodes.iter().map(|node| node["name"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["M0", "M1", "C1", "C2"]);
+    assert!(nodes.iter().all(|node| node["ended"] == "status 0"), "{run}");
+    assert!(place.read("results/M0.err").contains("serves"));
+    assert_eq!(
+        (place.read("results/C1.out").as_str(), place.read("results/C2.out").as_str()),
+        ("good news\n", "")
+    );
+}
+
+#[test]
+fn a_program_that_fails_is_named_and_the_others_are_ended() {
+    let place = Place::new();
+    let ended = place.run(&format!("{TWO} --grace 0"), "fails");
+    assert_eq!(ended.status, Some(3), "{}", ended.err);
+    let line = ended.err.lines().find(|line| line.starts_with("cluster: ")).expect("a line");
+    assert!(line.starts_with("cluster: C2 ended with status 3: program: it broke; "), "{line}");
+    let run: Value = serde_json::from_str(&place.read("results/run.json")).expect("JSON");
+    assert_eq!(run["nodes"][2]["ended"], "status 4", "it was asked to end: {run}");
+}
+
+#[test]
+fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
+    let place = Place::new();
+    let running = place.start_run("--grace 0", "hangs");
+    place.wait_for("results/C2.err", "begun");
+    let memory = |pid: &u32| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+        words.get(1).is_some_and(|word| word.ends_with(b"memnode"))
+    };
+    let pid = running.processes().into_iter().find(memory).expect("a memory node");
+    signal(pid, "KILL");
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(137), "{}", ended.err);
+    assert!(ended.err.contains("cluster: M0 was ended by SIGKILL"), "{}", ended.err);
+    assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
+}
+
+#[test]
+fn a_program_that_leaves_no_document_has_failed() {
+    let ended = Place::new().run("", "silent");
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    assert!(ended.err.contains("cluster: no process has left a result document"), "{}", ended.err);
+}
+
+#[test]
+fn the_first_signal_ends_the_run_in_order() {
+    for (name, by) in [("INT", "SIGINT"), ("TERM", "SIGTERM")] {
+        let place = Place::new();
+        let running = place.start_run(TWO, "in-order");
+        place.wait_for("results/C1.err", "begun");
+        running.signal(name);
+        let ended = running.wait();
+        assert_eq!(ended.status, Some(0), "{by}: the programs say so: {}", ended.err);
+        assert!(place.path("results/document.json").is_file(), "{by}");
+    }
+}
+
+#[test]
+fn nothing_is_left_by_a_second_signal_nor_by_a_kill_nor_when_time_is_over() {
+    let place = Place::new();
+    let running = place.start_run(TWO, "hangs");
+    place.wait_for("results/C2.err", "begun");
+    running.signal("TERM");
+    // It is told once it has told the programs.
+    assert!(running.processes().len() > 4, "they go on");
+    running.signal("INT");
+    let ended = running.wait();
+    assert!([Some(130), Some(143)].contains(&ended.status), "{:?}", ended.status);
+
+    let place = Place::new();
+    let running = place.start_run(TWO, "hangs");
+    place.wait_for("results/C2.err", "begun");
+    running.signal("KILL");
+    assert_eq!(running.wait().status, None, "it was killed");
+
+    let place = Place::new();
+    let ended = place.run(&format!("{TWO} --time-limit 0.5"), "hangs");
+    assert_eq!(ended.status, Some(124), "{}", ended.err);
+    assert!(ended.err.contains("cluster: the time limit of 0.5 s is over"), "{}", ended.err);
+}
+
+#[test]
+fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
+    let place = Place::new();
+    let running = place.start_run(TWO, "hangs");
+    place.wait_for("results/C2.err", "begun");
+    let pid = running.pid();
+    let is_guard = |other: &u32| {
+        let command = std::fs::read(format!("/proc/{other}/cmdline")).unwrap_or_default();
+        command.split(|byte| *byte == 0).nth(1) == Some(b"guard")
+    };
+    let processes = running.processes();
+    let guard = processes.into_iter().find(is_guard).expect("a guard");
+    signal(guard, "KILL");
+    running.signal("KILL");
+    assert_eq!(running.wait_alone(), None);
+    assert_eq!(directories(pid).len(), 2, "nobody was there to remove them");
+    let other = Place::new();
+    assert_eq!(other.run("", "good").status, Some(0));
+    // Those that others have started may have been faster.
+    assert!(wait_until(|| directories(pid).is_empty()), "{:?}", directories(pid));
+    let test = place.directory.path().display().to_string();
+    assert_eq!(common::processes(&test), [0; 0]);
+}
+
+#[test]
+fn a_dry_run_starts_nothing_and_says_what_would_be() {
+    let place = Place::new();
+    let ended = place.run("--fabric tcp --memory-nodes 2 --memory 64M --dry-run", "good");
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let lines: Vec<_> = ended.out.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", ended.out);
+    assert!(
+        lines[1].contains("memnode --memory 67108864") && lines[1].contains("--node-id 1"),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[3].contains("program good --join file:") && lines[3].contains("--fabric tcp"),
+        "{}",
+        lines[3]
+    );
+    assert!(!place.path("results").exists());
+}
+
+#[test]
+fn what_cannot_be_is_one_line_that_says_what_would_do() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("mine")).expect("a directory");
+    std::fs::write(place.path("mine/thesis"), "").expect("a file");
+    for (arguments, problem) in [
+        (
+            "run --bin . other",
+            "/other: build it, with `cargo build --release --bins`, or give --bin DIRECTORY",
+        ),
+        ("run --bin . --on ssh program", "--hosts FILE and --on ssh belong together"),
+        (
+            "run --bin . --on processes --fabric ibverbs program",
+            "say which RDMA devices, with --device NAME",
+        ),
+        ("run --bin . --on namespaces --fabric shm program", "use --fabric tcp"),
+        ("run --bin . --on vm --fabric tcp program", "use --on processes, or --fabric ibverbs"),
+        ("run --bin . --on vm --vm-script none program", "--vm-script none: there is no such file"),
+        ("run --bin . --store zookeeper program", "use file, etcd, or etcd://HOST:PORT"),
+        ("run --bin . --copy program", "--copy is for --on ssh"),
+        ("run --bin . --results mine program -- good", "something else is there"),
+        ("run --bin . program -- --json=x", "--json=x belongs before `--`"),
+        ("run --bin .", "the following required arguments were not provided"),
+        ("run --compute-nodes 0 program", "use a whole number from 1 to 58"),
+        ("matrix none.toml", "none.toml: No such file or directory"),
+    ] {
+        let ended = place.start(arguments).wait();
+        assert_eq!(ended.status, Some(2), "{arguments}: {}", ended.err);
+        let [line] = ended.err.lines().collect::<Vec<_>>()[..] else {
+            panic!("{arguments}: one line: {}", ended.err);
+        };
+        assert!(line.starts_with("cluster: ") && line.contains(problem), "{arguments}: {line}");
+    }
+    assert!(place.path("mine/thesis").is_file());
+}
