@@ -17,6 +17,14 @@ tpcc *ARGS:
 microbench *ARGS:
     cargo run --release --bin microbench -- "$@"
 
+# A cluster of processes, and a program on it: `just cluster --memory-nodes 2 --fabric tcp ycsb -- check -w a`.
+cluster *ARGS:
+    scripts/cluster/run.sh "$@"
+
+# Experiments on clusters of processes, which end in one table: `just matrix scripts/cluster/fabrics.toml`.
+matrix *ARGS:
+    scripts/cluster/matrix.sh "$@"
+
 # A simulated world, replayed: `just sim run --seed 7`; `just sim --help` tells more.
 sim *ARGS:
     cargo run --release --bin sim -- "$@"
@@ -76,9 +84,10 @@ rdma *ARGS:
 rdma-perf *ARGS:
     scripts/rdma-perf.sh "$@"
 
-# Membership on etcd, which the tests start themselves; needs `etcd`, and `protoc` to build its client.
+# Membership on etcd, which the tests start themselves, and a cluster of programs; needs `etcd`, and `protoc` to build its client.
 test-etcd *ARGS:
     cargo test -p latchwork-membership --features etcd-tls "$@"
+    scripts/cluster/test-etcd.sh
 
 # CPU cache lines that readers share and write, counted under valgrind: there must be none.
 shared-writes *ARGS:

@@ -145,6 +145,9 @@ pub(crate) struct Run {
     /// Seconds that the others may go on when one has failed.
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) grace: Duration,
+    /// Seconds that a process has to end when it is told to, before it is killed.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds_or_none, help_heading = "Limits")]
+    pub(crate) kill_after: Duration,
     /// Seconds that memory nodes wait for compute nodes to leave, at the end.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole(0..=86400u64), help_heading = "Limits")]
     pub(crate) drain: u64,

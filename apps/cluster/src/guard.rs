@@ -45,7 +45,7 @@ const READY: &str = "ready";
 const OVER: &str = "over";
 
 /// How long processes have to end by themselves.
-const POLITE: Duration = Duration::from_secs(3);
+const POLITE: Duration = Duration::from_secs(1);
 /// How long they have after SIGKILL, which nothing but the kernel can delay.
 const FIRM: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);

@@ -82,6 +82,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
         time: run.time_limit + Duration::from_secs(boot),
         grace: run.grace,
         drain: Duration::from_secs(run.drain),
+        kill_after: run.kill_after,
     };
     let over = supervise::run(&plan, around, limits, signals)?;
     let mut outcome = Outcome {

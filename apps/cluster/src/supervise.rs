@@ -28,8 +28,6 @@ use crate::plan::{Plan, Role, Step};
 use crate::signals::{self, Signals};
 
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a process has to end by itself when it is told to.
-const POLITE: Duration = Duration::from_secs(5);
 /// How long a program may take to its results, when a signal ends its run.
 const IN_ORDER: Duration = Duration::from_secs(60);
 /// How long namespaces may take.
@@ -44,6 +42,7 @@ pub(crate) struct Limits {
     pub(crate) time: Duration,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
+    pub(crate) kill_after: Duration,
 }
 
 /// What is left when all is over.
@@ -183,7 +182,7 @@ impl Supervisor<'_> {
                 let grace = self.limits.grace;
                 // What the others make of it is worth to be known.
                 if !self.outlast(&[Role::Program], grace) {
-                    self.end(&[Role::Program], POLITE);
+                    self.end(&[Role::Program], self.limits.kill_after);
                 }
                 let node = &self.nodes[at];
                 let status = node.status().filter(|status| *status != 0).unwrap_or(1);
@@ -194,7 +193,7 @@ impl Supervisor<'_> {
                 (status, Some(node.complaint() + early))
             }
             Halt::Limit => {
-                self.end(&[Role::Program], POLITE);
+                self.end(&[Role::Program], self.limits.kill_after);
                 let left = self.nodes.iter().filter(|node| !node.is_ready);
                 let waited = left.map(|node| node.launch.name.as_str()).collect::<Vec<_>>();
                 let what = match waited.is_empty() {
@@ -207,7 +206,7 @@ impl Supervisor<'_> {
             Halt::Signal(signal) => {
                 self.signal(&[Role::Program], signal);
                 if !self.outlast(&[Role::Program], IN_ORDER) {
-                    self.end(&[Role::Program], POLITE);
+                    self.end(&[Role::Program], self.limits.kill_after);
                 }
                 let programs =
                     || self.nodes.iter().filter(|node| node.launch.role == Role::Program);
@@ -239,11 +238,11 @@ impl Supervisor<'_> {
 
     /// Ends what serves the programs. What went wrong with it.
     fn stop_rest(&mut self) -> Option<String> {
-        let drain = self.limits.drain + POLITE;
+        let drain = self.limits.drain + self.limits.kill_after;
         self.end(&[Role::Memory], drain);
         let bad = |node: &&Live| node.launch.role == Role::Memory && node.status() != Some(0);
         let problem = self.nodes.iter().find(bad).map(Live::complaint);
-        self.end(&[Role::Store], POLITE);
+        self.end(&[Role::Store], self.limits.kill_after);
         problem
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
         ("--time-limit", run.time_limit.as_secs_f64().to_string()),
         ("--join-wait", run.join_wait.to_string()),
         ("--grace", run.grace.as_secs_f64().to_string()),
+        ("--kill-after", run.kill_after.as_secs_f64().to_string()),
         ("--drain", run.drain.to_string()),
     ] {
         command.extend(words([flag, &value]));

@@ -60,7 +60,7 @@ case $how-$id in
     fails-2) echo "program: it broke" >&2; exit 3 ;;
     fails-*) trap 'exit 4' TERM; while :; do sleep 0.02; done ;;
     in-order-1) trap 'document ok; exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
-    in-order-*) trap 'exit 0' TERM INT; while :; do sleep 0.02; done ;;
+    in-order-*) trap 'exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
     # It hears nothing, and neither does what it has started.
     hangs-*) trap '' TERM INT HUP; sh -c 'while :; do sleep 1; done' & echo begun >&2; while :; do sleep 1; done ;;
 esac
@@ -147,7 +147,9 @@ impl Place {
 
     /// Runs a program, with the stand-ins.
     pub fn start_run(&self, flags: &str, how: &str) -> Running {
-        self.start(&format!("run --bin . --results results {flags} program -- {how}"))
+        self.start(&format!(
+            "run --bin . --results results --kill-after 0.2 {flags} program -- {how}"
+        ))
     }
 
     pub fn run(&self, flags: &str, how: &str) -> Ended {

@@ -1,0 +1,12 @@
+//! The program's command line, from outside.
+
+use std::process::Command;
+
+#[test]
+fn one_that_is_told_no_cluster_says_how_to_name_one() {
+    let output = Command::new(env!("CARGO_BIN_EXE_memnode")).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(told.starts_with("memnode: ") && told.lines().count() == 1, "{told}");
+    assert!(told.contains("--join file:/DIRECTORY/NAME"), "{told}");
+}
