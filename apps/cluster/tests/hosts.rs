@@ -101,12 +101,17 @@ fn programs_are_copied_where_they_differ() {
 /// A daemon of the test's own, which takes its own key only.
 struct Sshd {
     child: Child,
+    /// The directory that it wants, where that was not there.
+    made: bool,
 }
 
 impl Drop for Sshd {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
+        if self.made {
+            _ = fs::remove_dir("/run/sshd");
+        }
     }
 }
 
@@ -130,13 +135,11 @@ fn sshd(place: &Place) -> Option<(Sshd, u16)> {
     );
     fs::write(place.path("sshd.conf"), config).ok()?;
     // It wants this directory, which is made by what starts it on a machine of its own.
-    if !Path::new("/run/sshd").is_dir() {
-        fs::create_dir("/run/sshd").ok()?;
-    }
+    let made = fs::create_dir("/run/sshd").is_ok();
     let mut command = Command::new(program);
     command.args(["-D", "-e", "-f", &file("sshd.conf")]).stdin(Stdio::null());
     let log = fs::File::create(place.path("sshd.log")).ok()?;
-    let mut sshd = Sshd { child: command.stderr(log).stdout(Stdio::null()).spawn().ok()? };
+    let mut sshd = Sshd { child: command.stderr(log).stdout(Stdio::null()).spawn().ok()?, made };
     let listens = || {
         fs::read_to_string(place.path("sshd.log")).is_ok_and(|log| log.contains("Server listening"))
     };

@@ -12,9 +12,9 @@ use std::time::Duration;
 use latchwork_runtime::Clock;
 use tempfile::TempDir;
 
-pub const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
+pub(crate) const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
 /// How long anything may take, on a machine that is busy.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The variable that all processes of a test inherit.
 const TEST: &str = "TEST_OF_CLUSTERS";
@@ -67,12 +67,12 @@ esac
 "#;
 
 /// A directory with the stand-ins, in which everything happens.
-pub struct Place {
-    pub directory: TempDir,
+pub(crate) struct Place {
+    pub(crate) directory: TempDir,
 }
 
 /// The command, while it runs.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     out: JoinHandle<String>,
     err: JoinHandle<String>,
@@ -82,15 +82,15 @@ pub struct Running {
 
 /// What became of it.
 #[derive(Debug)]
-pub struct Ended {
-    pub status: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Writes a script, by another process: what one thread holds open for writing while another forks cannot be
 /// executed.
-pub fn script(path: &Path, text: &str) {
+pub(crate) fn script(path: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
     let mut child = command.spawn().expect("a shell");
@@ -101,33 +101,35 @@ pub fn script(path: &Path, text: &str) {
 }
 
 /// Copies a program, in the same way.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(status.expect("cp").success());
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let directory = TempDir::new().expect("a directory");
+        fs::create_dir(directory.path().join("tmp")).expect("a directory");
         script(&directory.path().join("memnode"), MEMNODE);
         script(&directory.path().join("program"), PROGRAM);
         Place { directory }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     /// Starts the command in this directory.
-    pub fn start(&self, arguments: &str) -> Running {
+    pub(crate) fn start(&self, arguments: &str) -> Running {
         let words: Vec<_> = arguments.split_whitespace().collect();
         let test = self.directory.path().display().to_string();
         let mut command = Command::new(CLUSTER);
         command.args(words).current_dir(self.directory.path()).env(TEST, &test);
+        command.env("TMPDIR", self.path("tmp"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         let (mut out, mut err) =
@@ -146,24 +148,24 @@ impl Place {
     }
 
     /// Runs a program, with the stand-ins.
-    pub fn start_run(&self, flags: &str, how: &str) -> Running {
+    pub(crate) fn start_run(&self, flags: &str, how: &str) -> Running {
         self.start(&format!(
             "run --bin . --results results --kill-after 0.2 {flags} program -- {how}"
         ))
     }
 
-    pub fn run(&self, flags: &str, how: &str) -> Ended {
+    pub(crate) fn run(&self, flags: &str, how: &str) -> Ended {
         self.start_run(flags, how).wait()
     }
 
     /// Waits until a file has this text.
-    pub fn wait_for(&self, name: &str, text: &str) {
+    pub(crate) fn wait_for(&self, name: &str, text: &str) {
         let has = || fs::read_to_string(self.path(name)).is_ok_and(|all| all.contains(text));
         assert!(wait_until(has), "{name} does not say {text:?}");
     }
 }
 
-pub fn wait_until(what: impl Fn() -> bool) -> bool {
+pub(crate) fn wait_until(what: impl Fn() -> bool) -> bool {
     let clock = Clock::start();
     let deadline = clock.now() + LIMIT;
     while !what() {
@@ -176,16 +178,16 @@ pub fn wait_until(what: impl Fn() -> bool) -> bool {
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         signal(self.pid(), name);
     }
 
     /// Waits until it is over and everything that it has started is, and sees that nothing is left.
-    pub fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> Ended {
         assert!(wait_until(|| self.out.is_finished()), "it is not over");
         let pid = self.child.id();
         let status = self.child.wait().expect("a child").code();
@@ -198,28 +200,29 @@ impl Running {
             "processes are left: {:?}",
             processes(&test)
         );
-        assert_eq!(directories(pid), [""; 0], "directories are left");
+        let left = || directories(Path::new(&test), pid);
+        assert!(wait_until(|| left().is_empty()), "directories are left: {:?}", left());
         Ended { status, out, err }
     }
 
     /// Only waits until it is over.
-    pub fn wait_alone(mut self) -> Option<i32> {
+    pub(crate) fn wait_alone(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
     }
 
     /// The processes that it has started, and itself.
-    pub fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         processes(&self.test)
     }
 }
 
-pub fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
     assert!(sent.expect("kill").success(), "{name} to {pid}");
 }
 
 /// The processes of a test.
-pub fn processes(test: &str) -> Vec<u32> {
+pub(crate) fn processes(test: &str) -> Vec<u32> {
     let wanted = format!("{TEST}={test}");
     let has = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -229,16 +232,14 @@ pub fn processes(test: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has).collect()
 }
 
-/// What a command of this number has left.
-pub fn directories(pid: u32) -> Vec<String> {
-    let of = |place: &Path| {
+/// What a command of this number has left in the memory that processes share, and whoever it started in the test's directory.
+pub(crate) fn directories(test: &Path, pid: u32) -> Vec<String> {
+    let names = |place: &Path| {
         let entries = fs::read_dir(place).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let own = |name: &String| {
-            let mut parts = name.split('-').skip(3);
-            name.starts_with("latchwork-cluster-") && parts.next() == Some(&pid.to_string())
-        };
-        names.filter(own).collect::<Vec<_>>()
+        names.filter(|name| name.starts_with("latchwork-cluster-")).collect::<Vec<_>>()
     };
-    [of(&std::env::temp_dir()), of(Path::new("/dev/shm"))].concat()
+    let mut shared = names(Path::new("/dev/shm"));
+    shared.retain(|name| name.split('-').nth(3) == Some(&pid.to_string()));
+    [names(&test.join("tmp")), shared].concat()
 }
