@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use latchwork_runtime::{Handle, Notifier};
 use latchwork_verbs::{
-    Completion, ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError,
-    Target, VerbError,
+    Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Message, Region, RegionKey, Request,
+    SetupError, Target, VerbError,
 };
 #[cfg(target_os = "linux")]
 use latchwork_verbs_ibv as ibv;
@@ -13,6 +13,8 @@ use latchwork_verbs_shm as shm;
 use latchwork_verbs_sim as sim;
 #[cfg(feature = "tcp")]
 use latchwork_verbs_tcp as tcp;
+
+use crate::closed::Closed;
 
 /// The nodes that can reach each other. Clones are the same fabric.
 ///
@@ -240,6 +242,28 @@ pub enum Endpoint {
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
     Ibv(ibv::Endpoint),
+    /// Of a node that may not touch memory any more.
+    Closed(Closed),
+}
+
+impl Endpoint {
+    /// Whether a post now submits what was posted before, as a ring does.
+    #[inline]
+    pub(crate) fn submits_at_post(&self) -> bool {
+        match self {
+            Endpoint::Shm(endpoint) => endpoint.submits_at_post(),
+            _ => false,
+        }
+    }
+
+    /// Whether a poll now may submit something that was pushed back.
+    #[inline]
+    pub(crate) fn submits_at_poll(&self) -> bool {
+        match self {
+            Endpoint::Shm(endpoint) => endpoint.submits_at_poll(),
+            other => other.in_flight() > 0,
+        }
+    }
 }
 
 impl latchwork_verbs::Endpoint for Endpoint {
@@ -251,6 +275,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.post(target, token, requests),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.post(target, token, requests),
+            Endpoint::Closed(endpoint) => endpoint.post(target, token, requests),
         }
     }
 
@@ -262,6 +287,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.expect_write(target, remote, len),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.expect_write(target, remote, len),
+            Endpoint::Closed(endpoint) => endpoint.expect_write(target, remote, len),
         }
     }
 
@@ -273,6 +299,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.ring(),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.ring(),
+            Endpoint::Closed(endpoint) => endpoint.ring(),
         }
     }
 
@@ -284,6 +311,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.poll(sink),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.poll(sink),
+            Endpoint::Closed(endpoint) => endpoint.poll(sink),
         }
     }
 
@@ -295,6 +323,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.in_flight(),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.in_flight(),
+            Endpoint::Closed(endpoint) => endpoint.in_flight(),
         }
     }
 
@@ -306,6 +335,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Endpoint::Tcp(endpoint) => endpoint.may_park(),
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.may_park(),
+            Endpoint::Closed(endpoint) => endpoint.may_park(),
         }
     }
 }

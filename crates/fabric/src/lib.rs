@@ -19,6 +19,8 @@
 //! - Every batch that was accepted has exactly one entry in the slab until its completion.
 //! - A future that is dropped leaves its entry as an orphan: its scratch slot is not used again before
 //!   the completion.
+//! - Once a node's [`Permission`] has ended, its ports ring nothing, and end all batches with an error. It is asked
+//!   before each doorbell of a port that has one.
 //! - User code (sinks, wakers) runs while nothing of the port is borrowed, so it may post.
 //!
 //! # Example
@@ -50,10 +52,13 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod closed;
 mod control;
 mod operations;
+mod permission;
 mod port;
 mod scratch;
 
 pub use backend::{Endpoint, Fabric, Inbox, Subscription, Threaded};
+pub use permission::Permission;
 pub use port::Port;

@@ -103,6 +103,12 @@ impl Operations {
         }
     }
 
+    /// The tokens of all batches whose completions have not come.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = u64> {
+        let is_over = |operation: &Operation| matches!(operation, Operation::Done { .. });
+        self.0.iter().filter(move |(_, o)| !is_over(o)).map(|(key, _)| key as u64)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -13,7 +13,9 @@ use latchwork_verbs::{
 };
 
 use crate::backend::{Endpoint, Fabric};
+use crate::closed::Closed;
 use crate::operations::{After, BatchResult, Operation, Operations};
+use crate::permission::Permission;
 use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 
 /// One worker's way into the fabric: an endpoint, and a slab with what each batch is for.
@@ -27,6 +29,7 @@ use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 pub struct Port {
     node: ComputeNodeId,
     fabric: Fabric,
+    permission: Permission,
     inner: RefCell<Inner>,
     pub(crate) scratch: Scratch,
 }
@@ -36,6 +39,27 @@ struct Inner {
     operations: Operations,
     // Kept for its capacity.
     after: Vec<After>,
+}
+
+impl Inner {
+    /// Whether nothing may be rung any more; asked before whatever would. The first time that this is so all that
+    /// is in flight is given up: it ends with [`VerbError::Barred`], and the endpoint goes, so that what had been
+    /// pushed back there is never submitted.
+    #[inline]
+    fn is_barred(&mut self, permission: &Permission) -> bool {
+        permission.has_ended() && self.close()
+    }
+
+    #[cold]
+    fn close(&mut self) -> bool {
+        if !matches!(self.endpoint, Endpoint::Closed(_)) {
+            let mut closed = Closed::default();
+            self.operations.in_flight().for_each(|token| closed.fail(token));
+            // Dropped before anybody is told: its local buffers are in nobody's hands from then on.
+            self.endpoint = Endpoint::Closed(closed);
+        }
+        true
+    }
 }
 
 impl Port {
@@ -48,13 +72,28 @@ impl Port {
         node: ComputeNodeId,
         handle: &Handle,
     ) -> Result<Rc<Port>, SetupError> {
+        Port::permitted(fabric, node, handle, Permission::default())
+    }
+
+    /// As [`Port::new`], for a node that may touch memory only as long as it has the permission: it is asked before
+    /// everything that may ring a doorbell. Once it has ended, all that is in flight and all that is posted later
+    /// ends with [`VerbError::Barred`], at the next [`Port::poll`].
+    ///
+    /// # Errors
+    /// As [`Port::new`].
+    pub fn permitted(
+        fabric: &Fabric,
+        node: ComputeNodeId,
+        handle: &Handle,
+        permission: Permission,
+    ) -> Result<Rc<Port>, SetupError> {
         let endpoint = fabric.endpoint(node, handle)?;
         let region = Region::zeroed(usize::from(SLOTS) * SLOT_BYTES)?;
         let key = fabric.register(node, region.clone())?;
         let inner = Inner { endpoint, operations: Operations::default(), after: Vec::new() };
         let scratch = Scratch::new(region, key);
         let fabric = fabric.clone();
-        Ok(Rc::new(Port { node, fabric, inner: RefCell::new(inner), scratch }))
+        Ok(Rc::new(Port { node, fabric, permission, inner: RefCell::new(inner), scratch }))
     }
 
     /// The compute node whose worker this is.
@@ -94,7 +133,11 @@ impl Port {
         requests: &[Request],
         operation: Operation,
     ) -> Result<u64, VerbError> {
-        let Inner { endpoint, operations, .. } = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.inner.borrow_mut();
+        if self.permission.can_end() && inner.endpoint.submits_at_post() {
+            inner.is_barred(&self.permission);
+        }
+        let Inner { endpoint, operations, .. } = inner;
         let token = operations.insert(operation);
         endpoint.post(target, token, requests).inspect_err(|_| operations.cancel(token))?;
         Ok(token)
@@ -142,7 +185,11 @@ impl Port {
     /// The sink may post.
     pub fn poll(&self, sink: &mut dyn FnMut(u64, Result<Outcome, VerbError>)) -> bool {
         let mut after = {
-            let Inner { endpoint, operations, after } = &mut *self.inner.borrow_mut();
+            let inner = &mut *self.inner.borrow_mut();
+            if self.permission.can_end() && inner.endpoint.submits_at_poll() {
+                inner.is_barred(&self.permission);
+            }
+            let Inner { endpoint, operations, after } = inner;
             endpoint.poll(&mut |completion| after.push(operations.complete(completion)));
             std::mem::take(after)
         };
@@ -165,7 +212,19 @@ impl Port {
 
     /// Submits what was posted. To be called at the end of every sweep.
     pub fn ring(&self) {
-        self.inner.borrow_mut().endpoint.ring();
+        let inner = &mut *self.inner.borrow_mut();
+        if self.permission.can_end()
+            && inner.endpoint.in_flight() > 0
+            && inner.is_barred(&self.permission)
+        {
+            return;
+        }
+        inner.endpoint.ring();
+    }
+
+    /// Whether its permission has ended: nothing that is posted here takes effect any more.
+    pub fn is_barred(&self) -> bool {
+        self.permission.has_ended()
     }
 
     /// Batches that were posted and whose completions were not polled.

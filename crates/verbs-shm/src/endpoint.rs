@@ -52,6 +52,18 @@ impl Endpoint {
         }
     }
 
+    /// Whether a post now executes what was posted before: nodes have gone, and it may have been for them.
+    #[inline]
+    pub fn submits_at_post(&self) -> bool {
+        self.routes.is_outdated()
+    }
+
+    /// Whether a poll now executes anything: a message that found no room, and what its batch has behind it.
+    #[inline]
+    pub fn submits_at_poll(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
     fn complete(&mut self, token: u64, progress: &Progress, end: Result<(), VerbError>) {
         let result = end.map(|()| progress.outcome);
         self.completed.push_back(Completion { token, result });

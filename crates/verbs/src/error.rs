@@ -8,8 +8,8 @@ use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///
-/// Everything but [`VerbError::Disconnected`] and [`VerbError::Ambiguous`] is found when the batch is
-/// posted, and nothing of a batch that was refused then has taken effect.
+/// Everything but [`VerbError::Disconnected`], [`VerbError::Ambiguous`] and [`VerbError::Barred`] is found when
+/// the batch is posted, and nothing of a batch that was refused then has taken effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -87,6 +87,13 @@ pub enum VerbError {
         /// The target.
         target: Target,
     },
+    /// The posting node's own lease has ended, or may have. What was rung before may have taken effect in part,
+    /// or as a whole; nothing is rung any more.
+    #[error(
+        "this node's lease has ended, so that it touches memory no more and the cluster goes on without it: \
+         start it again"
+    )]
+    Barred,
 }
 
 /// Why a fabric could not be extended.

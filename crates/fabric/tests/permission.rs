@@ -1,0 +1,161 @@
+//! A node whose permission has ended: nothing that it posted or posts takes effect, and all of it ends.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_fabric::{Fabric, Permission, Port};
+use latchwork_runtime::sync::{AtomicBool, Ordering};
+use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
+use latchwork_verbs::{
+    ComputeNodeId, GlobalAddr, Inbox as _, MemoryNodeId, Message, Request, Target, VerbError,
+};
+use latchwork_verbs_shm as shm;
+
+const MEMORY: Target = Target::Memory(MemoryNodeId(0));
+const AT: GlobalAddr = GlobalAddr::new(MemoryNodeId(0), 64);
+
+struct Setup {
+    fabric: Fabric,
+    port: Rc<Port>,
+    handle: Handle,
+    may: Arc<AtomicBool>,
+}
+
+impl Setup {
+    fn word(&self) -> u64 {
+        self.fabric.memory(AT.node()).expect("it is here").words().u64(AT.offset() as usize)
+    }
+
+    fn end_permission(&self) {
+        self.may.store(false, Ordering::Relaxed);
+    }
+}
+
+fn node(id: u8) -> ComputeNodeId {
+    ComputeNodeId::new(id).expect("an id")
+}
+
+fn on(fabric: Fabric, test: impl AsyncFn(Setup)) {
+    let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
+    let handle = worker.handle();
+    fabric.add_memory_node(1 << 20).expect("memory");
+    fabric.add_compute_node(node(1)).expect("a node");
+    let may = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&may);
+    let permission = Permission::while_it(move || asked.load(Ordering::Relaxed));
+    let port = Port::permitted(&fabric, node(1), &handle, permission).expect("a port");
+    worker.block_on(test(Setup { fabric, port, handle, may }));
+}
+
+fn on_all(test: impl AsyncFn(Setup)) {
+    on(shm::Fabric::default().into(), &test);
+    #[cfg(feature = "tcp")]
+    {
+        use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
+        let config = Config::new(Security::Secret(Secret::random().expect("random bytes")));
+        on(Fabric::new(config).expect("a fabric").into(), &test);
+    }
+}
+
+#[test]
+fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
+    on_all(async |setup| {
+        let Setup { port, handle, .. } = &setup;
+        let poller = port.poller();
+        handle.add_poller(poller.clone());
+        port.write_word(AT, 1).await.expect("it may");
+        assert_eq!((setup.word(), port.is_barred()), (1, false));
+        handle.remove_poller(&poller);
+        // One with a tag, one that a future waits for, and one of which nobody hears.
+        let write = |value| [Request::WriteWord { remote: AT.offset(), value }];
+        port.post(MEMORY, &write(2), 7).expect("it is accepted");
+        let waits = handle.spawn({
+            let port = Rc::clone(port);
+            async move { port.read_word(AT).await }
+        });
+        port.post_unreported(MEMORY, &write(3)).expect("it is accepted");
+        handle.yield_now().await;
+        assert_eq!(port.in_flight(), 3);
+        setup.end_permission();
+        port.ring();
+        let mut told = Vec::new();
+        let mut look = || {
+            let _ = port.poll(&mut |tag, end| told.push((tag, end.map(drop))));
+        };
+        look();
+        // It stays so, whatever is posted.
+        port.post(MEMORY, &write(4), 8).expect("it is accepted");
+        port.ring();
+        look();
+        assert_eq!(told, [(7, Err(VerbError::Barred)), (8, Err(VerbError::Barred))]);
+        assert_eq!(waits.await.expect("it is not aborted"), Err(VerbError::Barred));
+        assert_eq!((setup.word(), port.is_barred()), (1, true));
+        assert_eq!((port.in_flight(), port.operations(), port.may_park()), (0, 0, true));
+        // More often than there are scratch slots: each comes back.
+        handle.add_poller(poller);
+        for _ in 0..40 {
+            assert_eq!(port.write_word(AT, 5).await, Err(VerbError::Barred));
+        }
+        assert_eq!(setup.word(), 1);
+    });
+}
+
+/// A message that found no room waits at its sender, with what its batch has behind it, and every poll tries again.
+#[test]
+fn what_had_been_pushed_back_stays_where_it_is() {
+    on(shm::Fabric::new(shm::Config { inbox_capacity: 4 }).into(), async |setup| {
+        let Setup { fabric, port, .. } = &setup;
+        fabric.add_compute_node(node(2)).expect("a node");
+        let message = Message { from: node(1), body: [0; Message::WORDS] };
+        let region = latchwork_verbs::Region::zeroed(64).expect("memory");
+        let key = fabric.register(node(2), Arc::clone(&region)).expect("a key");
+        let batch = [Request::Send(message), Request::WriteWord { remote: 0, value: 9 }];
+        let mut ended = 0;
+        for tag in 0..5 {
+            port.post(Target::Compute(node(2), key.0), &batch[..1 + usize::from(tag == 4)], tag)
+                .expect("it is accepted");
+        }
+        port.ring();
+        let _ = port.poll(&mut |_, end| ended += u32::from(end.is_ok()));
+        assert_eq!((ended, port.in_flight()), (4, 1), "there is room for four");
+        let inbox = fabric.inbox(node(2)).expect("an inbox");
+        let mut received = 0;
+        while inbox.receive(&mut |_| received += 1) {}
+        setup.end_permission();
+        let mut end = None;
+        let _ = port.poll(&mut |tag, result| end = Some((tag, result.map(drop))));
+        assert_eq!(end, Some((4, Err(VerbError::Barred))));
+        while inbox.receive(&mut |_| received += 1) {}
+        assert_eq!((received, region.words().u64(0)), (4, 0));
+    });
+}
+
+/// When a node of another process has gone, an endpoint on shared memory submits at the next post what it has: before
+/// another one takes that place.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_post_that_finds_a_node_gone_rings_nothing_either() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let process = || {
+        let place =
+            shm::Place { path: directory.path().join("shm"), huge_pages: Default::default() };
+        shm::Fabric::in_directory(place, shm::Config::default()).expect("a fabric")
+    };
+    let (own, other) = (process(), process());
+    other.serve_memory_as(MemoryNodeId(1), 4096).expect("memory");
+    let gone = shm::NodeName::Memory(MemoryNodeId(1));
+    own.add_peer(gone, &other.contact(gone).expect("it is there")).expect("a peer");
+    let fabric = own.clone();
+    on(fabric.into(), async |setup| {
+        let Setup { port, .. } = &setup;
+        let write = [Request::WriteWord { remote: AT.offset(), value: 2 }];
+        port.post(MEMORY, &write, 1).expect("it is accepted");
+        own.disconnect_memory(MemoryNodeId(1)).expect("it was there");
+        setup.end_permission();
+        port.post(MEMORY, &write, 2).expect("it is accepted");
+        assert_eq!(setup.word(), 0);
+        let mut ends = Vec::new();
+        let _ = port.poll(&mut |tag, end| ends.push((tag, end.map(drop))));
+        assert_eq!(ends, [(1, Err(VerbError::Barred)), (2, Err(VerbError::Barred))]);
+    });
+}
