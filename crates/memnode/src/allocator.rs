@@ -9,7 +9,7 @@ use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-use crate::chunks::Claims;
+use crate::chunks::{Claims, Fresh};
 use crate::turn::Turn;
 use crate::{Epochs, Pool, PoolError};
 
@@ -23,8 +23,10 @@ use crate::{Epochs, Pool, PoolError};
 ///        ▲──────────── every node has published a later epoch ─────────────────┘
 /// ```
 ///
-/// A line that is freed belongs to the node that freed it, whoever allocated it. What a node has is
-/// not given back to the pool when the node leaves.
+/// A line that is freed belongs to the node that freed it, whoever allocated it. A node that leaves gives back what it
+/// never gave out of its chunks ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with what is in them
+/// ([`give_back_chunks`](LineAllocator::give_back_chunks)); lines that it freed are not handed out any more, except with their
+/// chunks.
 ///
 /// Neither the allocator nor [`Epochs`] touches a line. Its user takes it exclusively and begins a
 /// new life in its [`LineHeader`](crate::LineHeader) after allocating, and ends it before retiring.
@@ -39,14 +41,9 @@ pub struct LineAllocator {
     stripes: usize,
     /// No chunk is left to claim.
     exhausted: AtomicBool,
+    /// Others have given chunks back since it was looked for some.
+    look_again: AtomicBool,
     claims: Turn<Claims>,
-}
-
-/// The lines of a chunk from index `next` on.
-#[derive(Clone, Copy)]
-struct Fresh {
-    chunk: GlobalAddr,
-    next: u32,
 }
 
 impl LineAllocator {
@@ -59,6 +56,7 @@ impl LineAllocator {
             fresh: Mutex::new(VecDeque::new()),
             stripes: epochs.settings().stripes.max(1),
             exhausted: AtomicBool::new(false),
+            look_again: AtomicBool::new(false),
             claims: Turn::new(claims),
             pool,
         })
@@ -115,12 +113,16 @@ impl LineAllocator {
     async fn allocate_slowly(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
         {
             let mut claims = self.claims.take().await;
+            if self.look_again.swap(false, Ordering::Relaxed) {
+                claims.rewind();
+                self.exhausted.store(false, Ordering::Relaxed);
+            }
             loop {
                 if let Some(line) = self.try_allocate() {
                     return Ok(line);
                 }
-                let Some(chunk) = claims.claim(port, &self.pool).await? else { break };
-                self.fresh.lock().push_back(Fresh { chunk, next: 0 });
+                let Some(fresh) = claims.claim(port, &self.pool).await? else { break };
+                self.fresh.lock().push_back(fresh);
             }
             // Relaxed: it only spares looking for chunks, under the lock that orders what is left of them.
             self.exhausted.store(true, Ordering::Relaxed);
@@ -166,6 +168,46 @@ impl LineAllocator {
         self.pool.check_line(line)?;
         self.epochs.limbo().give_back(line);
         Ok(())
+    }
+
+    /// Says that others may have given chunks back: the next allocation that needs one looks at all of them.
+    pub fn look_again(&self) {
+        // Relaxed: it orders nothing. What was given back is seen by the verbs that look for it.
+        self.look_again.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives back to the pool what was never given out of this node's chunks, for a node that leaves: it allocates nothing
+    /// any more, and no allocation of its is in flight.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn give_back_rests(&self, port: &Port) -> Result<(), PoolError> {
+        let mut claims = self.claims.take().await;
+        claims.give_back_tried(port).await?;
+        loop {
+            // Out of everybody's reach before others can have it.
+            let rest = self.fresh.lock().pop_front();
+            let Some(rest) = rest else { return Ok(()) };
+            claims.give_back_rest(port, &self.pool, rest).await?;
+        }
+    }
+
+    /// Gives all of this node's chunks back to the pool, with whatever is in them, and says how many that were. For a node that
+    /// leaves, and that has seen to it that
+    ///
+    /// - nobody uses a line in them any more: no name and no other line leads there, and of the nodes that used them none
+    ///   allocates any more, since each has lines at hand that it freed, whoever had allocated them;
+    /// - all operations are over that were in progress when that became so ([`Epochs::outlast`]), as before any reuse.
+    ///
+    /// A chunk in which a latch word still names a node is kept: it is not used again.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn give_back_chunks(&self, port: &Port) -> Result<u64, PoolError> {
+        let mut claims = self.claims.take().await;
+        claims.give_back_tried(port).await?;
+        self.fresh.lock().clear();
+        claims.give_back_all(port, &self.pool).await
     }
 
     /// Lines that [`LineAllocator::try_allocate`] could give out now.

@@ -30,9 +30,10 @@ pub struct Entry {
     pub value: u64,
 }
 
-/// The table of named objects on memory node 0: tree roots, tables, counters. Entries are registered
-/// once and never change. One per compute node, made by
-/// [`Pool::catalogue`](crate::Pool::catalogue) and shared by its workers; it remembers what it has read.
+/// The table of named objects on memory node 0: tree roots, tables, counters. Names stay for good, of which there are so
+/// many and no more; the object of a name can be removed, and another one registered under it. Made by
+/// [`Pool::catalogue`](crate::Pool::catalogue). It remembers what it has read: whoever removes an object has seen to it that
+/// nobody goes on with what he found before.
 ///
 /// ```text
 ///   directory  | 3 | 1 | 4 | 0 | 0 ..      a word names a record, number plus one; filled in order
@@ -45,6 +46,10 @@ pub struct Entry {
 /// has read all before. So an entry is complete when it is visible, two entries never have the same
 /// name (both would have to be the first behind the same words), and nobody ever waits for another. A
 /// registration that is dropped half way costs a record and nothing else.
+///
+/// The value of a record is the only word that changes: to a value that stands for none when the object is removed, and
+/// from there to that of another one, by compare-and-swap. So a name has its place for good, which is
+/// what makes it one of a kind, and names that are used again use up nothing.
 ///
 /// ```
 /// # use latchwork_fabric::{Fabric, Port};
@@ -73,17 +78,28 @@ pub struct Catalogue {
     known: Mutex<Known>,
 }
 
+/// The value of a record whose object was removed. No object has it.
+const NONE: u64 = u64::MAX;
+
 #[derive(Default)]
 struct Known {
     /// The directory's entries, in its order.
     entries: Vec<Entry>,
+    /// Their records.
+    records: Vec<u64>,
     /// Records of this node that are in no directory word, left by registrations that lost.
     spare: Vec<u64>,
 }
 
 impl Known {
-    fn find(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.name == name)
+    fn find(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.name == name)
+    }
+
+    /// The entry at this place, if it has an object, and else its record.
+    fn object(&self, at: usize) -> Result<Entry, u64> {
+        let entry = &self.entries[at];
+        if entry.value == NONE { Err(self.records[at]) } else { Ok(entry.clone()) }
     }
 }
 
@@ -95,11 +111,12 @@ impl Catalogue {
         Catalogue { known: Mutex::default() }
     }
 
-    /// Registers an object. When several nodes register one name at a time, one of them succeeds.
+    /// Registers an object. When several nodes register one name at a time, one of them succeeds. A name whose object was
+    /// removed is free for another one of that kind.
     ///
     /// # Errors
-    /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::CatalogueFull`], and failures of
-    /// the fabric, after which the object may be registered or not.
+    /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::Value`], [`PoolError::CatalogueFull`], and
+    /// failures of the fabric, after which the object may be registered or not.
     pub async fn register(
         &self,
         port: &Port,
@@ -108,18 +125,22 @@ impl Catalogue {
         value: u64,
     ) -> Result<(), PoolError> {
         let words = to_record(name, kind, value)?;
+        if value == NONE {
+            return Err(PoolError::Value { value });
+        }
         let mut record = None;
         // Each turn finds an entry more than the last.
         for _ in 0..=NAMES {
             self.refresh(port).await?;
-            let index = {
+            let (index, found) = {
                 let mut known = self.known.lock();
-                if known.find(name).is_some() {
-                    known.spare.extend(record);
-                    return Err(PoolError::AlreadyExists { name: name.to_owned() });
-                }
-                known.entries.len()
+                let found = known.find(name);
+                known.spare.extend(record.take_if(|_| found.is_some()));
+                (known.entries.len(), found)
             };
+            if let Some(at) = found {
+                return self.register_again(port, at, kind, value).await;
+            }
             if index == NAMES {
                 break;
             }
@@ -142,25 +163,81 @@ impl Catalogue {
         Err(PoolError::CatalogueFull { room: NAMES as u64, what: "names" })
     }
 
+    /// Registers an object under a name that has its place already.
+    async fn register_again(
+        &self,
+        port: &Port,
+        at: usize,
+        kind: ObjectKind,
+        value: u64,
+    ) -> Result<(), PoolError> {
+        let (entry, record) = {
+            let known = self.known.lock();
+            (known.entries[at].clone(), known.records[at])
+        };
+        let exists = Err(PoolError::AlreadyExists { name: entry.name });
+        if entry.value != NONE || entry.kind != kind {
+            return exists;
+        }
+        // Of two that do this the second finds the first one's value. Its own, where the end was ambiguous: two objects with
+        // one value would be one.
+        let enter = async || port.compare_swap(layout::record_value(record), NONE, value).await;
+        let found = repeatedly(enter).await?;
+        let is_mine = found == NONE || found == value;
+        self.known.lock().entries[at].value = if is_mine { value } else { found };
+        if is_mine { Ok(()) } else { exists }
+    }
+
+    /// Removes the object of a name, if it has one; the name is free for another one then. The caller has seen to it that
+    /// nobody goes on with it, found earlier or not.
+    ///
+    /// # Errors
+    /// [`PoolError::Corrupt`], and failures of the fabric.
+    pub async fn remove(&self, port: &Port, name: &str) -> Result<bool, PoolError> {
+        let Some(entry) = self.lookup(port, name).await? else { return Ok(false) };
+        let (at, record) = {
+            let known = self.known.lock();
+            let at = known.find(name).unwrap_or_default();
+            (at, known.records[at])
+        };
+        let value = layout::record_value(record);
+        let found = repeatedly(async || port.compare_swap(value, entry.value, NONE).await).await?;
+        // Whatever stands there now is read again when somebody asks.
+        self.known.lock().entries[at].value = NONE;
+        Ok(found == entry.value || found == NONE)
+    }
+
     /// The object with this name, if there is one.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
     pub async fn lookup(&self, port: &Port, name: &str) -> Result<Option<Entry>, PoolError> {
-        if let Some(entry) = self.known.lock().find(name) {
-            return Ok(Some(entry.clone()));
+        let known = |known: &Known| known.find(name).map(|at| (at, known.object(at)));
+        let mut found = known(&self.known.lock());
+        if found.is_none() {
+            self.refresh(port).await?;
+            found = known(&self.known.lock());
         }
-        self.refresh(port).await?;
-        Ok(self.known.lock().find(name).cloned())
+        match found {
+            None => Ok(None),
+            Some((_, Ok(entry))) => Ok(Some(entry)),
+            // Another one may be there by now.
+            Some((at, Err(record))) => {
+                let entry = read_record(port, record).await?;
+                self.known.lock().entries[at].clone_from(&entry);
+                Ok((entry.value != NONE).then_some(entry))
+            }
+        }
     }
 
-    /// All objects, in the order in which they were registered.
+    /// All objects, in the order in which their names were registered first.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
     pub async fn list(&self, port: &Port) -> Result<Vec<Entry>, PoolError> {
         self.refresh(port).await?;
-        Ok(self.known.lock().entries.clone())
+        let known = self.known.lock();
+        Ok(known.entries.iter().filter(|entry| entry.value != NONE).cloned().collect())
     }
 
     /// Waits until an object with this name is registered: for a node that joins while another still
@@ -205,6 +282,7 @@ impl Catalogue {
                 // Another task may have been here meanwhile.
                 if known.entries.len() == index {
                     known.entries.push(entry);
+                    known.records.push(record);
                 }
             }
         }

@@ -188,6 +188,12 @@ pub enum PoolError {
         /// The name.
         name: String,
     },
+    /// An object cannot have this value.
+    #[error("an object cannot be registered with the value {value:#x}, which stands for none")]
+    Value {
+        /// The value.
+        value: u64,
+    },
     /// An object with this name is registered.
     #[error("an object named {name:?} exists already")]
     AlreadyExists {

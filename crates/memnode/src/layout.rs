@@ -63,6 +63,12 @@ pub(crate) fn record(index: u64) -> GlobalAddr {
     GlobalAddr::new(FIRST, RECORD_TABLE + index * (RECORD_WORDS * WORD) as u64)
 }
 
+/// The value in the catalogue record with this index.
+pub(crate) fn record_value(index: u64) -> GlobalAddr {
+    let record = record(index);
+    GlobalAddr::new(record.node(), record.offset() + WORD as u64)
+}
+
 /// The word that says who owns chunk `index` of `node`.
 pub(crate) fn owner(node: MemoryNodeId, index: u32) -> GlobalAddr {
     GlobalAddr::new(node, OWNERS + u64::from(index) * WORD as u64)

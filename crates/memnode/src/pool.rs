@@ -11,7 +11,7 @@ use crate::{Catalogue, Geometry, PoolError, layout};
 const MAGIC: u64 = u64::from_le_bytes(*b"LATCHWRK");
 /// In the place of the magic number while a memory node is being formatted.
 const FORMATTING: u64 = u64::from_le_bytes(*b"latchwrk");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The pool of memory nodes that compute nodes share: what is the same for all of them, and never
 /// changes. Clones are cheap.

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use common::World;
@@ -113,14 +114,17 @@ fn names_are_bounded_and_so_is_the_table() {
         let (port, catalogue) = (&worker.port, pool.catalogue());
         let kind = ObjectKind(u32::MAX);
         let longest = "é".repeat(24);
-        catalogue.register(port, &longest, kind, u64::MAX).await.unwrap();
+        catalogue.register(port, &longest, kind, u64::MAX - 1).await.unwrap();
+        // It stands for an object that was removed.
+        let refused = catalogue.register(port, "none", kind, u64::MAX).await;
+        assert_eq!(refused, Err(PoolError::Value { value: u64::MAX }));
         for name in ["", &format!("{longest}x")] {
             let refused = catalogue.register(port, name, kind, 1).await;
             assert_eq!(refused, Err(PoolError::Name { name: name.to_owned() }));
         }
         let fresh = pool.catalogue();
         let entry = fresh.lookup(port, &longest).await.unwrap().unwrap();
-        assert_eq!((entry.name, entry.kind, entry.value), (longest, kind, u64::MAX));
+        assert_eq!((entry.name, entry.kind, entry.value), (longest, kind, u64::MAX - 1));
         assert_eq!(fresh.lookup(port, "é").await, Ok(None));
 
         for n in 1..256 {
@@ -158,6 +162,47 @@ fn lost_races_use_up_no_records() {
     let won = world.run_all(tasks.collect());
     assert_eq!(won.iter().sum::<u32>(), 256);
     assert!(won.iter().all(|&won| won > 20), "there were races: {won:?}");
+}
+
+/// Names that are used again use up nothing, and of several nodes that do so at a time one succeeds.
+#[test]
+fn a_name_whose_object_was_removed_is_free_for_another_one() {
+    for seed in 0..20 {
+        let world = World::new(seed, &[1], 3, 1);
+        let pool = world.format();
+        // More often than there are names, or records.
+        for round in 0..150_u64 {
+            let tasks = (1..=3_u8).map(|id| {
+                let (worker, catalogue) = (world.worker(id), pool.catalogue());
+                world.worker(id).handle.spawn(async move {
+                    let port = &worker.port;
+                    worker.pause(Duration::from_micros(5)).await;
+                    let value = round * 8 + u64::from(id);
+                    match catalogue.register(port, "table", ObjectKind(1), value).await {
+                        Ok(()) => Some((value, Rc::new(catalogue))),
+                        Err(error) => {
+                            assert!(matches!(error, PoolError::AlreadyExists { .. }), "{error}");
+                            None
+                        }
+                    }
+                })
+            });
+            let won: Vec<_> = world.run_all(tasks.collect()).into_iter().flatten().collect();
+            let [(value, catalogue)] = &won[..] else { panic!("{} have won", won.len()) };
+            let (value, fresh, worker) = (*value, pool.catalogue(), world.worker(1));
+            let remover =
+                if worker.below(2) == 0 { Rc::new(pool.catalogue()) } else { catalogue.clone() };
+            world.run(&worker.clone(), async move {
+                let port = &worker.port;
+                let found = fresh.lookup(port, "table").await.unwrap().expect("it is there");
+                assert_eq!(found.value, value, "seed {seed}, round {round}");
+                assert_eq!(remover.remove(port, "table").await, Ok(true));
+                assert_eq!(remover.remove(port, "table").await, Ok(false));
+                assert_eq!(remover.lookup(port, "table").await, Ok(None));
+                assert!(remover.list(port).await.unwrap().is_empty());
+            });
+        }
+    }
 }
 
 #[test]

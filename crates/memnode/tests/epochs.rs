@@ -334,3 +334,49 @@ fn a_node_falls_idle_after_abandoned_entries_and_stopped_workers() {
         assert!(!epochs.is_active() && published_idle());
     }
 }
+
+/// Bug: nothing that is freed is ever used again. Mechanism: a node died in the middle of an operation, and its bound stands.
+/// Fix: whoever knows that it can do nothing any more empties its slot.
+#[test]
+fn a_dead_node_holds_lines_back_until_it_is_retired() {
+    let (world, nodes) = cluster(1, 3, 1);
+    let two = world.worker(2);
+    let (seat, epochs) = (nodes[1].worker(&two), nodes[1].epochs.clone());
+    world.run(&two.clone(), async move {
+        // It never ends: its worker is never run again.
+        std::mem::forget(seat.enter(&two.handle).await.unwrap());
+        two.handle.remove_poller(&(seat as Rc<dyn latchwork_runtime::Poller>));
+        drop(epochs);
+    });
+    let [one, three] = [1, 3].map(|id| world.worker(id));
+    let (first, seat) = (nodes[0].clone(), nodes[0].worker(&one));
+    // The lines that rest in the end.
+    let pass = |frees: bool| {
+        let (one, first, seat) = (one.clone(), first.clone(), seat.clone());
+        world.run(&one.clone(), async move {
+            if frees {
+                let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
+                first.lines.retire(line).unwrap();
+            }
+            for _ in 0..20 {
+                let _operation = seat.enter(&one.handle).await.unwrap();
+                one.handle.sleep(TICK).await;
+            }
+            first.lines.resting()
+        })
+    };
+    assert_eq!(pass(true), 1, "the dead one may hold its address");
+    // By several, and several times.
+    for worker in [&one, &three, &one] {
+        let (port, dead) = (worker.port.clone(), two.port.node());
+        let retired = async move { latchwork_memnode::Epochs::retire(&port, dead).await };
+        assert_eq!(world.run(worker, retired), Ok(()));
+    }
+    assert_eq!(pass(false), 0);
+    world.run(&one.clone(), async move {
+        stop(&seat, &one.handle).await;
+        let late = one.handle.now() + 10 * TICK;
+        let over = first.epochs.outlast(&one.port, &one.handle, late).await;
+        assert_eq!(over, Ok(true), "nor does anybody wait for it");
+    });
+}

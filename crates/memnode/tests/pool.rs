@@ -79,7 +79,7 @@ fn what_is_no_pool_is_refused_with_the_reason() {
         error.to_string()
     };
     assert!(refused(0, 17).contains("holds no pool"));
-    assert!(refused(1, 2).contains("format 2, this program understands 1"));
+    assert!(refused(1, 1).contains("format 1, this program understands 2"));
     assert!(refused(2, 98).contains("its pool id is 98, that of memory node 0 is 99"));
     assert!(refused(3, 2 * CHUNK).contains("its chunk size is 131072"));
     assert!(refused(4, 1024).contains("its line size is 1024"));

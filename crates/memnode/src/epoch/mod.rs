@@ -79,8 +79,30 @@
 //! deadline armed at which it tries that, until it is done.
 //!
 //! An operation that waits for lines to become ready waits in vain for those freed since it began; so
-//! it waits for a bounded time. A node that dies without [`Epochs::unregister`] holds lines back until
-//! its slot is cleared; that is membership's decision.
+//! it waits for a bounded time.
+//!
+//! # A node that died
+//!
+//! A node that ends without [`Epochs::unregister`] leaves a bound behind that never advances, and all lines
+//! that anybody frees later would rest for ever. [`Epochs::retire`] empties the slot in its place. The reuse rule
+//! takes an empty slot for "no operation in progress", which is true of the dead only once they cannot do
+//! anything with an address: not before
+//!
+//! - every memory node of the pool keeps the node out: what it posts, or posted and is still on its way, takes no effect
+//!   there any more. So it reads no address, changes no word, and writes no slot;
+//! - every compute node keeps it out, too: nothing that it sends reaches anybody's inbox or frames any more. A request
+//!   that lies in an inbox already may still be answered with a line, which then names the dead, like those that it
+//!   died with.
+//!
+//! Whether it still runs does then not matter: its operations go on among its own copies, all of which are lines
+//! whose words name it, and no such line is ever freed by another. It follows that the order is: dead for membership,
+//! kept out by everybody, emptied; and that it does not matter who empties it, nor how often, since the id is not
+//! given again.
+//!
+//! What stays lost of a dead node: lines whose words name it; lines that it had freed and that rested with it, or were
+//! ready there; and what it had not given out of the chunks that it took, one for each of its
+//! [`stripes`](crate::PoolSettings::stripes). The last two are no more than it had at hand when it died, and they do not
+//! grow afterwards.
 
 mod node;
 mod slot;

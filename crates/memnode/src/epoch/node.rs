@@ -10,6 +10,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, VerbError};
 
 use super::worker::Seat;
 use super::{Epoch, SlotWord};
+use crate::again::repeatedly;
 use crate::layout;
 use crate::limbo::Limbo;
 use crate::turn::{Turn, TurnGuard};
@@ -96,6 +97,25 @@ impl Epochs {
             return Err(PoolError::Busy { node: self.node.get() });
         }
         self.replace(port, &mut slot, None).await
+    }
+
+    /// Empties the slot of a node that died, so that it holds nobody's lines back any more. Nothing happens when it is empty.
+    ///
+    /// To be called only when every memory node and every compute node keeps that node out, in flight requests included, and its id
+    /// is not given again: [`crate::epoch`] says why.
+    ///
+    /// # Errors
+    /// [`PoolError::Busy`] when the slot changed meanwhile, so that somebody is not kept out after all; failures of the fabric.
+    pub async fn retire(port: &Port, dead: ComputeNodeId) -> Result<(), PoolError> {
+        let (slot, empty) = (slot_addr(dead), SlotWord::EMPTY.bits());
+        let standing = port.read_word(slot).await?;
+        // Of two that do this at a time, or of one that does not know how it ended, the second finds it done.
+        let found = repeatedly(async || port.compare_swap(slot, standing, empty).await).await?;
+        if found == standing || found == empty {
+            Ok(())
+        } else {
+            Err(PoolError::Busy { node: dead.get() })
+        }
     }
 
     /// The compute node.
