@@ -1,9 +1,10 @@
 //! What every embedded cluster is built from, whatever its fabric.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_cache::{Cache, CacheError};
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{Fabric, Inbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
 use latchwork_selcc::{Node, NodeParts, Worker};
@@ -127,17 +128,16 @@ pub struct Member {
 
 impl Member {
     pub(crate) fn start(
-        fabric: &Fabric,
+        (port, inbox): (Rc<Port>, Inbox),
         node: &Arc<Node>,
         pool: &Pool,
         place: (usize, usize, usize),
         handle: &Handle,
-    ) -> Result<Member, SetupError> {
-        let port = Port::new(fabric, node.id(), handle)?;
-        let memory = Worker::start(node, port, fabric.inbox(node.id())?, handle);
+    ) -> Member {
+        let memory = Worker::start(node, port, inbox, handle);
         let (node, worker, index) = place;
         let catalogue = Arc::new(pool.catalogue());
-        Ok(Member { memory, node, worker, index, handle: handle.clone(), catalogue })
+        Member { memory, node, worker, index, handle: handle.clone(), catalogue }
     }
 }
 

@@ -11,6 +11,7 @@ use latchwork_verbs_shm as shm;
 use crate::ClusterConfig;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
 use crate::host::Host;
+use crate::ports::Ports;
 
 /// A cluster of memory nodes and compute nodes in one process, on shared memory: the embedded default.
 ///
@@ -45,7 +46,7 @@ impl Embedded {
         handle.add_poller(port.poller());
         let nodes = executor.block_on(blueprint.build(&port, &config))?;
         let Nodes { pool, nodes } = nodes;
-        Ok(Embedded(Host::start(config, clock, threaded, pool, (nodes, 0))?))
+        Ok(Embedded(Host::start(config, clock, Ports::new(threaded), pool, (nodes, 0))?))
     }
 
     /// The configuration.

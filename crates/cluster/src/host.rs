@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use latchwork_fabric::{Fabric, Port, Threaded};
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
@@ -13,12 +12,13 @@ use latchwork_selcc::{Node, Worker};
 
 use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, worker_config};
+use crate::ports::Ports;
 
 /// Compute nodes of this process, at work. Dropping it ends its threads.
 pub(crate) struct Host {
     pub(crate) config: ClusterConfig,
     pub(crate) clock: Clock,
-    pub(crate) fabric: Threaded,
+    pub(crate) ports: Ports,
     pub(crate) pool: Pool,
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The place of the first of them among all compute nodes, from 0.
@@ -38,15 +38,15 @@ impl Host {
     pub(crate) fn start(
         config: ClusterConfig,
         clock: Clock,
-        fabric: Threaded,
+        ports: Ports,
         pool: Pool,
         (nodes, first): (Vec<Arc<Node>>, usize),
     ) -> Result<Host, ClusterError> {
         if config.prefault {
-            fabric.prefault();
+            ports.prefault();
             nodes.iter().for_each(|node| node.cache().arena().prefault());
         }
-        let mut host = Host { config, clock, fabric, pool, nodes, first, handlers: Vec::new() };
+        let mut host = Host { config, clock, ports, pool, nodes, first, handlers: Vec::new() };
         for node in 0..host.nodes.len() {
             let handler = host.start_handler(node)?;
             host.handlers.push(handler);
@@ -58,17 +58,16 @@ impl Host {
         let node = self.nodes[own].clone();
         let index = self.first + own;
         let config = handler_config(&self.config, index);
-        let (fabric, clock) = (self.fabric.clone(), self.clock);
+        let (ports, clock) = (self.ports.clone(), self.clock);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let (started, start) = mpsc::channel();
         let body = move || {
             let mut executor = Executor::new(RealDriver::with_clock(clock), config);
             let handle = executor.handle();
-            let fabric = Fabric::from(fabric);
-            let worker = Port::new(&fabric, node.id(), &handle).and_then(|port| {
-                Ok(Worker::start_handler(&node, port, fabric.inbox(node.id())?, &handle))
-            });
+            let worker = ports
+                .of_worker(node.id(), &handle)
+                .map(|(port, inbox)| Worker::start_handler(&node, port, inbox, &handle));
             match worker {
                 Ok(_worker) => {
                     // The starter waits for this word.
@@ -127,8 +126,9 @@ impl Host {
         config.sweep_tasks = self.config.sweep_tasks;
         let mut executor = Executor::new(driver, config);
         let handle = executor.handle();
-        let fabric = Fabric::from(self.fabric.clone());
-        let member = Member::start(&fabric, &self.nodes[own], &self.pool, place, &handle)?;
+        let node = &self.nodes[own];
+        let way = self.ports.of_worker(node.id(), &handle)?;
+        let member = Member::start(way, node, &self.pool, place, &handle);
         let memory = member.memory.clone();
         let result = executor.block_on(body(member));
         executor.block_on(memory.leave())?;

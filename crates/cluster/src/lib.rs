@@ -64,6 +64,7 @@ mod host;
 mod joined;
 #[cfg(feature = "tcp")]
 mod memory_host;
+mod ports;
 mod protocol;
 mod simulated;
 #[cfg(feature = "tcp")]

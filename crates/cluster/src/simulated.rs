@@ -226,7 +226,9 @@ impl Simulated {
             actor.power().stop();
         }
         let node = &self.nodes.nodes[place.0];
-        let member = Member::start(&self.fabric, node, &self.nodes.pool, place, &actor.handle())?;
+        let handle = actor.handle();
+        let way = (Port::new(&self.fabric, node.id(), &handle)?, self.fabric.inbox(node.id())?);
+        let member = Member::start(way, node, &self.nodes.pool, place, &handle);
         Ok((actor, member))
     }
 

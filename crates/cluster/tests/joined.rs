@@ -14,7 +14,7 @@ use latchwork_membership::{
     Joining, MemberState, Membership, MembershipError, MemoryStore, NodeName, Role,
 };
 use latchwork_memnode::ObjectKind;
-use latchwork_runtime::sync::{AtomicBool, Ordering};
+use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
@@ -74,7 +74,8 @@ impl Common {
         let directory = TempDir::new().expect("a directory");
         let (place, huge_pages) = (directory.path().join("shm"), HugePages::Never);
         let shm = Transport::Shm { directory: Some(place), huge_pages };
-        let ttl = Duration::from_secs(2);
+        // Nobody waits for its end, and on a busy machine nobody is to lose it.
+        let ttl = Duration::from_secs(10);
         [
             Common { store: Arc::default(), transport: tcp, ttl, _directory: None },
             Common { store: Arc::default(), transport: shm, ttl, _directory: Some(directory) },
@@ -238,6 +239,173 @@ fn nodes_come_and_go_while_others_work() {
             (stays.run(read).expect("no worker fails")[0], done)
         });
         assert_eq!(total.0, VISITS * TIMES + total.1, "a write was lost");
+        stays.leave().expect("nothing is in the way");
+    }
+}
+
+/// Whoever has read in a latch word that a node holds the line asks that node, however long it takes to get there. So it stays
+/// until all operations are over that were in progress when it had given everything back.
+#[test]
+fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
+    for common in Common::both() {
+        let alone = small(1, 1, 16, 1);
+        let _memory = common.memory(&alone);
+        let (leaves, asks) = (common.compute(&alone), common.compute(&alone));
+        let (leaves, asks) = (leaves.expect("it joins"), asks.expect("it joins"));
+        let made = leaves.run(|member| async move {
+            let line = line(&member, "asked", true).await;
+            add(&member, line, 1).await;
+            line
+        });
+        let line = made.expect("no worker fails")[0];
+        let node = leaves.membership().me().node;
+        let (entered, may_go) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        thread::scope(|scope| {
+            let work = |member: Member| async move {
+                let operation = member.memory.enter().await.expect("no error");
+                entered.store(true, Ordering::Relaxed);
+                while !may_go.load(Ordering::Relaxed) {
+                    member.handle.sleep(Duration::from_millis(1)).await;
+                }
+                let sum = add(&member, line, 1).await;
+                drop(operation);
+                sum
+            };
+            let by = &asks;
+            let asking = scope.spawn(move || {
+                let _over = Over(entered);
+                by.run(work).expect("no worker fails")[0]
+            });
+            while !entered.load(Ordering::Relaxed) {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+            let leaving = scope.spawn(|| leaves.leave());
+            let is_left =
+                |view: &latchwork_membership::View| view.state(node) != Some(MemberState::Joined);
+            let left = asks.membership().wait(Duration::from_millis(500), is_left);
+            may_go.store(true, Ordering::Relaxed);
+            assert!(left.is_err(), "it has left, and an operation may still ask it");
+            assert_eq!(asking.join().expect("no panic"), 2);
+            leaving.join().expect("no panic").expect("nothing is in the way");
+            asks.membership().wait(LIMIT, is_left).expect("now it goes");
+        });
+        asks.leave().expect("nothing is in the way");
+    }
+}
+
+/// Over sockets, where others keep it out some time later: until then nothing but the node itself keeps it from writing.
+#[test]
+fn a_node_whose_lease_has_ended_writes_nothing_from_then_on() {
+    let [common, _] = Common::both();
+    let alone = small(1, 1, 16, 1);
+    let _memory = common.memory(&alone);
+    let (mortal, reader) = (common.compute(&alone), common.compute(&alone));
+    let (mortal, reader) = (mortal.expect("it joins"), reader.expect("it joins"));
+    let made = reader.run(|member| async move { line(&member, "target", true).await });
+    let line = made.expect("no worker fails")[0];
+    let at = GlobalAddr::new(line.node(), line.offset() + 64);
+    let errors = Mutex::new(Vec::new());
+    let (membership, told) = (mortal.membership(), &errors);
+    let end = mortal.run(|member| async move {
+        let port = member.memory.port();
+        port.write_word(at, 1).await.expect("it may");
+        membership.die();
+        let verb = port.write_word(at, 2).await.expect_err("it may not").to_string();
+        let access = member.memory.write(line, |_| ()).await;
+        let access = access.expect_err("nor in this way").to_string();
+        told.lock().extend([verb, access]);
+    });
+    assert!(matches!(end, Err(JoinError::LeaseLost)), "{end:?}");
+    for error in errors.into_inner() {
+        assert!(error.contains("this node's lease has ended") && !error.contains('\n'), "{error}");
+    }
+    let read = reader.run(move |member| async move {
+        member.memory.port().read_word(at).await.expect("the memory is there")
+    });
+    assert_eq!(read.expect("no worker fails"), [1]);
+    assert!(matches!(mortal.leave(), Err(JoinError::LeaseLost)));
+    reader.leave().expect("nothing is in the way");
+}
+
+/// A pool of six chunks: about 750 lines.
+fn tiny(compute_nodes: usize) -> ClusterConfig {
+    ClusterConfig { memory_bytes: 256 << 10, ..small(compute_nodes, 1, 64, 1) }
+}
+
+async fn allocate(member: &Member, count: usize) -> Vec<GlobalAddr> {
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        lines.push(member.memory.allocate().await.expect("room"));
+    }
+    lines
+}
+
+#[test]
+fn who_leaves_takes_along_no_more_than_it_used() {
+    for common in Common::both() {
+        let alone = tiny(1);
+        let _memory = common.memory(&alone);
+        let mut all = Vec::new();
+        // More than there are chunks.
+        for _ in 0..10 {
+            let visitor = common.compute(&alone).expect("it joins");
+            let lines = visitor.run(|member| async move { allocate(&member, 3).await });
+            all.extend(lines.expect("no worker fails").concat());
+            visitor.leave().expect("nothing is in the way");
+        }
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 30, "each line is somebody's own");
+    }
+}
+
+/// Each group makes more than a half of what there is room for, and all of it is in the caches of both nodes. Without
+/// giving it back there would be no room for the second group, nor names for the last ones.
+#[test]
+fn groups_that_release_what_they_made_leave_nothing_behind() {
+    for common in Common::both() {
+        let (two, alone) = (tiny(2), tiny(1));
+        let _memory = common.memory(&two);
+        let stays = common.compute(&alone).expect("it joins");
+        for round in 0..3_u64 {
+            common.on_all(&two, |joined| {
+                let first = joined.group().rank() == 0;
+                let used = joined.run(move |member| async move {
+                    let (port, name) = (member.memory.port(), "table");
+                    let own = allocate(&member, 200).await;
+                    for line in &own {
+                        add(&member, *line, 1).await;
+                    }
+                    if first {
+                        let bits = own[0].bits();
+                        let named = member.catalogue.register(port, name, ObjectKind(7), bits);
+                        named.await.expect("the name is free");
+                    }
+                    let deadline = member.handle.now() + LIMIT;
+                    let found = member.catalogue.wait_for(port, &member.handle, name, deadline);
+                    let table = GlobalAddr::from_bits(found.await.expect("it is made").value);
+                    add(&member, table, 3).await
+                });
+                assert!(used.expect("no worker fails")[0] >= 3, "round {round}");
+                barrier(joined.group(), "used");
+                if first {
+                    let removed = joined.run(|member| async move {
+                        member.catalogue.remove(member.memory.port(), "table").await
+                    });
+                    assert_eq!(removed.expect("no worker fails"), [Ok(true)]);
+                }
+                joined.release(LIMIT, LIMIT).expect("nothing is in the way");
+            });
+        }
+        // A node that was there all the time finds room too.
+        let found = stays.run(|member| async move {
+            let lines = allocate(&member, 700).await;
+            for line in &lines {
+                add(&member, *line, 1).await;
+            }
+            lines.len()
+        });
+        assert_eq!(found.expect("no worker fails"), [700]);
         stays.leave().expect("nothing is in the way");
     }
 }

@@ -11,7 +11,7 @@ use latchwork_cache::{FrameState, Ownership};
 use latchwork_coherence::MemoryError;
 use latchwork_latch::{Event, Hold};
 use latchwork_runtime::sync::Ordering;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::node::Node;
 use crate::record::Record;
@@ -27,7 +27,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when nothing was given back for as long as the deadline, as when lines are locked or a
-    /// memory node is gone.
+    /// memory node is gone; [`MemoryError::Fabric`] when the node may not touch memory any more.
     pub async fn give_back(&self) -> Result<(), MemoryError> {
         let (inner, node) = (&self.inner, &self.inner.node);
         let waited = node.settings.deadline;
@@ -40,6 +40,9 @@ impl Worker {
             let left = held.len() + node.lines_under_way();
             if left == 0 {
                 return Ok(());
+            }
+            if inner.port.is_barred() {
+                return Err(VerbError::Barred.into());
             }
             if left < least {
                 least = left;

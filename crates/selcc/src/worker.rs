@@ -192,7 +192,8 @@ impl Worker {
     /// clones post after it has returned is taken as long as the executor runs, whether they live or not.
     ///
     /// # Errors
-    /// [`MemoryError::Stuck`] when that takes longer than the deadline.
+    /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`] when the node may not touch
+    /// memory any more, so that it cannot give up anything.
     pub async fn leave(self) -> Result<(), MemoryError> {
         let inner = &self.inner;
         let waited = inner.node.settings.deadline;
@@ -201,6 +202,9 @@ impl Worker {
             let in_flight = inner.unfinished();
             if in_flight == 0 && inner.epochs.stop(&inner.handle) {
                 return Ok(());
+            }
+            if in_flight == 0 && inner.port.is_barred() {
+                return Err(VerbError::Barred.into());
             }
             if inner.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight, waited });

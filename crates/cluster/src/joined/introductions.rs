@@ -6,7 +6,7 @@
 //! the one with the higher epoch waits, before it touches anything, until it knows the other and the other says, in its
 //! contact, that it knows this one, with this epoch. The lower one waits for nobody: there is no circle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Node;
 
+use super::burials::{Burials, is_kept_out_by_all, kept_out};
 use super::patience::{Patience, Waiting};
 use crate::JoinError;
+use crate::ports::Ports;
 use crate::transport::Link;
 
 /// How long a look at the view waits for a change, and so how late the thread sees that it shall end.
@@ -29,7 +31,7 @@ const MISS: Duration = Duration::from_secs(5);
 /// Between two looks at who is known, while this node waits for others.
 const MEET: Duration = Duration::from_millis(10);
 
-/// How long a node that died may take to be kept out.
+/// How long a node that died may take to be kept out, before it is tried again.
 const FENCE: Duration = Duration::from_secs(5);
 
 /// The thread. Dropping this ends it.
@@ -43,8 +45,8 @@ struct Shared {
     link: Link,
     stop: AtomicBool,
     known: Mutex<Known>,
-    /// This process's compute node, once there is one.
-    node: Mutex<Option<Arc<Node>>>,
+    /// This process's compute node, once there is one, and its way to memory.
+    node: Mutex<Option<(Arc<Node>, Ports)>>,
 }
 
 #[derive(Default)]
@@ -53,6 +55,10 @@ struct Known {
     epochs: BTreeMap<NodeName, u64>,
     /// What was wrong with nodes that the fabric refused, by their epochs.
     refused: BTreeMap<NodeName, (u64, String)>,
+    /// Dead nodes that are kept out here, which this node has said.
+    kept_out: BTreeSet<NodeName>,
+    /// Dead nodes that could not be kept out for certain, of which people were told.
+    doubtful: BTreeSet<NodeName>,
 }
 
 impl Introductions {
@@ -71,9 +77,10 @@ impl Introductions {
         Ok(Introductions { shared, thread: Some(thread) })
     }
 
-    /// Names this process's compute node, which forgets the messages of nodes that are gone.
-    pub(crate) fn serve(&self, node: &Arc<Node>) {
-        *self.shared.node.lock() = Some(node.clone());
+    /// Names this process's compute node, which forgets the messages of nodes that are gone, and sees to what the dead left
+    /// in the pool.
+    pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
+        *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }
 
     /// Waits until this node and so many memory nodes, and all compute nodes that were there before it, are introduced.
@@ -168,16 +175,26 @@ fn knows(node: NodeName) -> String {
 impl Shared {
     fn follow(&self) {
         let mut seen: Option<Arc<View>> = None;
+        let mut burials = Burials::default();
+        // Something could not be done, and is tried again although the view stays the same.
+        let mut owes = false;
         while !self.stop.load(Ordering::Relaxed) {
             let revision = seen.as_ref().map(|view| view.revision);
             match self.membership.wait(LOOK, |view| Some(view.revision) != revision) {
                 Ok(view) => seen = Some(view),
                 // Whom the fabric refused it may take now. A store that does not answer is the keeper's trouble.
-                Err(_) if self.known.lock().refused.is_empty() => continue,
+                Err(_) if self.known.lock().refused.is_empty() && !owes => continue,
                 Err(_) => {}
             }
-            for member in seen.iter().flat_map(|view| view.members.values()) {
+            let Some(view) = &seen else { continue };
+            owes = false;
+            for member in view.members.values() {
+                let is_dead =
+                    member.state == MemberState::Dead && member.node != self.membership.me().node;
+                // Before all else: until then it may do things here.
+                let is_out = is_dead && self.keep_out(member);
                 self.meet(member);
+                owes |= is_dead && !(is_out && self.bury(&mut burials, view, member));
             }
         }
     }
@@ -199,22 +216,51 @@ impl Shared {
                     self.learn(member, contact);
                 }
             }
-            (MemberState::Dead, known) => {
-                // Also where it was never met: it may have been on its way.
-                let contact = contact.map(String::as_str);
-                let is_certain = self.link.fence(member.node, member.epoch, contact, FENCE);
-                if known.is_some() {
-                    match is_certain {
-                        true => tracing::info!(node = %member.node, "a dead node is fenced"),
-                        false => {
-                            tracing::warn!(node = %member.node, "a dead node could not be fenced for certain")
-                        }
-                    }
-                    self.forget(member.node);
+            (MemberState::Dead, Some(_)) => self.forget(member.node),
+            (MemberState::Left, Some(_)) => {
+                self.forget(member.node);
+                // What it did not need any more is free again.
+                if let Some((own, _)) = &*self.node.lock() {
+                    own.allocator().look_again();
                 }
             }
-            (MemberState::Left, Some(_)) => self.forget(member.node),
-            (MemberState::Left, None) => {}
+            (MemberState::Dead | MemberState::Left, None) => {}
+        }
+    }
+
+    /// Sees to it that a dead node does nothing here any more, and says so in this node's contact, for everybody. Whether
+    /// that is done.
+    fn keep_out(&self, dead: &Member) -> bool {
+        if self.known.lock().kept_out.contains(&dead.node) {
+            return true;
+        }
+        // Also where it was never met: it may have been on its way.
+        let contact = dead.contact.get(self.link.key()).map(String::as_str);
+        let is_certain = self.link.fence(dead.node, dead.epoch, contact, FENCE);
+        if !is_certain && self.known.lock().doubtful.insert(dead.node) {
+            tracing::warn!(node = %dead.node, "a dead node could not be fenced for certain");
+        }
+        let done = is_certain
+            && self.membership.contact(&kept_out(dead.node), &dead.epoch.to_string()).is_ok();
+        if done {
+            tracing::info!(node = %dead.node, "a dead node is fenced");
+            self.known.lock().kept_out.insert(dead.node);
+        }
+        done
+    }
+
+    /// Once everybody keeps a dead compute node out, ends what it holds up in the pool. Whether there is nothing left for this node
+    /// to do until the view changes.
+    fn bury(&self, burials: &mut Burials, view: &View, dead: &Member) -> bool {
+        let NodeName::Compute(id) = dead.node else { return true };
+        let node = self.node.lock().clone();
+        match node {
+            Some((own, ports)) if is_kept_out_by_all(view, dead) => {
+                burials.bury(own.id(), &ports, id)
+            }
+            // Whoever has no compute node leaves it to those that have; a process whose node is about to be there looks again.
+            Some(_) => true,
+            None => self.membership.me().node.compute().is_none(),
         }
     }
 
@@ -229,7 +275,7 @@ impl Shared {
             }
             return;
         }
-        if let (NodeName::Compute(id), Some(own)) = (member.node, &*self.node.lock()) {
+        if let (NodeName::Compute(id), Some((own, _))) = (member.node, &*self.node.lock()) {
             // Whoever had the id before is gone, and this one cannot have sent anything yet.
             own.forget(id);
         }
@@ -246,7 +292,7 @@ impl Shared {
 
     fn forget(&self, node: NodeName) {
         self.link.remove_peer(node);
-        if let (NodeName::Compute(id), Some(own)) = (node, &*self.node.lock()) {
+        if let (NodeName::Compute(id), Some((own, _))) = (node, &*self.node.lock()) {
             own.miss(id);
             // Before another one of that id is let in.
             let clock = Clock::start();

@@ -9,9 +9,11 @@
 //!                                      └─ Introductions: whoever comes is known before it acts
 //! ```
 
+mod burials;
 mod error;
 mod group;
 mod introductions;
+mod leaving;
 mod patience;
 
 use std::future::Future;
@@ -19,15 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_fabric::{Fabric, Port, Threaded};
+use latchwork_fabric::Fabric;
 use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
-use latchwork_memnode::{Epochs, LineAllocator, Pool, PoolError};
-use latchwork_runtime::{Clock, Executor, ExecutorConfig, Handle, RealDriver, Time};
-use latchwork_selcc::{Counters, Node, NodeParts, Worker};
-use latchwork_verbs::ComputeNodeId;
+use latchwork_memnode::{Epochs, LineAllocator, Pool};
+use latchwork_runtime::{Clock, Executor, RealDriver, Time};
+use latchwork_selcc::{Counters, Node, NodeParts};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
+use crate::ports::Ports;
 use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 
@@ -39,9 +41,6 @@ pub use patience::{Patience, Waiting};
 /// How long one look whether the memory nodes are formatted takes.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long a node that could not start may take to give back what it has taken.
-const WITHDRAW: Duration = Duration::from_secs(2);
-
 /// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and the memory
 /// nodes, are others'.
 ///
@@ -50,7 +49,8 @@ const WITHDRAW: Duration = Duration::from_secs(2);
 pub struct Joined {
     host: Host,
     is_one_host: bool,
-    link: Link,
+    // With its listener, where it has one.
+    _link: Link,
     epochs: Arc<Epochs>,
     group: Group,
     _introductions: Introductions,
@@ -83,8 +83,8 @@ impl Joined {
         let mortal = Mortal(membership);
         match Begun::begin(config, transport, &mortal.0, patience.into()) {
             Ok(Begun { host, is_one_host, link, epochs, group, introductions }) => {
-                let (membership, _introductions) = (mortal, introductions);
-                Ok(Joined { host, is_one_host, link, membership, epochs, group, _introductions })
+                let (membership, _introductions, _link) = (mortal, introductions, link);
+                Ok(Joined { host, is_one_host, _link, membership, epochs, group, _introductions })
             }
             Err(error) => {
                 // It has nothing that anybody could miss. Where even that cannot be said, it is dead.
@@ -140,51 +140,25 @@ impl Joined {
     ///
     /// # Errors
     /// When a thread could not be started, panicked, or could not leave in order; [`JoinError::LeaseLost`] when the node was
-    /// not a member any more when it began.
+    /// not a member any more when it began, or when it ended.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, JoinError>
     where
         T: Send,
         F: Fn(Member) -> Fut + Sync,
         Fut: Future<Output = T>,
     {
-        if !self.membership.0.lease().is_valid() {
+        if !self.is_member() {
             return Err(JoinError::LeaseLost);
         }
-        Ok(self.host.run_on(self.host.config.workers, body)?)
+        let end = self.host.run_on(self.host.config.workers, body);
+        // Whatever a worker could not do, this is why; and what it could do counts for nothing.
+        if self.is_member() { Ok(end?) } else { Err(JoinError::LeaseLost) }
     }
 
-    /// Leaves the cluster in order: gives back every line, waits until nobody is about to ask for one here, and gives up its place
-    /// in the pool and in membership.
-    ///
-    /// # Errors
-    /// What could not be given back, as when a memory node is gone. Then the node's place is not given up, and it is dead for its
-    /// peers when its lease has ended.
-    pub fn leave(self) -> Result<(), JoinError> {
-        let patience = self.epochs.settings().deadline;
-        self.leave_within(patience)
-    }
-
-    /// As [`leave`](Joined::leave); operations of other nodes that take longer than `patience` may find this one gone, and fail.
-    ///
-    /// # Errors
-    /// As [`leave`](Joined::leave).
-    pub fn leave_within(self, patience: Duration) -> Result<(), JoinError> {
-        let Joined { host, membership, epochs, .. } = &self;
-        let node = &host.nodes[0];
-        let mut executor = Executor::new(
-            RealDriver::with_clock(host.clock),
-            worker_config(&host.config, usize::MAX),
-        );
-        let handle = executor.handle();
-        let fabric = Fabric::from(self.link.threaded());
-        // The worker polls its own port; what comes after its end needs another.
-        let port = Port::new(&fabric, node.id(), &handle)?;
-        handle.add_poller(port.poller());
-        let own = Port::new(&fabric, node.id(), &handle)?;
-        let worker = Worker::start(node, own, fabric.inbox(node.id())?, &handle);
-        executor.block_on(depart(epochs, worker, &port, &handle, patience))?;
-        membership.0.leave()?;
-        Ok(())
+    /// Whether the node's lease is certain to last: otherwise it is dead for its peers, or about to be, and touches memory no
+    /// more.
+    fn is_member(&self) -> bool {
+        self.membership.0.lease().is_valid()
     }
 }
 
@@ -227,7 +201,8 @@ impl Begun {
 
         let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));
         let handle = executor.handle();
-        let port = Port::new(&fabric, id, &handle)?;
+        let ports = Ports::leased(threaded, membership.lease());
+        let port = ports.port(id, &handle)?;
         handle.add_poller(port.poller());
         let facts = PoolFacts::of(&view)?;
         let mine = me.party().to_string();
@@ -263,10 +238,11 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         });
-        introductions.serve(&node);
+        introductions.serve(&node, &ports);
         drop((executor, port, handle));
-        let gathered = gather(config, threaded, pool, node, membership, patience);
-        let (host, is_one_host, group) = gathered.inspect_err(|_| withdraw(&link, id, &epochs))?;
+        let gathered = gather(config, ports.clone(), pool, node, membership, patience);
+        let (host, is_one_host, group) =
+            gathered.inspect_err(|_| leaving::withdraw(&ports, id, &epochs))?;
         Ok(Begun { host, is_one_host, link, epochs, group, introductions })
     }
 }
@@ -274,7 +250,7 @@ impl Begun {
 /// Waits for the other nodes of the run, and starts the threads of this one.
 fn gather(
     config: ClusterConfig,
-    threaded: Threaded,
+    ports: Ports,
     pool: Pool,
     node: Arc<Node>,
     membership: &Membership,
@@ -289,26 +265,10 @@ fn gather(
     let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
     // On several machines the best that can be had: all of them begin at this moment.
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
-    let host = Host::start(config, clock, threaded, pool, (vec![node], first))?;
+    let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
     // Nobody begins before all can be reached.
     group.exchange("started", b"", limit)?;
     Ok((host, is_one_host, group))
-}
-
-/// Gives up the slot of a node that has touched nothing.
-fn withdraw(link: &Link, id: ComputeNodeId, epochs: &Arc<Epochs>) {
-    let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
-    let handle = executor.handle();
-    let given_up = Port::new(&Fabric::from(link.threaded()), id, &handle).map(|port| {
-        handle.add_poller(port.poller());
-        executor.block_on(unregister(epochs, &port, &handle, WITHDRAW))
-    });
-    if !matches!(given_up, Ok(Ok(()))) {
-        tracing::warn!(
-            node = id.get(),
-            "a place in the pool could not be given up, and stays taken"
-        );
-    }
 }
 
 /// Under which names it is decided who formats the memory nodes that there are now, and said that it is done. With the
@@ -356,42 +316,6 @@ impl PoolFacts {
         match parties.find(|party| !view.is_there(*party)) {
             Some(gone) => Err(JoinError::MemoryLost { node: gone.node, how: "left" }),
             None => Ok(()),
-        }
-    }
-}
-
-/// Gives back what a node holds.
-async fn depart(
-    epochs: &Epochs,
-    worker: Worker,
-    port: &Port,
-    handle: &Handle,
-    patience: Duration,
-) -> Result<(), JoinError> {
-    worker.give_back().await?;
-    // Whoever asks here now has read a latch word before: its operation was in progress.
-    let deadline = handle.now() + patience;
-    epochs.outlast(port, handle, deadline).await?;
-    // What came meanwhile may have brought a line.
-    worker.give_back().await?;
-    worker.leave().await?;
-    Ok(unregister(epochs, port, handle, epochs.settings().deadline).await?)
-}
-
-/// Gives up the node's slot, once the handler has no operation either.
-async fn unregister(
-    epochs: &Epochs,
-    port: &Port,
-    handle: &Handle,
-    patience: Duration,
-) -> Result<(), PoolError> {
-    let deadline = handle.now() + patience;
-    loop {
-        match epochs.unregister(port).await {
-            Err(PoolError::Busy { .. }) if handle.now() < deadline => {
-                handle.sleep(Duration::from_millis(1)).await;
-            }
-            end => return end,
         }
     }
 }

@@ -1,0 +1,121 @@
+//! [`Burials`]: what dead compute nodes hold up in the pool ends, once nobody lets them do anything.
+//!
+//! ```text
+//!   node C3 is dead       each node:  fence C3 ──► contact "fenced-C3 = EPOCH"
+//!   (membership)                                        │ of every member
+//!                                                       ▼
+//!                         each compute node:  C3's epoch slot := empty      (the first does it, the others find it done)
+//! ```
+//!
+//! Members that count are those of the view at hand: a node that comes later has nothing that the dead one could know of.
+//! Memory nodes that come later are no part of the pool. A member that dies before it has said anything is not waited for:
+//! what was on it is lost, or, of a compute node, is named by latch words that nobody frees.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_fabric::Port;
+use latchwork_membership::{Member, NodeName, View};
+use latchwork_memnode::Epochs;
+use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
+use latchwork_verbs::{ComputeNodeId, SetupError};
+
+use crate::ports::Ports;
+
+/// How long one attempt may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The key in a node's contact under which it says with which epoch it keeps a dead one out.
+pub(super) fn kept_out(node: NodeName) -> String {
+    format!("fenced-{node}")
+}
+
+/// Whether all members say that they keep this dead node out.
+pub(super) fn is_kept_out_by_all(view: &View, dead: &Member) -> bool {
+    let (key, epoch) = (kept_out(dead.node), dead.epoch.to_string());
+    view.joined().all(|member| member.contact.get(&key) == Some(&epoch))
+}
+
+/// Those that this process has buried, and what it takes to do that.
+#[derive(Default)]
+pub(super) struct Burials {
+    done: BTreeSet<ComputeNodeId>,
+    // Made when somebody dies; one for all, since a region that was registered stays.
+    worker: Option<(Executor<RealDriver>, Rc<Port>)>,
+}
+
+impl Burials {
+    /// Empties the epoch slot of a dead node, as the node `own`; whether that is done.
+    pub(super) fn bury(&mut self, own: ComputeNodeId, ports: &Ports, dead: ComputeNodeId) -> bool {
+        if self.done.contains(&dead) {
+            return true;
+        }
+        // Where it cannot be done now, there is another look.
+        let done = self.empty_slot(own, ports, dead).unwrap_or(false);
+        if done {
+            self.done.insert(dead);
+        }
+        done
+    }
+
+    fn empty_slot(
+        &mut self,
+        own: ComputeNodeId,
+        ports: &Ports,
+        dead: ComputeNodeId,
+    ) -> Result<bool, SetupError> {
+        let (executor, port) = match &mut self.worker {
+            Some(worker) => worker,
+            none => {
+                let executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+                let port = ports.port(own, &executor.handle())?;
+                executor.handle().add_poller(port.poller());
+                none.insert((executor, port))
+            }
+        };
+        let handle = executor.handle();
+        let deadline = handle.now() + PATIENCE;
+        let end = executor.block_on(handle.timeout(deadline, Epochs::retire(port, dead)));
+        Ok(matches!(end, Ok(Ok(()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_membership::{MemberState, Role};
+    use std::collections::BTreeMap;
+
+    fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> Member {
+        let node: NodeName = name.parse().expect("a name");
+        let role = match node {
+            NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
+            NodeName::Compute(_) => Role::Compute,
+        };
+        let contact = says.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Member { node, epoch: 7, role, contact: contact.collect(), state }
+    }
+
+    #[test]
+    fn every_member_has_to_keep_the_dead_out_and_with_its_last_epoch() {
+        use MemberState::{Dead, Joined, Left};
+        let dead = member("C3", Dead, &[]);
+        let judge = |members: &[Member]| {
+            let members: BTreeMap<_, _> = members.iter().map(|m| (m.node, m.clone())).collect();
+            is_kept_out_by_all(&View { revision: 9, members }, &dead)
+        };
+        let says: &[(&str, &str)] = &[("fenced-C3", "7")];
+        let (m0, c1) = (member("M0", Joined, says), member("C1", Joined, says));
+        assert!(judge(&[m0.clone(), c1.clone(), dead.clone()]));
+        for silent in ["M1", "C2"] {
+            let silent = member(silent, Joined, &[("fenced-C4", "7")]);
+            assert!(!judge(&[m0.clone(), c1.clone(), dead.clone(), silent]));
+        }
+        let old = member("M1", Joined, &[("fenced-C3", "6")]);
+        assert!(!judge(&[m0.clone(), c1.clone(), old]));
+        // Who is not there has nothing that could be touched.
+        let gone = [member("M1", Dead, &[]), member("C2", Left, &[])];
+        assert!(judge(&[m0, c1, dead.clone(), gone[0].clone(), gone[1].clone()]));
+    }
+}
