@@ -6,11 +6,12 @@ use std::time::Duration;
 
 const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
 const LIMIT: Duration = Duration::from_secs(60);
-const SMALL: &str = "-p recordcount=1000 --operations 1500 --threads 1 --cache-mb 8";
+const SMALL: &str = "-p recordcount=8000 --operations 1500 --threads 1 --cache-mb 8";
 
 #[test]
 fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
-    let memory = Memory::start(2, 256 << 20);
+    // Eight chunks: not enough for all runs, but what each makes is gone behind it.
+    let memory = Memory::start(2, 40 << 20);
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL}");
         let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);

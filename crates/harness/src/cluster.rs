@@ -170,11 +170,11 @@ impl Cluster {
     }
 
     /// The name in the catalogue of what belongs to this run, and is called so. A cluster of processes outlasts its runs, and
-    /// each has its own.
+    /// each has its own while it lasts: at the [`end`](Cluster::end) what is called so is gone, with all memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => base.to_owned(),
-            Cluster::Joined(shared) => format!("{base}.run-{}", shared.node().group().run()),
+            Cluster::Joined(shared) => shared.name(base),
         }
     }
 

@@ -50,6 +50,7 @@ mod cluster;
 pub mod config;
 mod course;
 mod flags;
+mod lane;
 mod log;
 mod loss;
 pub mod outcome;

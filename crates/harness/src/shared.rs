@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member};
 use latchwork_membership::{Patience, Role};
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::{AtomicBool, AtomicU64, Ordering};
+use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -14,7 +14,7 @@ use crate::agree::difference;
 use crate::stop::Signal;
 use crate::waiting::Waits;
 use crate::watch::Watch;
-use crate::{AppError, ClusterFlags, Course, JoinChoice, stop};
+use crate::{AppError, ClusterFlags, Course, JoinChoice, lane, stop};
 
 /// How much longer than this one another process may take to come to the end of a phase. One that has died or failed is
 /// noticed at once.
@@ -22,6 +22,9 @@ const LATE: Duration = Duration::from_secs(600);
 
 /// How long a process that ends without a result looks out for operations of others that still need it.
 const HASTE: Duration = Duration::from_secs(1);
+
+/// How long a process waits for the others to be through when the run has failed.
+const TIDY: Duration = Duration::from_secs(5);
 
 /// Between the moment when the last process is warm and the begin of the measured part, so that all hear of it before.
 const LEAD_TIME: Duration = Duration::from_millis(50);
@@ -37,6 +40,9 @@ pub struct Shared {
     gathered: AtomicU64,
     /// All know that the run has failed.
     is_over: AtomicBool,
+    lane: u64,
+    /// What belongs to this run in the pool.
+    names: Mutex<Vec<String>>,
 }
 
 /// What a process has to say of its part of a phase: the signal that ended it early, and the node that this came to; what came
@@ -75,12 +81,30 @@ impl Shared {
         let watch = Watch::start(node.membership(), node.group(), join.lease());
         waits.over(node.group());
         let (gathered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Shared { watch, node, gathered, is_over })
+        let names = Mutex::default();
+        let mut shared = Shared { watch, node, gathered, is_over, lane: 0, names };
+        let lane = shared.is_first().then(|| lane::take(&shared.node)).transpose();
+        match shared.gather(lane.map(|lane| lane.into_iter().collect())) {
+            Ok(lanes) => {
+                shared.lane = lanes.into_iter().next().unwrap_or(0);
+                Ok(shared)
+            }
+            Err(error) => shared.end(Err(error)),
+        }
     }
 
     /// This process's node.
     pub fn node(&self) -> &Joined {
         &self.node
+    }
+
+    /// The name in the pool of what is this run's and is called so.
+    pub(crate) fn name(&self, base: &str) -> String {
+        let (name, mut names) = (lane::name(base, self.lane), self.names.lock());
+        if !names.contains(&name) {
+            names.push(name.clone());
+        }
+        name
     }
 
     /// Runs `body` on this process's workers, and gives their results.
@@ -242,16 +266,21 @@ impl Shared {
             Err(error) => Err(self.gather::<()>(Err(error.clone())).err().unwrap_or(error)),
         };
         stop::leaving();
-        let Shared { watch, node, .. } = self;
+        let Shared { watch, node, lane, names, .. } = self;
         let has_deaths = watch.has_deaths();
         drop(watch);
         if let (true, Err(why)) = (has_deaths, &result) {
             return Err(why.clone());
         }
         let config = node.config().clone();
+        if node.group().rank() == 0
+            && let Err(error) = lane::give_back(&node, lane, &names.into_inner())
+        {
+            tracing::warn!(%error, "the names of this run stay taken");
+        }
         let left = match result {
-            Ok(_) => node.leave(),
-            Err(_) => node.leave_within(HASTE),
+            Ok(_) => node.release(LATE, config.pool.deadline),
+            Err(_) => node.release(TIDY, HASTE),
         };
         match (result, left) {
             (Ok(result), Ok(())) => Ok(result),
