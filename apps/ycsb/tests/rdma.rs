@@ -14,13 +14,13 @@ const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --d
 fn every_workload_runs_on_devices_and_its_checks_hold() {
     let Some(memory) = Memory::start_on_devices(2, 160 << 20) else { return };
     for workload in ["a", "b", "c", "d", "e", "f"] {
-        let flags = format!("check -w {workload} {SMALL} --operations 60");
+        let flags = format!("check -w {workload} {SMALL} --operations 40");
         let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
         assert!(checks.contains_key("linearizability"), "{workload}: {checks:?}");
-        assert_eq!(document["ops"], 60, "{workload}: as many as were asked for, all together");
+        assert_eq!(document["ops"], 40, "{workload}: as many as were asked for, all together");
     }
     memory.end();
 }

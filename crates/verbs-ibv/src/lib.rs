@@ -28,9 +28,10 @@
 //!   `Disconnected`.
 //! - **Atomics are atomic among those of one device, and not with those of a CPU.** Words that verbs change atomically are left to
 //!   verbs. (The device has the last word of it: memory of one node is registered on one device.)
-//! - A node that parks costs nothing: its queues are armed, and one thread per process sleeps on all of them.
+//! - A node that parks costs nothing: its queues are armed, and one thread per process sleeps on all of them, and on what devices tell of themselves.
 //!
-//! It survives peers that vanish, connections that fail, full queues and inboxes. It does not survive a device that is taken away.
+//! It survives peers that vanish, connections that fail, full queues and inboxes, ports that go down for a while. A device that fails
+//! ends what is on it, and nothing begins there any more.
 //!
 //! # Other processes
 //!
