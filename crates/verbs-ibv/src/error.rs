@@ -24,7 +24,10 @@ pub enum OpenError {
         name: &'static CStr,
     },
     /// No RDMA device, or none with the name that was asked for.
-    #[error("no RDMA device {wanted}; there are: {there} (`ibv_devices` lists them)")]
+    #[error(
+        "no RDMA device {wanted}; there are: {there} (`ibv_devices` lists them, `rdma link add rxe0 type rxe netdev INTERFACE` \
+         makes one of any network interface)"
+    )]
     NoDevice {
         /// The name that was asked for, or "at all".
         wanted: String,

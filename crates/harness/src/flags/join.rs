@@ -207,6 +207,11 @@ impl JoinChoice {
     pub fn join(&self, role: Role) -> Result<(Membership, Transport), AppError> {
         let failed =
             |error: MembershipError| AppError::Failed(format!("--join {}: {error}", self.endpoint));
+        if self.kind == FabricKind::Ibverbs {
+            // Looked at before a place is taken: who could not use it would die in it.
+            let devices = ibv::Fabric::open(self.rdma.clone());
+            devices.map_err(|error| AppError::Failed(error.to_string()))?;
+        }
         let (store, cluster) = latchwork_membership::open(&self.endpoint)
             .map_err(|error| AppError::Usage(format!("--join {}: {error}", self.endpoint)))?;
         let joining = Joining { id: self.flags.node_id, ttl: self.lease(), ..Joining::new(role) };
