@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchwork_membership::{LETTER_MAX, Mail, Membership, MembershipError, NodeName, Role, Store};
 
 use common::faulty::{Fault, Faulty};
-use common::{LONG, Place, compute, compute_as, compute_for, eventually};
+use common::{LONG, Place, compute, compute_as, compute_for, eventually, now};
 
 type Handled = Arc<Mutex<Vec<(NodeName, u64, Vec<u8>)>>>;
 
@@ -69,6 +69,23 @@ fn a_letter_is_answered_and_nothing_of_it_is_left() {
         let error = a.ask(&b, &vec![0; LETTER_MAX + 1]).unwrap_err().to_string();
         assert!(error.contains("65537 bytes is too long"), "{error}");
         assert_eq!(a.node.mail(Box::new(|_, _, _| vec![])).err(), Some(MembershipError::MailTwice));
+    }
+}
+
+/// A worker waits for its connections: nobody may look at letters now and then only.
+#[test]
+fn an_answer_comes_before_anybody_would_look_without_being_told() {
+    for place in Place::all() {
+        let [a, b] = [(); 2].map(|()| Post::new(place.join(compute()).unwrap()));
+        let mut times = Vec::new();
+        for _ in 0..21 {
+            let begin = now();
+            a.ask(&b, b"hello").unwrap();
+            times.push(begin.elapsed());
+        }
+        times.sort();
+        println!("{:?}: median {:?}, most {:?}", place.kind, times[10], times[20]);
+        assert!(times[10] < Duration::from_millis(100), "{:?}: {times:?}", place.kind);
     }
 }
 
