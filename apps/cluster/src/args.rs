@@ -225,6 +225,9 @@ pub(crate) struct Guard {
     /// The process that is waited for.
     #[arg(long)]
     pub(crate) owner: u32,
+    /// Seconds that processes have to end by themselves.
+    #[arg(long, value_parser = seconds_or_none)]
+    pub(crate) patience: Duration,
     #[arg(required = true)]
     pub(crate) directories: Vec<PathBuf>,
 }

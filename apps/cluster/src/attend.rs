@@ -16,7 +16,7 @@ use latchwork_harness::AppError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Attend;
-use crate::guard::{MARK, Scratch};
+use crate::guard::{MARK, PATIENCE, Scratch};
 use crate::plan::SCRATCH;
 use crate::signals::Signals;
 use crate::{archive, node};
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     // Its end is told by its input, and by the guard when this one is killed.
     Signals::ignore();
-    let scratch = Scratch::make()?;
+    let scratch = Scratch::make(PATIENCE)?;
     let files = scratch.directory().join("files");
     fs::create_dir(&files).map_err(|error| AppError::unwritable(&files, &error))?;
     let place = files.display().to_string();

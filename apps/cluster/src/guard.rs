@@ -44,16 +44,19 @@ const READY: &str = "ready";
 /// What the command says to the guard when it is about to end in order.
 const OVER: &str = "over";
 
-/// How long processes have to end by themselves.
-const POLITE: Duration = Duration::from_secs(1);
 /// How long they have after SIGKILL, which nothing but the kernel can delay.
 const FIRM: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
+
+/// How long those have to end whose owner did not say.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The directories of a run, watched by a guard.
 pub(crate) struct Scratch {
     mark: String,
     directories: [PathBuf; 2],
+    /// How long processes have to end by themselves.
+    patience: Duration,
     guard: Child,
     pipe: Option<ChildStdin>,
 }
@@ -65,7 +68,7 @@ pub(crate) fn directories(mark: &str) -> [PathBuf; 2] {
 
 impl Scratch {
     /// Removes what those have left that were killed, and makes room for a run.
-    pub(crate) fn make() -> Result<Scratch, AppError> {
+    pub(crate) fn make(patience: Duration) -> Result<Scratch, AppError> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             AppError::Failed(format!("{what}: {error}"))
@@ -81,6 +84,7 @@ impl Scratch {
             .map_err(|error| failed("this program's file is unknown", &error))?;
         let mut guard = Command::new(program)
             .args(["guard", "--mark", &mark, "--owner", &own.to_string()])
+            .args(["--patience", &patience.as_secs_f64().to_string()])
             .args(&directories)
             .env_remove(MARK)
             .stdin(Stdio::piped())
@@ -96,7 +100,7 @@ impl Scratch {
                 .read_line(&mut said)
                 .map_err(|error| failed("the guard cannot be heard", &error))?;
         }
-        let scratch = Scratch { mark, directories, guard, pipe };
+        let scratch = Scratch { mark, directories, patience, guard, pipe };
         if said.trim_end() != READY {
             return Err(failed("the guard does not watch", &"see above"));
         }
@@ -126,7 +130,7 @@ impl Scratch {
         drop(pipe);
         match self.guard.wait() {
             Ok(status) if status.success() => Ok(()),
-            _ => clean(&self.mark, &self.directories),
+            _ => clean(&self.mark, &self.directories, self.patience),
         }
     }
 }
@@ -159,12 +163,12 @@ pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
             park_timeout(LOOK);
         }
     }
-    clean(&guard.mark, &guard.directories).map(|()| 0)
+    clean(&guard.mark, &guard.directories, guard.patience).map(|()| 0)
 }
 
 /// Ends all processes with this mark, and removes the directories.
-fn clean(mark: &str, directories: &[PathBuf]) -> Result<(), AppError> {
-    end_marked(mark)?;
+fn clean(mark: &str, directories: &[PathBuf], patience: Duration) -> Result<(), AppError> {
+    end_marked(mark, patience)?;
     for directory in directories {
         match fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -177,35 +181,35 @@ fn clean(mark: &str, directories: &[PathBuf]) -> Result<(), AppError> {
     Ok(())
 }
 
-fn end_marked(mark: &str) -> Result<(), AppError> {
+fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
     let clock = Clock::start();
     let begin = clock.now();
-    let mut asked: Vec<u32> = Vec::new();
+    // Whoever has started others ends them, and may do so with the help of some: rm, for instance.
+    let all = marked(mark);
+    let is_first = |pid: &&u32| parent(**pid).is_none_or(|parent| !all.contains(&parent));
+    all.iter().filter(is_first).for_each(|pid| send(*pid, mark, Signal::TERM));
     loop {
         let left = marked(mark);
         if left.is_empty() {
             return Ok(());
         }
-        let polite = clock.now() < begin + POLITE;
-        if clock.now() >= begin + POLITE + FIRM {
+        if clock.now() >= begin + patience {
+            left.iter().for_each(|pid| send(*pid, mark, Signal::KILL));
+        }
+        if clock.now() >= begin + patience + FIRM {
             return Err(AppError::Failed(format!("these processes cannot be ended: {left:?}")));
         }
-        for pid in left {
-            let signal = match polite {
-                true if asked.contains(&pid) => continue,
-                true => Signal::TERM,
-                false => Signal::KILL,
-            };
-            asked.push(pid);
-            let Some(raw) = Pid::from_raw(pid as i32) else { continue };
-            // The number may be another's by now: it is so no more once there is a descriptor.
-            if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
-                && has_mark(pid, mark)
-            {
-                let _ = pidfd_send_signal(&process, signal);
-            }
-        }
         park_timeout(LOOK);
+    }
+}
+
+fn send(pid: u32, mark: &str, signal: Signal) {
+    let Some(raw) = Pid::from_raw(pid as i32) else { return };
+    // The number may be another's by now: it is so no more once there is a descriptor.
+    if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
+        && has_mark(pid, mark)
+    {
+        let _ = pidfd_send_signal(&process, signal);
     }
 }
 
@@ -226,9 +230,19 @@ fn has_mark(pid: u32, mark: &str) -> bool {
 
 /// When a process was started, in ticks since the machine was: none where there is no such process.
 fn started(pid: u32) -> Option<u64> {
+    stat(pid, 22)
+}
+
+/// Who started it, or has taken it over.
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid, 4).map(|pid| pid as u32)
+}
+
+/// A field of what the kernel tells of a process, counted from 1.
+fn stat(pid: u32, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in brackets, which may have anything in it; the start is the 22nd.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    // The second field is a name in brackets, which may have anything in it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
 /// The PID namespace of this process: numbers mean nothing in another.
@@ -251,7 +265,7 @@ fn sweep(places: &[&Path], space: &str) {
     }
     for (mark, directory) in dead {
         // What is somebody else's stays there.
-        if clean(&mark, &[directory]).is_ok() {
+        if clean(&mark, &[directory], PATIENCE).is_ok() {
             tell(&format!("cluster: removed what {mark} had left"));
         }
     }
@@ -297,5 +311,26 @@ mod tests {
         }
         sweep(&[place.path()], &space);
         assert_eq!([living.is_dir(), dead.is_dir(), other.is_dir()], [true, false, true]);
+    }
+
+    #[test]
+    fn what_is_asked_to_end_cleans_up_with_the_help_of_others() {
+        // Those that it had started for that were ended, too, and so it left its files: scripts remove them by rm.
+        let place = tempfile::TempDir::new().expect("a directory");
+        let script = "trap 'exit 0' TERM; sh -c 'trap \"exit 1\" TERM; echo >begun; sleep 0.2; echo >tidied'; :";
+        let mark = format!("{PREFIX}of-a-test-{}", std::process::id());
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(&place).env(MARK, &mark).stdin(Stdio::null());
+        let mut child = command.spawn().expect("a shell");
+        // It is reaped at once, as that of a command is by whoever started it.
+        let reaper = std::thread::spawn(move || child.wait());
+        let clock = Clock::start();
+        let deadline = clock.now() + FIRM;
+        while !place.path().join("begun").exists() && clock.now() < deadline {
+            park_timeout(LOOK);
+        }
+        clean(&mark, &[], FIRM).expect("it ends");
+        assert!(place.path().join("tidied").exists());
+        assert!(reaper.join().is_ok_and(|ended| ended.is_ok()));
     }
 }

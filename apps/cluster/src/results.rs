@@ -99,7 +99,8 @@ pub(crate) fn gather(
         for (name, content) in entries {
             if is_run && name == RUN {
                 if let Ok(inner) = serde_json::from_slice::<Outcome>(&content) {
-                    problem = problem.or(inner.problem);
+                    // It says more than that the virtual machine ended.
+                    outcome.problem = inner.problem.or(outcome.problem.take());
                     outcome.nodes.extend(inner.nodes);
                 }
                 continue;

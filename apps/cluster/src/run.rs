@@ -65,7 +65,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     // What cannot be is told before anything is removed.
     Plan::of(run, &layout("latchwork-cluster-RUN", &run.results))?;
     let directory = results::prepare(&run.results)?;
-    let scratch = Scratch::make()?;
+    let scratch = Scratch::make(run.kill_after)?;
     let plan = Plan::of(run, &layout(scratch.mark(), &directory))?;
     let own = std::env::current_exe()
         .map_err(|error| AppError::Failed(format!("this program's file is unknown: {error}")))?;
@@ -103,11 +103,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
         outcome.status = 1;
     }
     if outcome.status != 0 {
-        // What happened inside of a virtual machine says more than that it ended.
-        outcome.problem = match run.on() {
-            Place::Vm => missing.or(outcome.problem),
-            _ => outcome.problem.or(missing),
-        };
+        outcome.problem = outcome.problem.or(missing);
     }
     results::save(&directory, &outcome)?;
     scratch.finish()?;

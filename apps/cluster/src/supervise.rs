@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long a program may take to its results, when a signal ends its run.
 const IN_ORDER: Duration = Duration::from_secs(60);
 /// How long namespaces may take.
-const HOLD: Duration = Duration::from_secs(30);
+const HOLD: Duration = Duration::from_secs(120);
 /// How long an end by SIGKILL may take.
 const FIRM: Duration = Duration::from_secs(20);
 /// The exit status when the time is over, as that of timeout(1).
