@@ -296,7 +296,9 @@ impl Shared {
             own.miss(id);
             // Before another one of that id is let in.
             let clock = Clock::start();
-            while own.minds(id) && clock.now() < Time::ZERO + MISS {
+            // At the end of this node nobody is left who could see it, and nobody is let in.
+            let goes_on = || !self.stop.load(Ordering::Relaxed);
+            while own.minds(id) && goes_on() && clock.now() < Time::ZERO + MISS {
                 thread::park_timeout(MEET / 10);
             }
         }
