@@ -9,6 +9,10 @@ use latchwork_verbs_ibv as ibv;
 
 use crate::JoinError;
 
+/// How long a node may take to answer an offer at least. Whoever is alive answers, if its machine is not too busy, and membership says
+/// who is not: then letters fail at once. A node that counted as gone although it is there would not be told what it waits for.
+const CONNECT: Duration = Duration::from_secs(60);
+
 /// A fabric on the devices of this process, for the node that membership says.
 pub(super) fn open(
     config: &ibv::Config,
@@ -24,7 +28,8 @@ pub(super) fn open(
         fabric.map_or(Vec::new(), |fabric| fabric.deliver(own, peer(from), epoch, letter))
     };
     let mail = membership.mail(Box::new(handler))?;
-    let config = ibv::Config { epoch: me.epoch, ..config.clone() };
+    let connect_timeout = config.connect_timeout.max(CONNECT);
+    let config = ibv::Config { epoch: me.epoch, connect_timeout, ..config.clone() };
     let opened = ibv::Fabric::join(config, Arc::new(Letters(mail)))?;
     // Set once, here.
     let _ = fabric.set(opened.downgrade());
