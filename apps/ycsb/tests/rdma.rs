@@ -1,6 +1,7 @@
 //! The program as the compute nodes of a cluster of processes on RDMA devices, each on one of its own. Skipped where there are none;
 //! `scripts/test-ibv.sh` runs it on Soft-RoCE in a virtual machine, which is slow: so there is little to do.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use latchwork_processes::{Memory, one_document};
@@ -10,8 +11,12 @@ const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
 const LIMIT: Duration = Duration::from_secs(240);
 const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --deadline 60s";
 
+/// One cluster at a time: each has five processes.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn every_workload_runs_on_devices_and_its_checks_hold() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(memory) = Memory::start_on_devices(2, 160 << 20) else { return };
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL} --operations 40");
@@ -27,6 +32,7 @@ fn every_workload_runs_on_devices_and_its_checks_hold() {
 
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
     let flags = format!("run {SMALL} --time 200 --member-lease 15");
     let mut program = memory.start_program(YCSB, 3, &flags);
