@@ -81,6 +81,17 @@ impl Mailbox {
         None
     }
 
+    /// Takes what has arrived out of the device's queue, and keeps it: with a queue pair that is destroyed some devices also take back
+    /// what their queues tell of it. Whoever has to be woken for it is, because the queue told of it when it came.
+    pub(crate) fn keep_all(&self) {
+        let mut found = self.found.lock();
+        let mut before = usize::MAX;
+        while found.filled.len() != before {
+            before = found.filled.len();
+            self.receives.poll(&mut found);
+        }
+    }
+
     /// The queue has told of a message.
     pub(crate) fn told(&self) {
         let mut attention = self.attention.lock();

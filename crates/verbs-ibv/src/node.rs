@@ -132,7 +132,15 @@ impl Node {
                 .position(|(caller, pair)| *caller == from && pair.number == number);
             place.map(|place| responders.swap_remove(place))
         };
+        self.keep_messages();
         drop(closed);
+    }
+
+    /// Keeps what has arrived over connections that are about to be destroyed.
+    fn keep_messages(&self) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.keep_all();
+        }
     }
 
     /// The ends of connections with a peer, as it joined at this epoch or before. When they are dropped, nothing that it has posted will
@@ -140,7 +148,10 @@ impl Node {
     pub(crate) fn take_responders(&self, peer: Peer, epoch: u64) -> Vec<Pair> {
         let mut responders = self.responders.lock();
         let is_of = |(caller, _): &mut (Caller, Pair)| caller.peer == peer && caller.epoch <= epoch;
-        responders.extract_if(.., is_of).map(|(_, pair)| pair).collect()
+        let taken = responders.extract_if(.., is_of).map(|(_, pair)| pair).collect();
+        drop(responders);
+        self.keep_messages();
+        taken
     }
 
     /// Connections that end here.

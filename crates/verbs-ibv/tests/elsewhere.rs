@@ -223,8 +223,15 @@ fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
     for (peer, offer, reply) in kept {
         reply(Ok(two.there.deliver(peer, own(), HERE, &offer)));
     }
-    endpoint.post(MEMORY, 3, &add).unwrap();
-    assert_eq!(next(&mut endpoint).result.unwrap().old, [0, 0]);
+    let end = clock.now() + PATIENCE;
+    loop {
+        endpoint.post(MEMORY, 3, &add).unwrap();
+        // On a busy machine the time may be too short for a connection.
+        match next(&mut endpoint).result {
+            Ok(outcome) => break assert_eq!(outcome.old, [0, 0]),
+            Err(error) => assert!(clock.now() < end, "{error}"),
+        }
+    }
 }
 
 #[test]
