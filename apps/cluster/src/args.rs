@@ -142,6 +142,9 @@ pub(crate) struct Run {
     /// Seconds that processes wait for one another at the start.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole(1..=86400u64), help_heading = "Limits")]
     pub(crate) join_wait: u64,
+    /// Seconds after which a process that has died is known to be dead. [default: 60 in the virtual machine, else 10]
+    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=86400u64), help_heading = "Limits")]
+    pub(crate) member_lease: Option<u64>,
     /// Seconds that the others may go on when one has failed.
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) grace: Duration,

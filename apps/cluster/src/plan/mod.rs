@@ -26,6 +26,9 @@ pub(crate) const SCRATCH: &str = "{scratch}";
 /// The process that holds the network namespaces.
 pub(crate) const HOLDER: &str = "{holder}";
 
+/// Seconds of a node's lease.
+const LEASE: u64 = 10;
+
 /// What etcd says when it can be used.
 const ETCD_READY: &str = "serving client traffic";
 /// What a memory node says.
@@ -134,7 +137,8 @@ fn usage<T>(text: impl Into<String>) -> Result<T, AppError> {
 }
 
 /// What the command says itself, to every process.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
+    "--member-lease",
     "--join",
     "--json",
     "--fabric",
@@ -236,6 +240,7 @@ impl Common<'_> {
         let mut flags = words(["--join", &self.endpoint, "--fabric", run.fabric().name()]);
         flags.extend(words(["--node-id", &id.to_string()]));
         flags.extend(words(["--join-wait", &run.join_wait.to_string()]));
+        flags.extend(words(["--member-lease", &run.member_lease.unwrap_or(LEASE).to_string()]));
         if run.fabric() == Fabric::Shm
             && let Some(shared) = self.shared
         {

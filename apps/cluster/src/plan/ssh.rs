@@ -35,11 +35,12 @@ pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
         }
         for name in ["cluster", "memnode", &run.program] {
             let from = PathBuf::from(program(&here, name)?);
+            let sum = sum(&from)?;
             let mut names: Vec<&str> = Vec::new();
             for host in &hosts {
                 if !names.contains(&host.name.as_str()) {
                     names.push(&host.name);
-                    plan.steps.push(connection.copy(host, &from, &bin)?);
+                    plan.steps.push(connection.copy(host, &from, &sum, &bin));
                 }
             }
         }
@@ -120,9 +121,7 @@ impl Connection {
     }
 
     /// Puts a program there, unless it is the same already.
-    fn copy(&self, host: &Host, from: &Path, bin: &Path) -> Result<Step, AppError> {
-        let sum = Command::new("cksum").stdin(open(from)?).output().ok();
-        let sum = sum.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    fn copy(&self, host: &Host, from: &Path, sum: &str, bin: &Path) -> Step {
         let to = bin.join(from.file_name().unwrap_or_default()).display().to_string();
         let quoted = |path: &str| shell::quote(&[path.to_owned()]);
         let (directory, file) = (quoted(&bin.display().to_string()), quoted(&to));
@@ -130,11 +129,19 @@ impl Connection {
         let remote = format!(
             "mkdir -p {directory} && {{ [ -x {file} ] && [ \"$(cksum <{file})\" = {} ] && cat >/dev/null || \
              {{ cat >{partial} && chmod 755 {partial} && mv {partial} {file}; }}; }}",
-            shell::quote(&[sum.unwrap_or_default()])
+            quoted(sum)
         );
         let what = format!("copying {} to {}", from.display(), host.name);
-        Ok(Step { command: self.command(host, &remote), input: Some(from.to_owned()), what })
+        Step { command: self.command(host, &remote), input: Some(from.to_owned()), what }
     }
+}
+
+/// What cksum says of a file.
+fn sum(path: &Path) -> Result<String, AppError> {
+    let output = Command::new("cksum").stdin(open(path)?).output();
+    let output =
+        output.map_err(|error| AppError::Failed(format!("cksum cannot be started: {error}")))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn open(path: &Path) -> Result<std::fs::File, AppError> {

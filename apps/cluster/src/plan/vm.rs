@@ -68,6 +68,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
         ("--memory", run.memory.to_string()),
         ("--time-limit", run.time_limit.as_secs_f64().to_string()),
         ("--join-wait", run.join_wait.to_string()),
+        ("--member-lease", run.member_lease.unwrap_or(LEASE).to_string()),
         ("--grace", run.grace.as_secs_f64().to_string()),
         ("--kill-after", run.kill_after.as_secs_f64().to_string()),
         ("--drain", run.drain.to_string()),
@@ -85,6 +86,9 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     let launch = Launch::here("vm".to_owned(), Role::Program, command);
     Ok(Plan { launches: vec![Launch { is_run: true, ..launch }], ..Plan::default() })
 }
+
+/// Seconds of a node's lease: those that live may be that late.
+const LEASE: u64 = 60;
 
 /// Seconds that the virtual machine may take besides.
 pub(crate) const BOOT: u64 = 240;
