@@ -106,8 +106,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PORT", help_heading = "Store")]
     pub(crate) store_port: Option<u16>,
 
-    /// The machines, a line for each: HOST [ADDRESS] [DEVICE], where HOST is what ssh takes, and ADDRESS what the others reach it
-    /// under. Memory nodes go to them in turn, then compute nodes.
+    /// The machines, a line for each: HOST, which is what ssh takes; then, if need be, the ADDRESS that the others reach it under,
+    /// and its RDMA DEVICE. Memory nodes go to them in turn, then compute nodes.
     #[arg(long, value_name = "FILE", help_heading = "Machines")]
     pub(crate) hosts: Option<PathBuf>,
     /// How to run a command on a host, which follows.

@@ -1,7 +1,7 @@
 //! A process for somebody on another machine: it lives as long as the connection does.
 //!
 //! Standard input has what it is to be told, a line each: the number of a signal. Its end is the end of the process. Standard error is
-//! the process' own; standard output is an [archive](crate::archive), once it is over: what the process wrote there (`out`), and the
+//! the process' own; standard output is an archive, once it is over: what the process wrote there (`out`), and the
 //! files that it made in the directory that `{scratch}` in its arguments stands for.
 
 use std::fs::{self, File};
