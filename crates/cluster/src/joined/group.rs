@@ -209,8 +209,11 @@ impl Group {
     }
 }
 
+/// The names of nodes, in order, whichever came first.
 fn names(parties: &[Party]) -> Vec<NodeName> {
-    parties.iter().map(|party| party.node).collect()
+    let mut names: Vec<_> = parties.iter().map(|party| party.node).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Names, for people.
