@@ -6,7 +6,7 @@
 
 use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
-use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, Seq, Want};
+use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, NodeSet, Seq, Want};
 use latchwork_runtime::Time;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
@@ -65,10 +65,18 @@ impl Inner {
         // Taken from the end, since there is mostly one: an action is large, and a drain that ends looks at
         // all that may be left.
         actions.reverse();
+        let mut unasked = NodeSet::EMPTY;
         while let Some(action) = actions.pop() {
+            let asked = self.asked_by(&action);
             if let Err(error) = self.perform(addr, record, action, &mut group) {
                 record.fail(error);
+                if let Some(to) = asked.filter(|_| error.is_unsent()) {
+                    unasked = unasked.with(to);
+                }
             }
+        }
+        if !unasked.is_empty() {
+            self.give_unasked_back(record, unasked);
         }
         self.actions.replace(actions);
         if let Some(until) = held
@@ -113,6 +121,18 @@ impl Inner {
         }
     }
 
+    /// The node to which an action sends a question of this one.
+    fn asked_by(&self, action: &Action) -> Option<ComputeNodeId> {
+        match action {
+            Action::Send { to, message: Message::Request(request) }
+                if request.from == self.node.id =>
+            {
+                Some(*to)
+            }
+            _ => None,
+        }
+    }
+
     fn perform(
         &self,
         addr: GlobalAddr,
@@ -134,6 +154,10 @@ impl Inner {
                     Message::Request(request) if request.from != node.id => {
                         self.counters.requests_passed_on.add(1);
                         Message::Request(request)
+                    }
+                    Message::Request(_) if node.is_gone(to) => {
+                        let target = Target::Compute(to, node.arena.0);
+                        return Err(VerbError::Unreachable { target });
                     }
                     Message::Request(mut request) => {
                         self.counters.invalidations_sent.add(1);

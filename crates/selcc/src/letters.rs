@@ -22,7 +22,7 @@
 //! Doubts stand in the record, not with the worker that forwarded, because any worker of the node may
 //! receive the verdict.
 
-use latchwork_latch::Message;
+use latchwork_latch::{Hold, Message, NodeSet};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
@@ -30,6 +30,7 @@ use latchwork_verbs::{
 
 use crate::node::bit;
 use crate::operations::{TRIES_MAX, Tag};
+use crate::record::Record;
 use crate::repeats::Stamp;
 use crate::wire::{Body, Letter};
 use crate::worker::Inner;
@@ -124,7 +125,7 @@ impl Inner {
                 if let Err(error) = self.submit_letter(sent)
                     && own_question
                 {
-                    self.fail_line(addr, error);
+                    self.fail_line(addr, error, NodeSet::EMPTY);
                 }
             }
             None => match (error, &sent.letter.body) {
@@ -134,7 +135,10 @@ impl Inner {
                 (Some(error), Body::Line(Message::Request(request)))
                     if request.from == self.node.id =>
                 {
-                    self.fail_line(sent.letter.addr, error);
+                    // Of a question that was sent before, the first copy may have arrived.
+                    let unasked = sent.tries == 0 && error.is_unsent();
+                    let unasked = if unasked { NodeSet::of(sent.to) } else { NodeSet::EMPTY };
+                    self.fail_line(sent.letter.addr, error, unasked);
                 }
                 (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
                 // Whoever waits for it is gone, or waits until its deadline. That goes for a question that
@@ -151,11 +155,23 @@ impl Inner {
         }
     }
 
-    fn fail_line(&self, addr: GlobalAddr, error: VerbError) {
+    /// A question of this node has failed, and never got to the nodes of `unasked`.
+    fn fail_line(&self, addr: GlobalAddr, error: VerbError, unasked: NodeSet) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr) {
             record.fail(error);
             self.abandon_pledges(addr, record);
+            self.give_unasked_back(record, unasked);
+        }
+    }
+
+    /// Takes the frame from a line that has failed, if all that were to be asked for it are of `unasked`, nodes to which no question
+    /// got: then no answer will ever be written into it. Without this, whoever comes by many lines of a node that is gone would
+    /// have no frames left for others.
+    pub(crate) fn give_unasked_back(&self, record: &mut Record, unasked: NodeSet) {
+        // Who has a copy may be read from until the record goes.
+        if record.line.hold() == Hold::Nothing && record.line.asks_only(unasked) {
+            self.give_frame_back(record);
         }
     }
 

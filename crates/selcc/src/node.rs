@@ -80,6 +80,8 @@ pub struct Node {
     pub(crate) workers: AtomicUsize,
     /// Nodes that are gone, a bit for each, until whoever polls has seen to it.
     pub(crate) missed: AtomicU64,
+    /// Nodes that are gone, a bit for each, until another one of that id is let in.
+    gone: AtomicU64,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -137,6 +139,7 @@ impl Node {
             awake: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
             counters: Mutex::new(Vec::new()),
         })
     }
@@ -183,6 +186,13 @@ impl Node {
     /// its messages anew. Nothing that the old one has sent may still be on its way.
     pub fn forget(&self, peer: ComputeNodeId) {
         self.seen.forget(peer);
+        self.gone.fetch_and(!bit(peer), Ordering::Relaxed);
+    }
+
+    /// Whether this compute node is gone, as far as this node was told, so that it need not be asked for anything.
+    pub(crate) fn is_gone(&self, peer: ComputeNodeId) -> bool {
+        // Relaxed: whoever does not see it yet asks, and the question fails.
+        self.gone.load(Ordering::Relaxed) & bit(peer) != 0
     }
 
     /// Says that a compute node is gone: it answers nothing any more, and verbs to it fail already. Lines for which it was
@@ -191,6 +201,7 @@ impl Node {
     ///
     /// It takes effect when [`minds`](Node::minds) is false for it.
     pub fn miss(&self, peer: ComputeNodeId) {
+        self.gone.fetch_or(bit(peer), Ordering::Relaxed);
         // Release: whoever sees the bit posts nothing to the peer that could arrive.
         self.missed.fetch_or(bit(peer), Ordering::Release);
         if let Some(handler) = &*self.handler.lock() {

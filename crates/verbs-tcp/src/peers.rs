@@ -21,6 +21,7 @@ pub(crate) struct Peer {
     /// The lengths of the regions that are known.
     lengths: RwLock<Vec<u64>>,
     disconnected: AtomicBool,
+    removed: AtomicBool,
 }
 
 impl Peer {
@@ -37,6 +38,7 @@ impl Peer {
             incarnation: AtomicU64::new(0),
             lengths: RwLock::default(),
             disconnected: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         }
     }
 
@@ -72,6 +74,11 @@ impl Peer {
 
     pub(crate) fn is_disconnected(&self) -> bool {
         self.disconnected.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is gone for good, so that nobody cares what becomes of verbs there.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed)
     }
 
     /// The target that is a region of it.
@@ -114,6 +121,7 @@ impl Peers {
         }
         if let Some(peer) = peers.remove(&node) {
             peer.disconnect();
+            peer.removed.store(true, Ordering::Relaxed);
         }
         // After the removal: whoever sees the number looks the node up, under the lock.
         self.removals.fetch_add(1, Ordering::Release);

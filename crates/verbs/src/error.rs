@@ -8,8 +8,8 @@ use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///
-/// Everything but [`VerbError::Disconnected`], [`VerbError::Ambiguous`] and [`VerbError::Barred`] is found when
-/// the batch is posted, and nothing of a batch that was refused then has taken effect.
+/// Everything but [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`] and
+/// [`VerbError::Barred`] is found when the batch is posted, and nothing of a batch that was refused then has taken effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -87,6 +87,13 @@ pub enum VerbError {
         /// The target.
         target: Target,
     },
+    /// The target is gone, or cannot be reached for now, and nothing of the batch has left the posting node. A fabric that cannot
+    /// tell says [`VerbError::Disconnected`].
+    #[error("{target:?} cannot be reached")]
+    Unreachable {
+        /// The target.
+        target: Target,
+    },
     /// The posting node's own lease has ended, or may have. What was rung before may have taken effect in part,
     /// or as a whole; nothing is rung any more.
     #[error(
@@ -94,6 +101,14 @@ pub enum VerbError {
          start it again"
     )]
     Barred,
+}
+
+impl VerbError {
+    /// Whether it is certain that nothing of the batch has got to its target, because there is no such target or none that can be
+    /// reached.
+    pub fn is_unsent(self) -> bool {
+        matches!(self, VerbError::Unreachable { .. } | VerbError::UnknownTarget { .. })
+    }
 }
 
 /// Why a fabric could not be extended.

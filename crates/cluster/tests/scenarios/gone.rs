@@ -207,6 +207,41 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
     });
 }
 
+/// Two nodes are gone, and known to be, and with them more lines than the cache has frames. Nobody is asked for these any more: each
+/// access to one of them fails at once, and leaves its frame to lines that are still there.
+#[test]
+fn lines_of_nodes_that_are_known_to_be_gone_take_no_frames_with_them() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let frames = stage.node(A).cache().capacity();
+        let mut lost = Vec::new();
+        for node in [B, C] {
+            let lines: Vec<_> = (0..frames - 4).map(|_| stage.line()).collect();
+            lines.iter().for_each(|line| _ = stage.write(node, *line, 1));
+            let held = lines.iter().filter(|line| stage.owns(node, **line) == Ownership::Exclusive);
+            lost.extend(held.copied());
+        }
+        assert!(lost.len() > frames, "{} lines", lost.len());
+        let kept: Vec<_> = (0..frames).map(|_| stage.line()).collect();
+        for node in [B, C] {
+            stage.sim().disconnect(id(node)).expect("it was there");
+            stage.node(A).miss(id(node));
+        }
+        stage.until("A has seen to it", || {
+            [B, C].iter().all(|node| !stage.node(A).minds(id(*node)))
+        });
+        for line in &lost {
+            let error = fails(&stage, A, *line, Mode::Exclusive);
+            let gone = matches!(error, MemoryError::Fabric(VerbError::Unreachable { .. }));
+            assert!(gone, "seed {seed}: {error}");
+        }
+        for (i, line) in (1..).zip(&kept) {
+            assert_eq!((stage.write(A, *line, i), stage.read(A, *line)), (0, i));
+        }
+        stage.abandon();
+    });
+}
+
 /// The wish to lock a line, which cannot succeed: how it fails, in time as accesses do.
 fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
     let since = stage.now();

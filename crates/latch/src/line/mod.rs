@@ -137,6 +137,11 @@ impl Line {
         matches!(self.phase, Phase::Asking { open, .. } if open.contains(peer))
     }
 
+    /// Whether questions of this node are open, all of them to nodes of this set.
+    pub fn asks_only(&self, peers: NodeSet) -> bool {
+        matches!(self.phase, Phase::Asking { open, .. } if !open.is_empty() && open.less(peers).is_empty())
+    }
+
     /// Whether it pauses before it asks for the line again: [`Event::Retry`] ends that.
     pub fn is_pausing(&self) -> bool {
         self.phase == Phase::Pausing

@@ -1,5 +1,6 @@
 //! What ends early: an endpoint that its worker gives up, and a memory node.
 
+use super::errors::assert_gone;
 use super::{Harness, MEMORY, Script, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::error::VerbError;
@@ -50,16 +51,13 @@ pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
         for token in tokens {
             match worker.wait(token).await {
                 Ok(_) => done += 1,
-                Err(VerbError::Disconnected { target } | VerbError::Ambiguous { target }) => {
-                    assert_eq!(target, MEMORY);
-                }
-                Err(other) => panic!("{other}"),
+                Err(VerbError::Ambiguous { target }) => assert_eq!(target, MEMORY),
+                failed => assert_gone(failed, MEMORY),
             }
         }
-        let disconnected = Err(VerbError::Disconnected { target: MEMORY });
         for request in [add[0], Request::WriteWord { remote: 8, value: done }] {
             match worker.post(MEMORY, &[request]) {
-                Ok(token) => assert_eq!(worker.wait(token).await, disconnected),
+                Ok(token) => assert_gone(worker.wait(token).await, MEMORY),
                 Err(error) => panic!("what becomes of a target is told later: {error}"),
             }
         }

@@ -156,6 +156,9 @@ impl Lane {
         connect: &mut dyn FnMut(&Peer, [u8; 16]) -> Attempt,
         done: &mut VecDeque<Completion>,
     ) {
+        if self.peer.is_removed() {
+            return self.end(now, done);
+        }
         if self.peer.is_disconnected() {
             self.give_up_waiting(done);
         }

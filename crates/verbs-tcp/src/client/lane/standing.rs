@@ -75,6 +75,14 @@ impl Lane {
         self.give_up_waiting(done);
     }
 
+    /// Fails everything: the node is gone, and will not come back as this one.
+    pub(super) fn end(&mut self, now: Time, done: &mut VecDeque<Completion>) {
+        if matches!(self.state, State::Up(_)) {
+            self.fail(now, "the node is gone");
+        }
+        self.give_up(now, done);
+    }
+
     /// Fails what is not in the hands of the agent.
     pub(super) fn give_up_waiting(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { queue, requests, flights, peer, again, .. } = self;
@@ -82,7 +90,8 @@ impl Lane {
         // A batch of which a part was sent goes no further, and ends with the replies to that: its flight is
         // never whole.
         for posted in queue.drain(..).filter(|posted| posted.begun.is_none()) {
-            done.push_back(gone(posted.token, peer.target(posted.region)));
+            let result = Err(VerbError::Unreachable { target: peer.target(posted.region) });
+            done.push_back(Completion { token: posted.token, result });
         }
         for (flight, _) in again.messages.drain(..) {
             flights[flight].open -= 1;
