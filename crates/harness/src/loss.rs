@@ -33,10 +33,19 @@ pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
                     --member-lease where it was busy";
         return Some(Loss { node: None, died: true, error: AppError::Failed(text.to_owned()) });
     }
-    lost_of(&membership.view(), group)
+    lost_of(&membership.view(), group, None)
 }
 
-fn lost_of(view: &View, group: &[Party]) -> Option<Loss> {
+/// A node of the group that has died, besides this one: whoever fails because of a death, and ends, is dead as well.
+pub(crate) fn died_besides(
+    membership: &Membership,
+    group: &[Party],
+    node: NodeName,
+) -> Option<Loss> {
+    lost_of(&membership.view(), group, Some(node)).filter(|loss| loss.died)
+}
+
+fn lost_of(view: &View, group: &[Party], besides: Option<NodeName>) -> Option<Loss> {
     let memory = view.dead().find(|member| member.node.memory().is_some());
     if let Some(member) = memory {
         let node = member.node;
@@ -44,7 +53,8 @@ fn lost_of(view: &View, group: &[Party]) -> Option<Loss> {
             format!("memory node {node} died, and what it held is lost: begin a new cluster");
         return Some(Loss::of(node, true, text));
     }
-    let Party { node, epoch } = *group.iter().find(|party| !view.is_there(**party))?;
+    let is_lost = |party: &&Party| Some(party.node) != besides && !view.is_there(**party);
+    let Party { node, epoch } = *group.iter().find(is_lost)?;
     let now = view.get(node).filter(|now| now.epoch == epoch);
     let died = now.is_some_and(|now| now.state == MemberState::Dead);
     let how = if died { "died" } else { "left" };
@@ -58,7 +68,7 @@ fn lost_of(view: &View, group: &[Party]) -> Option<Loss> {
 /// As [`lost`], after an exchange failed: the view may be behind what the exchange has seen.
 pub(crate) fn lost_lately(membership: &Membership, group: &[Party]) -> Option<Loss> {
     // Whether that came in time or not, the answer is in the view.
-    let _ = membership.wait(BEHIND, |view| lost_of(view, group).is_some());
+    let _ = membership.wait(BEHIND, |view| lost_of(view, group, None).is_some());
     lost(membership, group)
 }
 
@@ -87,7 +97,7 @@ mod tests {
         let party = |name: &str| Party { node: name.parse().expect("a name"), epoch: 7 };
         let group = ["C1", "C3"].map(party);
         let told = |members: &[(&str, MemberState)]| {
-            lost_of(&view(members), &group).map(|loss| loss.error.to_string())
+            lost_of(&view(members), &group, None).map(|loss| loss.error.to_string())
         };
         let all = [("M0", Joined), ("C1", Joined), ("C2", Joined), ("C3", Joined)];
         assert_eq!(told(&all), None);
@@ -104,7 +114,22 @@ mod tests {
         }
         assert!(told(&[all[0], all[1]]).is_some(), "who is not in the view is not there");
         let again = [party("C1"), Party { epoch: 6, ..party("C3") }];
-        let error = lost_of(&view(&all), &again).expect("another has the id").error.to_string();
+        let error =
+            lost_of(&view(&all), &again, None).expect("another has the id").error.to_string();
         assert!(error.contains("compute node C3 left"), "{error}");
+    }
+
+    #[test]
+    fn whoever_died_because_of_another_is_not_the_one_to_name() {
+        use MemberState::{Dead, Joined};
+        let group =
+            ["C1", "C3"].map(|name| Party { node: name.parse().expect("a name"), epoch: 7 });
+        let besides = |members: &[(&str, MemberState)]| {
+            let loss = lost_of(&view(members), &group, Some(group[0].node));
+            loss.map(|loss| loss.error.to_string())
+        };
+        let line = besides(&[("C1", Dead), ("C3", Dead)]).expect("C3 is dead as well");
+        assert!(line.contains("compute node C3 died"), "{line}");
+        assert_eq!(besides(&[("C1", Dead), ("C3", Joined)]), None);
     }
 }

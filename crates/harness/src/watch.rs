@@ -257,7 +257,11 @@ impl State {
             Some(Loss { node: None, error, .. }) => Some(error),
             Some(Loss { node: Some(node), died, error }) => {
                 let said = told().filter(|failure| failure.node == node || !died);
-                Some(said.map_or(error, |failure| failure.error(self.membership.me().node)))
+                let Some(said) = said else { return Some(error) };
+                // It may have said so because of another that has died, and said nothing.
+                let other = loss::died_besides(&self.membership, self.group.parties(), said.node);
+                let me = self.membership.me().node;
+                Some(other.map_or_else(|| said.error(me), |other| other.error))
             }
         }
     }
