@@ -12,7 +12,7 @@
 //!   second signal:         the process ends at once, with status 143 or 130
 //! ```
 //!
-//! Of a program that many processes run together, a signal to one is one to all: the others are [`told`], and do the same. Only
+//! Of a program that many processes run together, a signal to one is one to all: the others are told, and do the same. Only
 //! a second signal is that one process's own.
 //!
 //! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that sleeps on the other end does the
