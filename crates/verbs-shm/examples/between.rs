@@ -9,6 +9,7 @@
 //! - `verb`: an addition and a READ of 2 KiB, from a memory node of the same process and of the other one.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::env;
 use std::error::Error;
 use std::future::poll_fn;
@@ -50,7 +51,8 @@ struct Side {
     endpoint: RefCell<Endpoint>,
     inbox: Inbox,
     subscription: Subscription,
-    received: Cell<Option<u64>>,
+    /// Several may have come at once.
+    received: RefCell<VecDeque<u64>>,
     waiter: Cell<Option<Waker>>,
 }
 
@@ -70,28 +72,38 @@ impl Side {
 
     fn poll_for(&self) -> u64 {
         loop {
-            self.inbox.receive(&mut |message| self.received.set(Some(message.body[0])));
-            if let Some(value) = self.received.take() {
+            if let Some(value) = self.received.borrow_mut().pop_front() {
                 return value;
             }
-            std::hint::spin_loop();
+            if !self.receive() {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn receive(&self) -> bool {
+        self.inbox.receive(&mut |message| self.received.borrow_mut().push_back(message.body[0]))
+    }
+
+    /// The next message that is not answered just so.
+    fn next(&self) -> Option<u64> {
+        loop {
+            let value = self.received.borrow_mut().pop_front()?;
+            if !self.answers.get() || value < FIRST {
+                return Some(value);
+            }
+            self.send(value, false);
         }
     }
 }
 
 impl Poller for Side {
     fn poll(&self, _now: Time) -> bool {
-        let mut got = None;
-        self.inbox.receive(&mut |message| got = Some(message.body[0]));
-        match got {
-            None => return false,
-            Some(value) if self.answers.get() && value >= FIRST => self.send(value, false),
-            value => {
-                self.received.set(value);
-                self.waiter.take().into_iter().for_each(Waker::wake);
-            }
+        let some = self.receive();
+        if some {
+            self.waiter.take().into_iter().for_each(Waker::wake);
         }
-        true
+        some
     }
 
     fn flush(&self) {}
@@ -124,7 +136,7 @@ impl Worker {
             endpoint: RefCell::new(fabric.endpoint(node(own))?),
             subscription: inbox.subscribe(executor.handle().notifier()),
             inbox,
-            received: Cell::new(None),
+            received: RefCell::default(),
             waiter: Cell::new(None),
         });
         executor.handle().add_poller(side.clone());
@@ -133,7 +145,7 @@ impl Worker {
 
     fn park_for(&mut self) -> u64 {
         let side = &self.side;
-        self.executor.block_on(poll_fn(|cx| match side.received.take() {
+        self.executor.block_on(poll_fn(|cx| match side.next() {
             Some(value) => Poll::Ready(value),
             None => {
                 side.waiter.set(Some(cx.waker().clone()));
