@@ -46,6 +46,8 @@ const OVER: &str = "over";
 
 /// How long they have after SIGKILL, which nothing but the kernel can delay.
 const FIRM: Duration = Duration::from_secs(20);
+/// How much longer than it may take the guard is waited for.
+const SLACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// How long those have to end whose owner did not say.
@@ -128,9 +130,21 @@ impl Scratch {
         // When it is no more, its work is done below.
         let _ = writeln!(pipe, "{OVER}");
         drop(pipe);
-        match self.guard.wait() {
-            Ok(status) if status.success() => Ok(()),
-            _ => clean(&self.mark, &self.directories, self.patience),
+        let clock = Clock::start();
+        let deadline = clock.now() + self.patience + FIRM + SLACK;
+        let ended = loop {
+            match self.guard.try_wait() {
+                Ok(None) if clock.now() < deadline => park_timeout(LOOK),
+                ended => break ended,
+            }
+        };
+        match ended {
+            Ok(Some(status)) if status.success() => Ok(()),
+            _ => {
+                // It may be stuck; there must not be two of them at it.
+                let _ = self.guard.kill();
+                clean(&self.mark, &self.directories, self.patience)
+            }
         }
     }
 }

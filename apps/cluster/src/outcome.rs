@@ -1,9 +1,13 @@
 //! What came of a run: `run.json`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use crate::args::Run;
+
 /// The number of its present form.
-pub(crate) const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 1;
 
 /// A run, whether it went well or not.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,6 +42,23 @@ pub(crate) struct NodeOutcome {
 }
 
 impl Outcome {
+    /// That of this run, without its nodes.
+    pub(crate) fn of(run: &Run, status: u8, problem: Option<String>, elapsed: Duration) -> Outcome {
+        Outcome {
+            schema: SCHEMA,
+            program: run.program.clone(),
+            arguments: run.arguments.clone(),
+            fabric: run.fabric().name().to_owned(),
+            on: run.on().name().to_owned(),
+            memory_nodes: run.memory_nodes,
+            compute_nodes: run.compute_nodes,
+            status,
+            problem,
+            elapsed_s: elapsed.as_secs_f64(),
+            nodes: Vec::new(),
+        }
+    }
+
     pub(crate) fn is_good(&self) -> bool {
         self.status == 0 && self.problem.is_none()
     }

@@ -9,7 +9,7 @@ use latchwork_harness::AppError;
 use crate::args::{Place, Run};
 use crate::guard::{Scratch, directories};
 use crate::live::{Surroundings, written};
-use crate::outcome::{Outcome, SCHEMA};
+use crate::outcome::Outcome;
 use crate::plan::{BOOT, Layout, Plan};
 use crate::signals::Signals;
 use crate::supervise::{self, Limits};
@@ -85,19 +85,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
         kill_after: run.kill_after,
     };
     let over = supervise::run(&plan, around, limits, signals)?;
-    let mut outcome = Outcome {
-        schema: SCHEMA,
-        program: run.program.clone(),
-        arguments: run.arguments.clone(),
-        fabric: run.fabric().name().to_owned(),
-        on: run.on().name().to_owned(),
-        memory_nodes: run.memory_nodes,
-        compute_nodes: run.compute_nodes,
-        status: over.status,
-        problem: over.problem,
-        elapsed_s: over.elapsed.as_secs_f64(),
-        nodes: Vec::new(),
-    };
+    let mut outcome = Outcome::of(run, over.status, over.problem, over.elapsed);
     let missing = results::gather(&directory, &over.nodes, &mut outcome)?;
     if outcome.status == 0 && missing.is_some() {
         outcome.status = 1;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Load, hammer, read_counters, small, totals};
+use common::{LONG, Load, hammer, named_line, read_counters, small, totals};
 use latchwork_cluster::{ClusterConfig, Group, JoinError, Joined, Member, MemoryHost, Transport};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
@@ -22,7 +22,6 @@ use latchwork_verbs_tcp::{Config, Secret, Security};
 use tempfile::TempDir;
 
 const CLUSTER: &str = "test";
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What all nodes of a cluster have in common.
 struct Common {
@@ -98,7 +97,7 @@ impl Common {
 
     fn compute(&self, config: &ClusterConfig) -> Result<Joined, JoinError> {
         let membership = self.membership(Role::Compute)?;
-        Joined::start(config.clone(), &self.transport, membership, LIMIT)
+        Joined::start(config.clone(), &self.transport, membership, LONG)
     }
 
     /// Starts as many compute nodes as the configuration says, runs `body` on each in a thread of its own, and gives the
@@ -120,7 +119,7 @@ impl Common {
 }
 
 fn barrier(group: &Group, name: &str) {
-    group.exchange(name, b"", LIMIT).expect("all come");
+    group.exchange(name, b"", LONG).expect("all come");
 }
 
 #[test]
@@ -144,28 +143,9 @@ fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
             assert_eq!(read, totals(&counts), "a write was lost");
         }
         for host in memory {
-            assert!(host.leave(LIMIT).expect("membership answers"), "compute nodes are left");
+            assert!(host.leave(LONG).expect("membership answers"), "compute nodes are left");
         }
     }
-}
-
-/// The line of this name, which the first worker of all makes.
-async fn line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
-    let (memory, port) = (&member.memory, member.memory.port());
-    if makes {
-        let line = memory.allocate().await.expect("room");
-        let clear = |guard: &mut latchwork_cache::WriteGuard<'_>| {
-            let end = guard.words().len();
-            guard.words().clear(0..end);
-            guard.mark_dirty(0..end);
-        };
-        memory.write(line, clear).await.expect("a new line");
-        let named = member.catalogue.register(port, name, ObjectKind(7), line.bits()).await;
-        named.expect("a new name");
-    }
-    let deadline = member.handle.now() + LIMIT;
-    let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
-    GlobalAddr::from_bits(found.expect("it is made").value)
 }
 
 async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
@@ -210,7 +190,7 @@ fn nodes_come_and_go_while_others_work() {
                 for _ in 0..VISITS {
                     let visitor = common.compute(alone).expect("it joins");
                     let sums = visitor.run(|member| async move {
-                        let line = line(&member, "sum", false).await;
+                        let line = named_line(&member, "sum", false).await;
                         add(&member, line, TIMES).await
                     });
                     sums.expect("no worker fails");
@@ -220,7 +200,7 @@ fn nodes_come_and_go_while_others_work() {
                 ids
             });
             let work = |member: Member| async move {
-                let line = line(&member, "sum", true).await;
+                let line = named_line(&member, "sum", true).await;
                 let mut done = 0;
                 while !over.load(Ordering::Relaxed) {
                     add(&member, line, 10).await;
@@ -233,7 +213,7 @@ fn nodes_come_and_go_while_others_work() {
             let ids = visits.join().expect("no panic");
             assert!(ids.windows(2).all(|two| two[0] == two[1]), "the id is given again: {ids:?}");
             let read = |member: Member| async move {
-                let line = line(&member, "sum", false).await;
+                let line = named_line(&member, "sum", false).await;
                 member.memory.read(line, |words| words.u64(0)).await.expect("no error")
             };
             (stays.run(read).expect("no worker fails")[0], done)
@@ -253,7 +233,7 @@ fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
         let (leaves, asks) = (common.compute(&alone), common.compute(&alone));
         let (leaves, asks) = (leaves.expect("it joins"), asks.expect("it joins"));
         let made = leaves.run(|member| async move {
-            let line = line(&member, "asked", true).await;
+            let line = named_line(&member, "asked", true).await;
             add(&member, line, 1).await;
             line
         });
@@ -287,7 +267,7 @@ fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
             assert!(left.is_err(), "it has left, and an operation may still ask it");
             assert_eq!(asking.join().expect("no panic"), 2);
             leaving.join().expect("no panic").expect("nothing is in the way");
-            asks.membership().wait(LIMIT, is_left).expect("now it goes");
+            asks.membership().wait(LONG, is_left).expect("now it goes");
         });
         asks.leave().expect("nothing is in the way");
     }
@@ -301,7 +281,7 @@ fn a_node_whose_lease_has_ended_writes_nothing_from_then_on() {
     let _memory = common.memory(&alone);
     let (mortal, reader) = (common.compute(&alone), common.compute(&alone));
     let (mortal, reader) = (mortal.expect("it joins"), reader.expect("it joins"));
-    let made = reader.run(|member| async move { line(&member, "target", true).await });
+    let made = reader.run(|member| async move { named_line(&member, "target", true).await });
     let line = made.expect("no worker fails")[0];
     let at = GlobalAddr::new(line.node(), line.offset() + 64);
     let errors = Mutex::new(Vec::new());
@@ -381,7 +361,7 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
                         let named = member.catalogue.register(port, name, ObjectKind(7), bits);
                         named.await.expect("the name is free");
                     }
-                    let deadline = member.handle.now() + LIMIT;
+                    let deadline = member.handle.now() + LONG;
                     let found = member.catalogue.wait_for(port, &member.handle, name, deadline);
                     let table = GlobalAddr::from_bits(found.await.expect("it is made").value);
                     add(&member, table, 3).await
@@ -394,7 +374,7 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
                     });
                     assert_eq!(removed.expect("no worker fails"), [Ok(true)]);
                 }
-                joined.release(LIMIT, LIMIT).expect("nothing is in the way");
+                joined.release(LONG, LONG).expect("nothing is in the way");
             });
         }
         // A node that was there all the time finds room too.
@@ -423,9 +403,9 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
             let first = joined.group().rank() == 0;
             let made = joined.run(move |member| async move {
                 let (mine, other) = if first { ("a", "b") } else { ("b", "a") };
-                let mine = line(&member, mine, true).await;
+                let mine = named_line(&member, mine, true).await;
                 add(&member, mine, 1).await;
-                (mine, line(&member, other, false).await)
+                (mine, named_line(&member, other, false).await)
             });
             let (mine, other) = made.expect("no worker fails")[0];
             barrier(joined.group(), "made");
@@ -435,7 +415,7 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
             let dead = joined.group().nodes()[1];
             let died =
                 |view: &latchwork_membership::View| view.state(dead) == Some(MemberState::Dead);
-            joined.membership().wait(LIMIT, died).expect("it dies");
+            joined.membership().wait(LONG, died).expect("it dies");
             let errors = joined.run(move |member| async move {
                 add(&member, mine, 5).await;
                 let taken = member.memory.write(other, |_| ()).await;
@@ -457,16 +437,16 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
         config.node.deadline = Duration::from_secs(2);
         let mut memory = common.memory(&config);
         let joined = common.compute(&config).expect("it joins");
-        let made = joined.run(|member| async move { line(&member, "a", true).await });
+        let made = joined.run(|member| async move { named_line(&member, "a", true).await });
         let line = made.expect("no worker fails")[0];
         let lost = memory.remove(usize::from(line.node().0));
         let gone = lost.membership().me().node;
         drop(lost);
         let died = |view: &latchwork_membership::View| view.state(gone) == Some(MemberState::Dead);
-        joined.membership().wait(LIMIT, died).expect("it dies");
+        joined.membership().wait(LONG, died).expect("it dies");
         // On shared memory nothing says that the node is gone before a verb is refused, and what is cached is of use.
         let ends = joined.run(move |member| async move {
-            let deadline = member.handle.now() + LIMIT;
+            let deadline = member.handle.now() + LONG;
             loop {
                 member.memory.evict(line);
                 match member.memory.read(line, |_| ()).await {
@@ -498,8 +478,8 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
         });
         let is_begun = |view: &latchwork_membership::View| view.compute().count() == 1;
         let watch = common.membership(Role::Memory { bytes: 1 << 20 }).expect("a free id");
-        watch.wait(LIMIT, is_begun).expect("one begins");
-        watch.wait_for_fact("run-0.parties", LIMIT).expect("it forms a group");
+        watch.wait(LONG, is_begun).expect("one begins");
+        watch.wait_for_fact("run-0.parties", LONG).expect("it forms a group");
         let three = ClusterConfig { compute_nodes: 3, ..two.clone() };
         let error = common.compute(&three).map(drop).expect_err("others are two").to_string();
         assert!(error.contains("2 compute nodes") && error.contains("--compute-nodes"), "{error}");

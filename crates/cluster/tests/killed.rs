@@ -19,13 +19,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::small;
+use common::{LONG, named_line, small};
 use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
     Joining, LeaseId, MemberState, Membership, MembershipError, NodeName, Role,
 };
-use latchwork_memnode::ObjectKind;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -38,8 +37,6 @@ use tempfile::TempDir;
 const CLUSTER: &str = "LATCHWORK_TEST_CLUSTER";
 /// Before every line that a child process says, so that the test harness's own lines can be told from them.
 const MARK: &str = "node: ";
-/// Longer than anything takes on a machine that is very busy.
-const LONG: Duration = Duration::from_secs(60);
 /// How long a node is not missed: none that lives is found dead on a machine that is busy. What is left of a lease when its
 /// node is killed, the test takes away.
 const LEASE: Duration = Duration::from_secs(120);
@@ -87,25 +84,6 @@ fn end_lease(endpoint: &str, node: NodeName) {
     store.revoke(lease, LONG).expect("it answers");
 }
 
-/// The line of this name; whoever comes first makes it.
-async fn line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
-    let (memory, port) = (&member.memory, member.memory.port());
-    if makes && member.catalogue.lookup(port, name).await.expect("memory").is_none() {
-        let line = memory.allocate().await.expect("room");
-        let clear = |guard: &mut latchwork_cache::WriteGuard<'_>| {
-            let end = guard.words().len();
-            guard.words().clear(0..end);
-            guard.mark_dirty(0..end);
-        };
-        memory.write(line, clear).await.expect("a new line");
-        let named = member.catalogue.register(port, name, ObjectKind(7), line.bits()).await;
-        named.expect("a new name");
-    }
-    let deadline = member.handle.now() + LONG;
-    let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
-    GlobalAddr::from_bits(found.expect("it is made").value)
-}
-
 async fn add(member: &Member, line: GlobalAddr) -> Result<(), String> {
     let _operation = member.memory.enter().await.map_err(|error| error.to_string())?;
     let add = |guard: &mut latchwork_cache::WriteGuard<'_>| {
@@ -119,9 +97,9 @@ async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<
     let mut random = Random::new(seed);
     let mut lines = Vec::new();
     for number in 0..LINES {
-        lines.push(line(&member, &format!("line {number}"), first).await);
+        lines.push(named_line(&member, &format!("line {number}"), first).await);
     }
-    let own = line(&member, &format!("own {seed}"), true).await;
+    let own = named_line(&member, &format!("own {seed}"), true).await;
     println!("{MARK}begins");
     let mut added = vec![0; LINES];
     let (mut errors, mut longest) = (0, Duration::ZERO);
@@ -179,7 +157,7 @@ fn what_a_child_process_does() {
     let read = joined.run(|member| async move {
         let mut found = Vec::new();
         for number in 0..LINES {
-            let line = line(&member, &format!("line {number}"), false).await;
+            let line = named_line(&member, &format!("line {number}"), false).await;
             found.push(counted(&member, line).await);
         }
         found

@@ -5,12 +5,13 @@ mod table;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use latchwork_harness::AppError;
 use latchwork_workload::result::{Destination, ResultDocument};
 
 use crate::args::Matrix;
-use crate::outcome::{Outcome, SCHEMA};
+use crate::outcome::Outcome;
 use crate::signals::Signals;
 use crate::{results, run, tell};
 use spec::Case;
@@ -137,19 +138,7 @@ fn one(case: &Case, directory: &Path, signals: &Signals) -> Result<(), AppError>
     run.results = directory.to_owned();
     let Err(error) = run::run(&run, signals, false) else { return Ok(()) };
     let directory = results::prepare(directory)?;
-    let failed = Outcome {
-        schema: SCHEMA,
-        program: run.program.clone(),
-        arguments: run.arguments.clone(),
-        fabric: run.fabric().name().to_owned(),
-        on: run.on().name().to_owned(),
-        memory_nodes: run.memory_nodes,
-        compute_nodes: run.compute_nodes,
-        status: error.status(),
-        problem: Some(error.to_string()),
-        elapsed_s: 0.0,
-        nodes: Vec::new(),
-    };
+    let failed = Outcome::of(&run, error.status(), Some(error.to_string()), Duration::ZERO);
     results::save(&directory, &failed)
 }
 

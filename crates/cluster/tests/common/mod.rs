@@ -25,6 +25,28 @@ pub(crate) struct Load {
     pub(crate) dropped: u64,
 }
 
+/// Longer than anything takes on a machine that is very busy.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The line of this name. Whoever `makes` it does so if nobody has; the others wait until it is there.
+pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
+    let (memory, port) = (&member.memory, member.memory.port());
+    if makes && member.catalogue.lookup(port, name).await.expect("memory").is_none() {
+        let line = memory.allocate().await.expect("room");
+        let clear = |guard: &mut latchwork_cache::WriteGuard<'_>| {
+            let end = guard.words().len();
+            guard.words().clear(0..end);
+            guard.mark_dirty(0..end);
+        };
+        memory.write(line, clear).await.expect("a new line");
+        let named = member.catalogue.register(port, name, ObjectKind(7), line.bits()).await;
+        named.expect("a new name");
+    }
+    let deadline = member.handle.now() + LONG;
+    let found = member.catalogue.wait_for(port, &member.handle, name, deadline).await;
+    GlobalAddr::from_bits(found.expect("it is made").value)
+}
+
 /// A small cluster: lines of 512 bytes, a cache of `frames` frames or a few more.
 pub(crate) fn small(
     compute_nodes: usize,
