@@ -49,6 +49,8 @@ const FIRM: Duration = Duration::from_secs(20);
 /// How much longer than it may take the guard is waited for.
 const SLACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
+/// How long a process may be between two programs. One that seems to be so for longer hides its arguments.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// How long those have to end whose owner did not say.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
@@ -199,12 +201,12 @@ fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
     let clock = Clock::start();
     let begin = clock.now();
     // Whoever has started others ends them, and may do so with the help of some: rm, for instance.
-    let all = marked(mark);
+    let Marked { all, .. } = marked(mark);
     let is_first = |pid: &&u32| parent(**pid).is_none_or(|parent| !all.contains(&parent));
     all.iter().filter(is_first).for_each(|pid| send(*pid, mark, Signal::TERM));
     loop {
-        let left = marked(mark);
-        if left.is_empty() {
+        let Marked { all: left, is_sure } = marked(mark);
+        if left.is_empty() && (is_sure || clock.now() >= begin + SETTLED) {
             return Ok(());
         }
         if clock.now() >= begin + patience {
@@ -221,25 +223,59 @@ fn send(pid: u32, mark: &str, signal: Signal) {
     let Some(raw) = Pid::from_raw(pid as i32) else { return };
     // The number may be another's by now: it is so no more once there is a descriptor.
     if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
-        && has_mark(pid, mark)
+        && has_mark(pid, mark) == Some(true)
     {
         let _ = pidfd_send_signal(&process, signal);
     }
 }
 
-/// The processes that have inherited this mark.
-fn marked(mark: &str) -> Vec<u32> {
-    let own = std::process::id();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter(|pid| *pid != own && has_mark(*pid, mark)).collect()
+/// The processes that have inherited a mark.
+struct Marked {
+    all: Vec<u32>,
+    /// Whether each other process could be seen not to have it.
+    is_sure: bool,
 }
 
-fn has_mark(pid: u32, mark: &str) -> bool {
+fn marked(mark: &str) -> Marked {
+    let mut marked = Marked { all: Vec::new(), is_sure: true };
+    let own = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else { return marked };
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match has_mark(pid, mark) {
+            Some(true) if pid != own => marked.all.push(pid),
+            Some(_) => {}
+            None => marked.is_sure = false,
+        }
+    }
+    marked
+}
+
+/// Whether a process has inherited this mark: nobody knows while it exchanges its program for another, since then it
+/// has no environment for a moment.
+fn has_mark(pid: u32, mark: &str) -> Option<bool> {
     // That of a process that has ended, and of others' processes, cannot be read.
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment();
+    if variables.is_empty() {
+        if is_between_programs(pid) {
+            return None;
+        }
+        // The moment may have been over when that was asked.
+        variables = environment();
+    }
     let wanted = format!("{MARK}={mark}");
-    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    Some(variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()))
+}
+
+/// Whether it has memory, and no program's arguments in it yet. Threads of the kernel and those that have ended have no
+/// memory.
+fn is_between_programs(pid: u32) -> bool {
+    let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let memory = read("statm");
+    !memory.is_empty() && !memory.starts_with(b"0 ") && read("cmdline").is_empty()
 }
 
 /// When a process was started, in ticks since the machine was: none where there is no such process.
@@ -325,6 +361,20 @@ mod tests {
         }
         sweep(&[place.path()], &space);
         assert_eq!([living.is_dir(), dead.is_dir(), other.is_dir()], [true, false, true]);
+    }
+
+    #[test]
+    fn who_exchanges_its_program_is_not_overlooked() {
+        let mark = format!("{PREFIX}of-programs-{}", std::process::id());
+        for _ in 0..100 {
+            // It has the mark once its first program begins, which is when this returns.
+            let mut command = Command::new("sleep");
+            let mut child = command.arg("60").env(MARK, &mark).spawn().expect("a program");
+            let found = has_mark(child.id(), &mark);
+            child.kill().and_then(|()| child.wait()).expect("it ends");
+            assert_ne!(found, Some(false));
+        }
+        assert_eq!(has_mark(std::process::id(), &mark), Some(false));
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn they_are_gone_with_a_command_that_is_killed() {
         std::fs::read_to_string(place.path("results/C2.err"))
             .is_ok_and(|text| text.contains("begun"))
     };
-    assert!(common::wait_until(|| begun() || running.processes().is_empty()));
+    assert!(common::wait_until(|| begun() || running.is_over()));
     if !begun() {
         eprintln!("skipped: {}", running.wait().err.trim());
         return;

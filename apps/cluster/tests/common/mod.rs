@@ -186,9 +186,14 @@ impl Running {
         signal(self.pid(), name);
     }
 
+    /// Whether it has ended, and everything that writes where it did.
+    pub(crate) fn is_over(&self) -> bool {
+        self.out.is_finished()
+    }
+
     /// Waits until it is over and everything that it has started is, and sees that nothing is left.
     pub(crate) fn wait(mut self) -> Ended {
-        assert!(wait_until(|| self.out.is_finished()), "it is not over");
+        assert!(wait_until(|| self.is_over()), "it is not over");
         let pid = self.child.id();
         let status = self.child.wait().expect("a child").code();
         // The guard ends after a command that was killed, and everybody else before.
