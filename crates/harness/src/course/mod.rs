@@ -11,62 +11,18 @@
 //! on warming up until all are. A signal ends the part that is on: the measured one as if its time were over,
 //! and the warm-up without anything to show.
 
+mod plan;
+
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 use latchwork_selcc::{Counters, Node};
 
+pub use self::plan::{Part, Plan, Warmup, Went};
 use crate::AppError;
 use crate::stop::{self, Signal};
-
-/// How a run warms up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Warmup {
-    /// For so many operations of all workers together; 0 is none.
-    Operations(u64),
-    /// For so long.
-    Time(Duration),
-    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of so many operations the highest and the
-    /// lowest are no further apart than a hundredth. At most [`Warmup::WINDOWS_MAX`] windows.
-    Steady {
-        /// Operations of all workers together: about as many as all caches have frames, so that in a window
-        /// everything that is cached could be replaced.
-        window: u64,
-    },
-}
-
-impl Warmup {
-    /// Windows that must agree.
-    pub const STEADY: usize = 3;
-    /// Windows at most.
-    pub const WINDOWS_MAX: usize = 40;
-    /// How far the hit ratios of windows may be apart.
-    const APART: f64 = 0.01;
-}
-
-/// When a run is measured and when it ends: after so many operations of all workers together, after so much time,
-/// or whatever comes first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
-    /// What comes before.
-    pub warmup: Warmup,
-    /// Operations in the measured part.
-    pub operations: Option<u64>,
-    /// Length of the measured part.
-    pub time: Option<Duration>,
-}
-
-/// A part of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
-    /// It does not count.
-    WarmUp,
-    /// It does.
-    Measured,
-}
 
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
@@ -111,40 +67,6 @@ struct Marks {
 pub struct Share {
     stage: Cell<u8>,
     left: Cell<u64>,
-}
-
-/// How a run went, apart from what its workers know.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Went {
-    /// When the measured part began.
-    pub from: Time,
-    /// When it ended: no operation began at or after this time.
-    pub end: Time,
-    /// Operations of the warm-up.
-    pub warm_ups: u64,
-    /// Hit ratios of the windows of a warm-up until steady.
-    pub hit_ratios: Vec<f64>,
-    /// What each compute node counted in between.
-    pub counters: Vec<Counters>,
-}
-
-impl Went {
-    /// This run and the part of it that went on in another process, whose place is behind this one's: from when the first was
-    /// measured to the end of the last.
-    #[must_use]
-    pub fn beside(mut self, other: Went) -> Went {
-        self.from = self.from.min(other.from);
-        self.end = self.end.max(other.end);
-        self.warm_ups += other.warm_ups;
-        self.hit_ratios.extend(other.hit_ratios);
-        self.counters.extend(other.counters);
-        self
-    }
-
-    /// Seconds of the measured part.
-    pub fn elapsed_s(&self) -> f64 {
-        (self.end - self.from).as_secs_f64()
-    }
 }
 
 impl Course {
@@ -400,161 +322,4 @@ fn total(nodes: &[Arc<Node>]) -> Counters {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn course(warmup: Warmup, operations: Option<u64>, time: Option<Duration>) -> Course {
-        Course::new(Plan { warmup, operations, time }, &[], 1, true, Time::ZERO)
-    }
-
-    fn parts(course: &Course, step: u64) -> (u64, u64) {
-        let share = Share::default();
-        let (mut warm, mut measured, mut now) = (0, 0, 0);
-        while let Some(part) = course.next(&share, Time::from_nanos(now)) {
-            match part {
-                Part::WarmUp => warm += 1,
-                Part::Measured => measured += 1,
-            }
-            now += step;
-            assert!(warm + measured < 100_000, "it ends");
-        }
-        (warm, measured)
-    }
-
-    #[test]
-    fn as_many_operations_as_were_asked_for() {
-        assert_eq!(parts(&course(Warmup::Operations(0), Some(100), None), 10), (0, 100));
-        let both = course(Warmup::Operations(50), Some(100), None);
-        assert_eq!(parts(&both, 10), (50, 100));
-        let went = both.went().expect("no error");
-        assert_eq!((went.from, went.end), (Time::from_nanos(500), Time::from_nanos(1500)));
-        assert_eq!(went.warm_ups, 51, "one was taken that nobody got");
-    }
-
-    #[test]
-    fn as_long_as_was_asked_for() {
-        let us = Duration::from_micros;
-        let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
-        assert_eq!(parts(&timed, 10), (100, 200));
-        assert_eq!(timed.went().expect("no error").elapsed_s(), 2e-6);
-        assert_eq!(parts(&course(Warmup::Time(us(1)), Some(20), Some(us(2))), 10), (100, 20));
-    }
-
-    #[test]
-    fn it_goes_on_though_nobody_takes_anything() {
-        let us = Duration::from_micros;
-        let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
-        let at = |us: u64| Time::from_nanos(1_000 * us);
-        timed.look(at(1));
-        assert_eq!(timed.next(&Share::default(), at(2)), Some(Part::Measured));
-        timed.look(at(2));
-        assert!(!timed.is_over());
-        timed.look(at(4));
-        assert!(timed.is_over());
-        let went = timed.went().expect("no error");
-        assert_eq!((went.from, went.end), (at(1), at(3)));
-    }
-
-    #[test]
-    fn a_warm_up_is_over_when_its_windows_agree() {
-        // Without nodes nothing misses: the windows agree at once.
-        let steady = course(Warmup::Steady { window: 10 }, Some(5), None);
-        let (warm, measured) = parts(&steady, 1);
-        assert_eq!((warm, measured), (10 * Warmup::STEADY as u64, 5));
-        assert_eq!(steady.went().expect("no error").hit_ratios, [1.0; Warmup::STEADY]);
-    }
-
-    #[test]
-    fn an_error_ends_it_for_all() {
-        let failed = course(Warmup::Operations(0), Some(100), None);
-        let share = Share::default();
-        assert_eq!(failed.next(&share, Time::ZERO), Some(Part::Measured));
-        failed.fail("first".to_owned());
-        failed.fail("second".to_owned());
-        assert_eq!(failed.next(&share, Time::ZERO), None);
-        assert!(failed.is_over());
-        assert_eq!(failed.went().expect_err("it failed").to_string(), "first");
-    }
-
-    #[test]
-    fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
-        let plan = Plan { warmup: Warmup::Operations(0), operations: Some(1 << 30), time: None };
-        // Many are taken at a time.
-        let course = Course::new(plan, &[], 1, false, Time::ZERO);
-        let share = Share::default();
-        let at = Time::from_nanos;
-        assert_eq!(course.next(&share, at(5)), Some(Part::Measured));
-        assert_eq!(course.next(&share, at(7)), Some(Part::Measured));
-        course.stop(Signal::Terminate);
-        assert_eq!(course.next(&share, at(9)), None);
-        assert!(course.is_over());
-        let went = course.went().expect("something was measured");
-        assert_eq!((went.from, went.end), (at(5), at(9)));
-    }
-
-    #[test]
-    fn a_signal_in_the_warm_up_leaves_nothing_to_show() {
-        for warmup in [Warmup::Operations(10), Warmup::Time(Duration::from_secs(1))] {
-            let course = course(warmup, None, Some(Duration::from_secs(1)));
-            let share = Share::default();
-            assert_eq!(course.next(&share, Time::ZERO), Some(Part::WarmUp));
-            course.stop(Signal::Interrupt);
-            course.look(Time::from_nanos(1));
-            assert_eq!(course.next(&share, Time::from_nanos(1)), None);
-            let error = course.went().expect_err("nothing was measured");
-            assert_eq!(error.status(), 130);
-        }
-    }
-
-    #[test]
-    fn who_is_warm_goes_on_warming_up_until_all_are() {
-        let time = Some(Duration::from_nanos(1000));
-        for warmup in [Warmup::Operations(20), Warmup::Steady { window: 10 }] {
-            let course = course(warmup, None, time);
-            assert!(course.waits_for_others());
-            let share = Share::default();
-            let take = |now| course.next(&share, Time::from_nanos(now));
-            for now in 0..100 {
-                assert_eq!(take(now), Some(Part::WarmUp), "nobody has said when to begin");
-            }
-            assert!(course.is_warm());
-            course.begin(Ok(Time::from_nanos(150)));
-            assert_eq!(take(149), Some(Part::WarmUp));
-            assert_eq!(take(160), Some(Part::Measured));
-            assert_eq!(take(1149), Some(Part::Measured));
-            assert_eq!(take(1150), None);
-            let went = course.went().expect("it was measured");
-            let all = (Time::from_nanos(150), Time::from_nanos(1150));
-            assert_eq!((went.from, went.end), all, "as agreed, whenever somebody looked");
-        }
-    }
-
-    #[test]
-    fn who_waits_for_others_can_be_stopped() {
-        let course = course(Warmup::Operations(1), Some(10), None);
-        assert!(course.waits_for_others());
-        let share = Share::default();
-        let take = |now| course.next(&share, Time::from_nanos(now));
-        (0..10).for_each(|now| assert_eq!(take(now), Some(Part::WarmUp)));
-        course.stop(Signal::Terminate);
-        course.begin(Ok(Time::from_nanos(1 << 40)));
-        assert_eq!(take(11), None);
-        assert_eq!(course.went().expect_err("nothing was measured").status(), 143);
-    }
-
-    #[test]
-    fn threads_share_the_operations() {
-        let plan = Plan { warmup: Warmup::Operations(1000), operations: Some(100_000), time: None };
-        let course = Course::new(plan, &[], 4, false, Time::ZERO);
-        let measured: u64 = std::thread::scope(|scope| {
-            let count = || {
-                let share = Share::default();
-                let next = || course.next(&share, Time::ZERO);
-                std::iter::from_fn(next).filter(|part| *part == Part::Measured).count() as u64
-            };
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-        });
-        assert_eq!(measured, 100_000);
-    }
-}
+mod tests;

@@ -1,0 +1,140 @@
+//! Tables by name: table 0, whose rows are the definitions of all others.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use latchwork_coherence::LineLocks;
+use latchwork_verbs::GlobalAddr;
+use latchwork_wal::TableId;
+
+use super::{Database, TABLES};
+use crate::schema::{ColumnType, NAME_MAX, Value};
+use crate::transaction::Range;
+use crate::{Schema, Table, TxnError};
+
+/// The schema of table 0.
+pub(super) fn schema() -> Result<Rc<Schema>, TxnError> {
+    let schema = Schema::builder("tables")
+        .column("name", ColumnType::Text(NAME_MAX as u8))
+        .column("definition", ColumnType::Blob)
+        .primary_key(["name"]);
+    Ok(Rc::new(schema.build()?))
+}
+
+impl<M: LineLocks> Database<M> {
+    /// Makes a table.
+    ///
+    /// # Errors
+    /// [`TxnError::Exists`] when there is one of this name; a schema whose keys are too long for an index, or
+    /// that is itself too long for a line; when memory fails or is full.
+    pub async fn create_table(&self, schema: Schema) -> Result<Table<M>, TxnError> {
+        schema.check_keys(self.definitions().tree(0).limits().key_max)?;
+        let id = self.memory().fetch_add(self.0.counters, TABLES, 1).await?;
+        let id = TableId(u32::try_from(id).map_err(|_| TxnError::TooManyTables)?);
+        let schema = Rc::new(schema);
+        let table = Table::create(self.memory().clone(), id, schema.clone()).await?;
+        let name = schema.name().to_owned();
+        let (key, row) = definition(&table)?;
+        self.run(async |tx| tx.insert(self.definitions(), &key, &row).await).await?;
+        self.0.tables.borrow_mut().insert(name, table.clone());
+        Ok(table)
+    }
+
+    /// The table with this name.
+    ///
+    /// # Errors
+    /// [`TxnError::NoTable`]; when memory fails.
+    pub async fn table(&self, name: &str) -> Result<Table<M>, TxnError> {
+        if let Some(table) = self.0.tables.borrow().get(name) {
+            return Ok(table.clone());
+        }
+        let mut key = Vec::new();
+        let definitions = self.definitions();
+        definitions.schema().encode_key(&[name.into()], &mut key)?;
+        let mut row = Vec::new();
+        let found = self.run(async |tx| tx.get(definitions, &key, &mut row).await).await?;
+        if !found {
+            return Err(TxnError::NoTable { name: name.to_owned() });
+        }
+        let (id, roots, schema) = read_definition(definitions.schema(), &row)?;
+        let table = Table::open(self.memory().clone(), id, Rc::new(schema), &roots).await?;
+        self.0.tables.borrow_mut().insert(name.to_owned(), table.clone());
+        Ok(table)
+    }
+
+    /// A table that this worker has opened.
+    pub(crate) fn known_table(&self, id: TableId) -> Option<Table<M>> {
+        self.0.tables.borrow().values().find(|table| table.id() == id).cloned()
+    }
+
+    /// The names of all tables.
+    ///
+    /// # Errors
+    /// When memory fails.
+    pub async fn table_names(&self) -> Result<Vec<String>, TxnError> {
+        let mut names = Vec::new();
+        self.run(async |tx| {
+            names.clear();
+            tx.scan(self.definitions(), Range::all(), |key, _| {
+                names.extend(self.name_in(key));
+                ControlFlow::Continue(())
+            })
+            .await
+        })
+        .await?;
+        Ok(names)
+    }
+
+    /// The name in a key of table 0.
+    fn name_in(&self, key: &[u8]) -> Option<String> {
+        let schema = self.definitions().schema();
+        match schema.key(key).ok()?.get(schema.column("name").ok()?).ok()? {
+            Value::Bytes(name) => Some(String::from_utf8_lossy(&name).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// Sees to it that no table to come has a number up to `highest`.
+    pub(crate) async fn reserve_tables(&self, highest: u32) -> Result<(), TxnError> {
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let next = memory.fetch_add(counters, TABLES, 0).await?;
+        if next <= highest.into() {
+            memory.fetch_add(counters, TABLES, u64::from(highest) + 1 - next).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The row of table 0 for a table: its key, and what stands there.
+pub(crate) fn definition<M: LineLocks>(table: &Table<M>) -> Result<(Vec<u8>, Vec<u8>), TxnError> {
+    let mut blob = table.id().0.to_le_bytes().to_vec();
+    let roots: Vec<_> = table.roots().collect();
+    blob.push(roots.len() as u8);
+    roots.iter().for_each(|root| blob.extend_from_slice(&root.bits().to_le_bytes()));
+    blob.extend_from_slice(&table.schema().encode());
+    let of_definitions = self::schema()?;
+    let (mut key, mut row) = (Vec::new(), Vec::new());
+    of_definitions.encode_key(&[table.schema().name().into()], &mut key)?;
+    of_definitions.encode_row(&[blob.as_slice().into()], &mut row)?;
+    Ok((key, row))
+}
+
+/// What a row of table 0 says.
+pub(crate) fn read_definition(
+    definitions: &Schema,
+    row: &[u8],
+) -> Result<(TableId, Vec<GlobalAddr>, Schema), TxnError> {
+    let blob = definitions.row(row)?.bytes(definitions.column("definition")?)?;
+    let cut = || TxnError::Definition;
+    let (id, rest) = blob.split_first_chunk::<4>().ok_or_else(cut)?;
+    let (&count, rest) = rest.split_first().ok_or_else(cut)?;
+    let (roots, schema) = rest.split_at_checked(8 * usize::from(count)).ok_or_else(cut)?;
+    let (roots, _) = roots.as_chunks::<8>();
+    let roots = roots.iter().map(|root| GlobalAddr::from_bits(u64::from_le_bytes(*root)));
+    let schema = Schema::decode(schema)?;
+    let roots: Vec<_> = roots.collect();
+    if roots.len() != schema.indexes().len() + 1 {
+        return Err(cut());
+    }
+    Ok((TableId(u32::from_le_bytes(*id)), roots, schema))
+}

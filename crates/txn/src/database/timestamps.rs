@@ -1,0 +1,90 @@
+//! Timestamps from the counter of all nodes, one by one or in blocks.
+
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use latchwork_coherence::LineLocks;
+
+use super::{Database, TIMESTAMPS};
+use crate::{Timestamp, TxnError};
+
+/// Timestamps that were drawn together.
+#[derive(Default)]
+pub(super) struct Block {
+    /// The generation in which they were. Held weakly: as long as it is, its place in memory is no other's.
+    of: Option<Weak<()>>,
+    left: std::ops::Range<u64>,
+}
+
+impl<M: LineLocks> Database<M> {
+    /// Draws a timestamp from the counter of all nodes.
+    pub(super) async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
+        let next = {
+            let mut block = self.0.block.borrow_mut();
+            // Those of an earlier generation may be below a floor that was drawn since.
+            if !block.of.as_ref().is_some_and(|of| ptr::eq(of.as_ptr(), Arc::as_ptr(generation))) {
+                *block = Block::default();
+            }
+            block.left.next()
+        };
+        let above = self.0.above.get().counter();
+        let next = next.filter(|next| *next > above);
+        let counter = match next {
+            Some(counter) => counter,
+            None => {
+                let most = self.node().settings().timestamp_block.max(1);
+                let from = self.draw_counters(most, above).await?;
+                let of = Some(Arc::downgrade(generation));
+                *self.0.block.borrow_mut() = Block { of, left: from + 1..from + most };
+                from
+            }
+        };
+        let node = self.node().clock().node();
+        Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
+    }
+
+    /// Forgets the timestamps that were drawn and not given out: they may be below those of others.
+    pub(crate) fn drop_block(&self) {
+        *self.0.block.borrow_mut() = Block::default();
+    }
+
+    /// Draws so many counters above `above`; the first of them.
+    async fn draw_counters(&self, most: u64, above: u64) -> Result<u64, TxnError> {
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let drawn = memory.fetch_add(counters, TIMESTAMPS, most).await?;
+        if drawn >= above {
+            return Ok(drawn + 1);
+        }
+        // The counter itself goes there, so that whoever begins later is later.
+        let behind = above - drawn;
+        Ok(memory.fetch_add(counters, TIMESTAMPS, behind + most).await? + behind + 1)
+    }
+
+    /// Draws one above `ts`, for a transaction that has begun.
+    pub(crate) async fn draw_later(&self, ts: Timestamp) -> Result<Timestamp, TxnError> {
+        let counter = self.draw_counters(1, ts.counter()).await?;
+        let node = self.node().clock().node();
+        Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
+    }
+
+    /// Has timestamps to come be above `ts`.
+    pub(crate) fn draw_above(&self, ts: Timestamp) {
+        self.0.above.set(self.0.above.get().max(ts));
+    }
+
+    /// The highest timestamp that was drawn from the counter of all nodes.
+    pub(crate) async fn timestamps_drawn(&self) -> Result<u64, TxnError> {
+        Ok(self.memory().fetch_add(self.0.counters, TIMESTAMPS, 0).await?)
+    }
+
+    /// Makes all timestamps to come later than `ts`: this node's, and those that order transactions.
+    pub(crate) async fn raise_clocks(&self, ts: Timestamp) -> Result<(), TxnError> {
+        self.node().clock().raise(ts);
+        let (memory, counters) = (self.memory(), self.0.counters);
+        let now = memory.fetch_add(counters, TIMESTAMPS, 0).await?;
+        if now < ts.counter() {
+            memory.fetch_add(counters, TIMESTAMPS, ts.counter() - now).await?;
+        }
+        Ok(())
+    }
+}
