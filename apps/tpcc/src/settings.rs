@@ -1,24 +1,26 @@
 //! What the command line asks for, checked before anything starts.
 
-use crate::about::About;
-use crate::args::{Cli, Command, Flags, Output, Wal};
-use crate::log::{Logs, Stored};
-use crate::partitions::{Shares, WORKERS_MAX};
-use crate::{memory, schemas};
-use latchwork_blink::Limits;
+mod checks;
+mod describe;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
 use latchwork_cluster::ClusterConfig;
-use latchwork_harness::{AppError, Cluster, ClusterFlags, FabricChoice, file_to_write};
-use latchwork_txn::Scheme;
-use latchwork_verbs::LINE_HEADER;
+use latchwork_harness::{AppError, Cluster, FabricChoice, file_to_write};
 use latchwork_wal::Device;
 use latchwork_workload::result::Destination;
 use latchwork_workload::tpcc::{
-    Home, InputSettings, Population, RemoteLines, Scale, Table, Waiting, Weights,
+    Home, InputSettings, Population, RemoteLines, Scale, Waiting, Weights,
 };
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+
+use crate::about::About;
+use crate::args::{Cli, Command, Flags, Output, Wal};
+use crate::log::{Logs, Stored};
+use crate::memory;
+use crate::partitions::{Shares, WORKERS_MAX};
 
 /// How long to measure where nothing limits the run, and how long to run before.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
@@ -101,9 +103,9 @@ impl Settings {
         let json = flags.json.destination()?;
         flags.record.iter().try_for_each(|path| file_to_write("--record", path))?;
         let joined = matches!(fabric, FabricChoice::Joined(_));
-        let wal = check_log(command, &flags, simulated)?;
+        let wal = checks::log(command, &flags, simulated)?;
         if joined {
-            check_joined(command, &flags)?;
+            checks::joined(command, &flags)?;
         }
         let (mut logs, stored) = match (command, &flags.wal_dir) {
             (Some(Command::Run | Command::Check), Some(path)) => {
@@ -120,7 +122,7 @@ impl Settings {
         let warehouses = population.warehouses();
         let shares = shares(&flags, warehouses)?;
         let inputs = inputs(&flags, &population, shares)?;
-        let mut warnings = warnings(&flags, simulated);
+        let mut warnings = checks::warnings(&flags, simulated);
         let (time_default, warmup_default, interval_default) = match simulated {
             false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
             true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
@@ -131,20 +133,9 @@ impl Settings {
             Some(_) => Duration::ZERO,
         });
         let interval = flags.interval.unwrap_or(interval_default);
-        let growth = match (flags.count, time, flags.wait) {
-            _ if matches!(command, Some(Command::Prepare | Command::Check)) => 0,
-            (Some(count), _, _) => memory::growth(count),
-            (None, time, wait) => {
-                let rate = match (wait, simulated) {
-                    (true, _) => RATE_WAITING * f64::from(warehouses),
-                    (false, true) => RATE_VIRTUAL,
-                    (false, false) => RATE,
-                };
-                let seconds = (time.unwrap_or_default() + warmup).as_secs_f64();
-                memory::growth((seconds * rate) as u64)
-            }
-        };
-        check_lines(flags.cluster.gcl_size)?;
+        let longest = time.unwrap_or_default() + warmup;
+        let growth = growth(command, &flags, warehouses, longest, simulated);
+        checks::lines(flags.cluster.gcl_size)?;
         let loaded = memory::population(&population, flags.cluster.gcl_size);
         let population_bytes = stored.as_ref().map_or(loaded, |stored| {
             memory::stored(stored.rows.iter().sum(), stored.bytes).max(loaded)
@@ -159,16 +150,7 @@ impl Settings {
         if !joined {
             memory::check(warehouses, population_bytes, &cluster, memory::available())?;
         }
-        let txn = latchwork_txn::Settings {
-            scheme: flags.cc,
-            timestamp_block: flags.ts_block,
-            read_lease: flags.read_lease,
-            extend_timestamps: flags.ts_extension,
-            elder_after: flags.elder_after,
-            early_release: flags.early_release,
-            places: flags.places.unwrap_or_else(|| places_for(cluster.cache_bytes)),
-            ..latchwork_txn::Settings::default()
-        };
+        let txn = engine(&flags, cluster.cache_bytes);
         let mut logs_beside = None;
         if wal != Wal::Off && joined {
             // Which node this is is not known yet.
@@ -283,130 +265,10 @@ impl Settings {
         };
         mine.map(|number| (number, home(number))).collect()
     }
-
-    /// What all processes of a run have to have in common.
-    pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
-        let mut all = self.describe();
-        all.insert("record".to_owned(), self.record.is_some().into());
-        all
-    }
-
-    /// The settings as a result document tells them.
-    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
-        let mut config = ClusterFlags::describe(&self.cluster);
-        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
-        let seconds = |time: Duration| json!(time.as_secs_f64());
-        let scale = self.population.scale();
-        let weight = |kind| self.inputs.weights.percent(kind);
-        let weights = latchwork_workload::tpcc::TransactionKind::ALL.map(weight);
-        add("command", self.command.map_or("all", Command::name).into());
-        add("fabric", self.fabric.name().into());
-        add("warehouses", self.population.warehouses().into());
-        add("items", scale.items().into());
-        add("customers", scale.customers().into());
-        add("cc", self.txn.scheme.name().into());
-        add("weight", json!(weights));
-        add("wait", self.wait.into());
-        add("wal", self.wal.name().into());
-        add("early_release", self.txn.early_release.into());
-        add("partitioned", self.partitioned.into());
-        add("roaming", self.roaming.into());
-        add("check", self.check.into());
-        add("warmup_s", seconds(self.warmup));
-        if self.txn.scheme == Scheme::TimestampOrdering {
-            add("ts_block", self.txn.timestamp_block.into());
-            add("read_lease", self.txn.read_lease.into());
-            add("ts_extension", self.txn.extend_timestamps.into());
-        }
-        add("elder_after", self.txn.elder_after.into());
-        add("places", self.txn.places.into());
-        let ratio = match self.inputs.remote_lines {
-            RemoteLines::PerOrder { percent, .. } => Some(json!(percent)),
-            RemoteLines::PerLine { .. } => None,
-        };
-        let optional = [
-            ("nic", self.fabric.nic().map(Value::from)),
-            ("time_s", self.time.map(seconds)),
-            ("count", self.count.map(Value::from)),
-            ("interval_s", self.interval.map(seconds)),
-            (
-                "sync_us",
-                self.logs
-                    .as_ref()
-                    .and_then(Logs::simulated_sync)
-                    .map(|sync| json!(sync.as_micros() as u64)),
-            ),
-            ("distribution_ratio", ratio),
-        ];
-        let optional = optional.into_iter();
-        config.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
-        config
-    }
 }
 
 fn usage(text: impl Into<String>) -> AppError {
     AppError::Usage(text.into())
-}
-
-/// The log, if what is asked of it can be had.
-fn check_log(command: Option<Command>, flags: &Flags, simulated: bool) -> Result<Wal, AppError> {
-    let wal = match (command, flags.wal, &flags.wal_dir) {
-        // Nothing is added to it.
-        (Some(Command::Check), _, _) => Wal::Off,
-        (_, Some(wal), _) => wal,
-        (_, None, Some(_)) => Wal::Sync,
-        (_, None, None) => Wal::Off,
-    };
-    let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
-    if let Some(us) = flags.sync_us.filter(|_| !simulated || wal == Wal::Off) {
-        return Err(usage(format!(
-            "--sync-us {us}: only a simulated disk takes as long as one says; use --fabric sim and --wal sync or async, or \
-             leave it out"
-        )));
-    }
-    match (command, &flags.wal_dir) {
-        (_, Some(directory)) if simulated => Err(usage(format!(
-            "{}: what is simulated is on no disk; leave the flag out, and --wal sync works in memory",
-            given(directory)
-        ))),
-        (None | Some(Command::Prepare | Command::Run), Some(directory)) if wal == Wal::Off => {
-            Err(usage(format!("{}: leave it out, or use --wal sync or async", given(directory))))
-        }
-        (Some(command), None) => Err(usage(format!(
-            "{}: memory lives as long as the program, so it needs a log to keep the database in; give --wal-dir, or \
-             leave the command out to load, run and check at once",
-            command.name()
-        ))),
-        (None, None) if wal != Wal::Off && !simulated => {
-            Err(usage(format!("--wal {}: give the log a directory with --wal-dir", wal.name())))
-        }
-        _ => Ok(wal),
-    }
-}
-
-/// Refuses what takes all nodes in one process.
-fn check_joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError> {
-    if let Some(command) = command {
-        return Err(usage(format!(
-            "{}: a database that is kept in a log is that of one process, and with --join this is one of several; leave the \
-             command out to load, run and check at once",
-            command.name()
-        )));
-    }
-    if let Some(every) = flags.checkpoint.filter(|every| !every.is_zero()) {
-        return Err(usage(format!(
-            "--checkpoint {}: nobody writes checkpoints where nodes are processes; leave it out, or --join",
-            every.as_secs_f64()
-        )));
-    }
-    if let (Some(path), true) = (&flags.record, flags.partitioned) {
-        return Err(usage(format!(
-            "--record {}: with --partitioned the parts of a transaction are put together in one process; leave one of the \
-             flags out, or --join",
-            path.display()
-        )));
-    }
-    Ok(())
 }
 
 /// The population that is to be loaded.
@@ -433,29 +295,6 @@ fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppErro
         }
     }
     Ok(about.population()?)
-}
-
-/// Whether lines of this size hold all rows and the keys of all indexes.
-fn check_lines(line_size: u32) -> Result<(), AppError> {
-    // Beside the longest row: its key, and what a line has to say of them.
-    const BESIDE: usize = 128;
-    let row = Table::ALL.map(Table::row_len_max).into_iter().max().unwrap_or(0);
-    let fits = |line_size: u32| {
-        let payload = line_size as usize - LINE_HEADER;
-        let limits = Limits::for_payload(payload).ok()?;
-        let keys = |table| schemas::schema(table).ok()?.check_keys(limits.key_max).ok();
-        Table::ALL.into_iter().try_for_each(keys)?;
-        (row + BESIDE <= payload).then_some(())
-    };
-    if fits(line_size).is_some() {
-        return Ok(());
-    }
-    let larger = (9..=16).map(|bits| 1 << bits).find(|size| fits(*size).is_some());
-    Err(usage(format!(
-        "--gcl-size {line_size}: too small for a row of {row} bytes and for the keys of indexes; use --gcl-size {} or \
-         more",
-        larger.unwrap_or(8192)
-    )))
 }
 
 /// The warehouses that each compute node has for itself, where they are divided.
@@ -508,6 +347,39 @@ fn inputs(
     Ok(inputs)
 }
 
+/// Bytes of lines that transactions may add.
+fn growth(
+    command: Option<Command>,
+    flags: &Flags,
+    warehouses: u32,
+    longest: Duration,
+    simulated: bool,
+) -> u64 {
+    if matches!(command, Some(Command::Prepare | Command::Check)) {
+        return 0;
+    }
+    let rate = match (flags.wait, simulated) {
+        (true, _) => RATE_WAITING * f64::from(warehouses),
+        (false, true) => RATE_VIRTUAL,
+        (false, false) => RATE,
+    };
+    memory::growth(flags.count.unwrap_or((longest.as_secs_f64() * rate) as u64))
+}
+
+/// What the transaction engine is told.
+fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
+    latchwork_txn::Settings {
+        scheme: flags.cc,
+        timestamp_block: flags.ts_block,
+        read_lease: flags.read_lease,
+        extend_timestamps: flags.ts_extension,
+        elder_after: flags.elder_after,
+        early_release: flags.early_release,
+        places: flags.places.unwrap_or_else(|| places_for(cache_bytes)),
+        ..latchwork_txn::Settings::default()
+    }
+}
+
 fn cluster(
     flags: &Flags,
     simulated: bool,
@@ -528,27 +400,7 @@ fn cluster(
     Ok(flags.cluster.config(threads, |config| memory::each_node(bytes, config))?)
 }
 
-fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if simulated && flags.cluster.prefault {
-        warnings.push("--prefault changes nothing in a simulation".to_owned());
-    }
-    if flags.ts_block > 1 && flags.cc != Scheme::TimestampOrdering {
-        warnings.push(format!("--ts-block changes nothing with --cc {}", flags.cc));
-    }
-    if flags.wait && flags.cluster.inflight > 1 {
-        warnings.push(
-            "--inflight changes nothing with --wait: there are ten terminals in each warehouse"
-                .to_owned(),
-        );
-    }
-    warnings
-}
-
 /// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache has room for, about.
 fn places_for(cache_bytes: usize) -> usize {
     (cache_bytes / 256).clamp(1 << 16, 1 << 20)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,7 @@
 //! What the command line asks for, and what it cannot.
 
+use latchwork_txn::Scheme;
+
 use super::*;
 use clap::Parser;
 

@@ -1,0 +1,118 @@
+//! What cannot be, and what changes nothing.
+
+use std::path::PathBuf;
+
+use latchwork_blink::Limits;
+use latchwork_harness::AppError;
+use latchwork_txn::Scheme;
+use latchwork_verbs::LINE_HEADER;
+use latchwork_workload::tpcc::Table;
+
+use super::usage;
+use crate::args::{Command, Flags, Wal};
+use crate::schemas;
+
+/// The log, if what is asked of it can be had.
+pub(super) fn log(
+    command: Option<Command>,
+    flags: &Flags,
+    simulated: bool,
+) -> Result<Wal, AppError> {
+    let wal = match (command, flags.wal, &flags.wal_dir) {
+        // Nothing is added to it.
+        (Some(Command::Check), _, _) => Wal::Off,
+        (_, Some(wal), _) => wal,
+        (_, None, Some(_)) => Wal::Sync,
+        (_, None, None) => Wal::Off,
+    };
+    let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
+    if let Some(us) = flags.sync_us.filter(|_| !simulated || wal == Wal::Off) {
+        return Err(usage(format!(
+            "--sync-us {us}: only a simulated disk takes as long as one says; use --fabric sim and --wal sync or async, or \
+             leave it out"
+        )));
+    }
+    match (command, &flags.wal_dir) {
+        (_, Some(directory)) if simulated => Err(usage(format!(
+            "{}: what is simulated is on no disk; leave the flag out, and --wal sync works in memory",
+            given(directory)
+        ))),
+        (None | Some(Command::Prepare | Command::Run), Some(directory)) if wal == Wal::Off => {
+            Err(usage(format!("{}: leave it out, or use --wal sync or async", given(directory))))
+        }
+        (Some(command), None) => Err(usage(format!(
+            "{}: memory lives as long as the program, so it needs a log to keep the database in; give --wal-dir, or \
+             leave the command out to load, run and check at once",
+            command.name()
+        ))),
+        (None, None) if wal != Wal::Off && !simulated => {
+            Err(usage(format!("--wal {}: give the log a directory with --wal-dir", wal.name())))
+        }
+        _ => Ok(wal),
+    }
+}
+
+/// Refuses what takes all nodes in one process.
+pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError> {
+    if let Some(command) = command {
+        return Err(usage(format!(
+            "{}: a database that is kept in a log is that of one process, and with --join this is one of several; leave the \
+             command out to load, run and check at once",
+            command.name()
+        )));
+    }
+    if let Some(every) = flags.checkpoint.filter(|every| !every.is_zero()) {
+        return Err(usage(format!(
+            "--checkpoint {}: nobody writes checkpoints where nodes are processes; leave it out, or --join",
+            every.as_secs_f64()
+        )));
+    }
+    if let (Some(path), true) = (&flags.record, flags.partitioned) {
+        return Err(usage(format!(
+            "--record {}: with --partitioned the parts of a transaction are put together in one process; leave one of the \
+             flags out, or --join",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether lines of this size hold all rows and the keys of all indexes.
+pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
+    // Beside the longest row: its key, and what a line has to say of them.
+    const BESIDE: usize = 128;
+    let row = Table::ALL.map(Table::row_len_max).into_iter().max().unwrap_or(0);
+    let fits = |line_size: u32| {
+        let payload = line_size as usize - LINE_HEADER;
+        let limits = Limits::for_payload(payload).ok()?;
+        let keys = |table| schemas::schema(table).ok()?.check_keys(limits.key_max).ok();
+        Table::ALL.into_iter().try_for_each(keys)?;
+        (row + BESIDE <= payload).then_some(())
+    };
+    if fits(line_size).is_some() {
+        return Ok(());
+    }
+    let larger = (9..=16).map(|bits| 1 << bits).find(|size| fits(*size).is_some());
+    Err(usage(format!(
+        "--gcl-size {line_size}: too small for a row of {row} bytes and for the keys of indexes; use --gcl-size {} or \
+         more",
+        larger.unwrap_or(8192)
+    )))
+}
+
+pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if simulated && flags.cluster.prefault {
+        warnings.push("--prefault changes nothing in a simulation".to_owned());
+    }
+    if flags.ts_block > 1 && flags.cc != Scheme::TimestampOrdering {
+        warnings.push(format!("--ts-block changes nothing with --cc {}", flags.cc));
+    }
+    if flags.wait && flags.cluster.inflight > 1 {
+        warnings.push(
+            "--inflight changes nothing with --wait: there are ten terminals in each warehouse"
+                .to_owned(),
+        );
+    }
+    warnings
+}
