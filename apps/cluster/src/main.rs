@@ -42,6 +42,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use latchwork_harness::AppError;
 use latchwork_harness::parse::one_line;
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            return status(Err(AppError::Usage(one_line(&error))));
+            return status(Err(AppError::Usage(told(&error))));
         }
         Err(help) => {
             // Help that nobody reads is not an error.
@@ -69,6 +70,18 @@ fn main() -> ExitCode {
         Command::Attend(attend) => attend::command(&attend),
         Command::Node(node) => Err(node::command(&node)),
     })
+}
+
+/// What is wrong with the command line; whoever gives a program's flags to this one is told where they belong.
+fn told(error: &clap::Error) -> String {
+    let line = one_line(error);
+    let of_run = std::env::args().nth(1).is_some_and(|command| command == "run");
+    match error.kind() {
+        ErrorKind::UnknownArgument if of_run => {
+            format!("{line}; the program's own flags come after `--`")
+        }
+        _ => line,
+    }
 }
 
 fn status(ended: Result<u8, AppError>) -> ExitCode {

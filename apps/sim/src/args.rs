@@ -101,7 +101,7 @@ pub(crate) struct WorldArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The seed. [default: that of the scenario file, or 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// A scenario file, as hunts write them.
     #[arg(long, value_name = "FILE")]
@@ -141,7 +141,7 @@ pub(crate) struct HuntArgs {
     #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
     pub(crate) jobs: Option<usize>,
     /// The first seed. [default: one that nobody has chosen]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     pub(crate) from_seed: Option<u64>,
     /// End after so many worlds, even when there is time left.
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
@@ -163,7 +163,7 @@ pub(crate) struct ShrinkArgs {
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: Option<PathBuf>,
     /// The seed. [default: that of the scenario file, or 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// Worlds that run side by side. [default: one per core]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]

@@ -20,7 +20,7 @@ pub struct MemoryHost {
 
 impl MemoryHost {
     /// Serves zeroed memory as the memory node that membership says, of the length that it was joined with. With `prefault` all of
-    /// it is taken now, and otherwise at the first touch.
+    /// it is taken now, and otherwise at the first touch. A node that cannot start leaves again.
     ///
     /// # Errors
     /// When membership knows this node as a compute node; what the machine refused.
@@ -30,28 +30,16 @@ impl MemoryHost {
         prefault: bool,
     ) -> Result<MemoryHost, JoinError> {
         let mortal = Mortal(membership);
-        let membership = &mortal.0;
-        let me = membership.me();
-        let (NodeName::Memory(id), Role::Memory { bytes }) = (me.node, &me.role) else {
-            return Err(JoinError::NotMemory { node: me.node });
-        };
-        let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
-        let link = transport.open(membership)?;
-        let view = membership.view();
-        // A restarted one has another id, and would not be what was lost.
-        if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
-            // It has served nobody; where even that cannot be said, it is dead as well.
-            let _ = membership.leave();
-            return Err(error);
+        match serve(transport, &mortal.0, prefault) {
+            Ok((address, introductions)) => {
+                Ok(MemoryHost { membership: mortal, address, _introductions: introductions })
+            }
+            Err(error) => {
+                // It has served nobody, so nothing is lost with it. Where even that cannot be said, it is dead.
+                let _ = mortal.0.leave();
+                Err(error)
+            }
         }
-        link.add_memory(id, bytes)?;
-        if prefault {
-            link.threaded().prefault();
-        }
-        let contact = link.contact(me.node)?;
-        let introductions = Introductions::start(membership, &link)?;
-        membership.contact(link.key(), &contact)?;
-        Ok(MemoryHost { membership: mortal, address: contact, _introductions: introductions })
     }
 
     /// This node's membership.
@@ -80,4 +68,31 @@ impl MemoryHost {
         self.membership.0.leave()?;
         Ok(alone)
     }
+}
+
+/// Where the node is reached from now on, and how it meets others.
+fn serve(
+    transport: &Transport,
+    membership: &Membership,
+    prefault: bool,
+) -> Result<(String, Introductions), JoinError> {
+    let me = membership.me();
+    let (NodeName::Memory(id), Role::Memory { bytes }) = (me.node, &me.role) else {
+        return Err(JoinError::NotMemory { node: me.node });
+    };
+    let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+    let link = transport.open(membership)?;
+    let view = membership.view();
+    // A restarted one has another id, and would not be what was lost.
+    if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
+        return Err(error);
+    }
+    link.add_memory(id, bytes)?;
+    if prefault {
+        link.threaded().prefault();
+    }
+    let contact = link.contact(me.node)?;
+    let introductions = Introductions::start(membership, &link)?;
+    membership.contact(link.key(), &contact)?;
+    Ok((contact, introductions))
 }

@@ -515,3 +515,32 @@ fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
         NodeName::Compute(_)
     ));
 }
+
+/// Bug: a memory node that was asked for too much, or at an address or in a directory that it cannot have, died in its place,
+/// and the directory was decided for all; whoever came later was told that a memory node is lost, or to go where nobody can.
+/// Mechanism: the place was taken before anything was tried. Fix: who cannot start leaves, and tries before it decides.
+#[test]
+fn a_memory_node_that_cannot_start_spoils_nothing_for_the_next() {
+    for common in Common::both() {
+        let bytes = small(1, 1, 16, 1).memory_bytes;
+        let membership = |bytes| common.membership(Role::Memory { bytes }).expect("a free id");
+        let nowhere = match &common.transport {
+            Transport::Shm { huge_pages, .. } => Transport::Shm {
+                directory: Some("/dev/null/shm".into()),
+                huge_pages: huge_pages.clone(),
+            },
+            Transport::Tcp { config, .. } => Transport::Tcp {
+                config: config.clone(),
+                listen: "192.0.2.1:0".parse().expect("an address of no machine"),
+                advertise: None,
+            },
+            other => other.clone(),
+        };
+        assert!(MemoryHost::start(&nowhere, membership(bytes), false).is_err());
+        assert!(MemoryHost::start(&common.transport, membership(1 << 50), false).is_err());
+        let host = MemoryHost::start(&common.transport, membership(bytes), false);
+        let host = host.expect("nothing is lost");
+        assert_eq!(host.membership().me().node.to_string(), "M0", "the id is free again");
+        assert!(host.leave(LONG).expect("membership answers"));
+    }
+}

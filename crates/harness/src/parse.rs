@@ -1,6 +1,7 @@
 //! Parsers of values on a command line, and what is wrong with one in one line.
 
 use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -84,6 +85,25 @@ pub fn size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "use a size such as 512M or 4G".to_owned())
 }
 
+/// An IP address.
+///
+/// # Errors
+/// What would do.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    let would_do = "use an IP address, as 10.0.0.1; names of hosts are not looked up";
+    text.parse().map_err(|_| would_do.to_owned())
+}
+
+/// An IP address and a port.
+///
+/// # Errors
+/// What would do.
+pub fn socket(text: &str) -> Result<SocketAddr, String> {
+    let would_do =
+        "use an IP address and a port, as 10.0.0.1:0; names of hosts are not looked up";
+    text.parse().map_err(|_| would_do.to_owned())
+}
+
 /// Bytes of a global cache line.
 ///
 /// # Errors
@@ -101,17 +121,27 @@ pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or("the command line cannot be understood");
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return "say what to do; --help tells what there is".to_owned();
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing: Vec<_> = lines.take_while(|line| line.starts_with(['-', '<'])).collect();
+            return format!("{first} {}; --help tells more", missing.join(", "));
+        }
+        _ => {}
+    }
     let mut hints: Vec<&str> = lines
         .filter_map(|line| {
-            let missing = line.starts_with("--") || line.starts_with("[possible values");
-            line.strip_prefix("tip: ").or(missing.then_some(line))
+            let possible = line.starts_with("[possible values");
+            line.strip_prefix("tip: ").or(possible.then_some(line))
         })
         .collect();
     let unknown = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
     if unknown && hints.is_empty() {
         hints.push("--help tells which there are");
     }
-    let first = first.strip_prefix("error: ").unwrap_or(first);
     let separator = if hints.is_empty() { "" } else { "; " };
     format!("{first}{separator}{}", hints.join("; "))
 }
@@ -124,6 +154,44 @@ mod tests {
     struct Cli {
         #[arg(long)]
         _nodes: Option<u64>,
+        #[arg(long, requires_all = ["_key", "_authority"])]
+        _certificate: Option<String>,
+        #[arg(long)]
+        _key: Option<String>,
+        #[arg(long)]
+        _authority: Option<String>,
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Commands {
+        #[command(subcommand)]
+        _command: Command,
+    }
+
+    #[derive(Debug, clap::Subcommand)]
+    enum Command {
+        Check { _file: String },
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let parsed = <Cli as clap::Parser>::try_parse_from(["test", "--certificate", "c"]);
+        let told = one_line(&parsed.expect_err("no key"));
+        assert!(told.contains("provided: --key <KEY>, --authority <AUTHORITY>; "), "{told}");
+        let told = |arguments: &[&str]| {
+            one_line(&<Commands as clap::Parser>::try_parse_from(arguments).expect_err("missing"))
+        };
+        assert!(told(&["test", "check"]).contains("provided: <FILE>; "), "{}", told(&["test", "check"]));
+        assert_eq!(told(&["test"]), "say what to do; --help tells what there is");
+    }
+
+    #[test]
+    fn what_is_no_address_says_how_to_write_one() {
+        assert!(socket("127.0.0.1:0").is_ok() && address("10.0.0.1").is_ok());
+        for text in ["node1:7470", "127.0.0.1", ":7470"] {
+            assert!(socket(text).unwrap_err().contains("as 10.0.0.1:0"), "{text}");
+        }
+        assert!(address("node1").unwrap_err().contains("as 10.0.0.1;"));
     }
 
     #[test]

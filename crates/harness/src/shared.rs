@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member};
+use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member};
 use latchwork_membership::{Patience, Role};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use latchwork_verbs::SetupError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -301,6 +302,13 @@ impl Shared {
 /// Why a process cannot be a node of such a cluster, with the flag that would help.
 pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError {
     match error {
+        // Of all memory only the cache is this process's own.
+        JoinError::Cluster(ClusterError::Setup(
+            error @ (SetupError::Region(_) | SetupError::NoRoom { .. }),
+        )) => {
+            let cache_mb = config.cache_bytes >> 20;
+            AppError::Failed(format!("{error}; use less than --cache-mb {cache_mb}"))
+        }
         JoinError::Cluster(error) => ClusterFlags::cluster_error(config, error),
         error => AppError::Failed(error.to_string()),
     }

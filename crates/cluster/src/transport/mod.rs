@@ -3,7 +3,7 @@
 mod ibverbs;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,9 +69,7 @@ impl Transport {
     pub(crate) fn open(&self, membership: &Membership) -> Result<Link, JoinError> {
         match self {
             Transport::Shm { directory, huge_pages } => {
-                let directory = place(membership, directory.clone())?;
-                let place = shm::Place { path: directory.clone(), huge_pages: huge_pages.clone() };
-                let fabric = shm::Fabric::in_directory(place, shm::Config::default())?;
+                let (directory, fabric) = place(membership, directory.clone(), huge_pages)?;
                 Ok(Link::Shm { fabric, _directory: Arc::new(Emptied(directory)) })
             }
             Transport::Tcp { config, listen, advertise } => {
@@ -90,14 +88,34 @@ impl Transport {
     }
 }
 
-/// The directory of a cluster whose nodes share memory, which the first of them decides.
-fn place(membership: &Membership, wanted: Option<PathBuf>) -> Result<PathBuf, JoinError> {
+/// The directory of a cluster whose nodes share memory, which the first of them decides, and the fabric in it. Who decides
+/// can use what it decides: else everybody after it would be sent to where nobody can be.
+fn place(
+    membership: &Membership,
+    wanted: Option<PathBuf>,
+    huge_pages: &shm::HugePages,
+) -> Result<(PathBuf, shm::Fabric), JoinError> {
+    let fabric = |path: &Path| {
+        let place = shm::Place { path: path.to_owned(), huge_pages: huge_pages.clone() };
+        shm::Fabric::in_directory(place, shm::Config::default())
+    };
     let wanted = wanted.unwrap_or_else(|| PathBuf::from(DIRECTORY));
+    let first = match membership.fact(PLACE)? {
+        None => Some(fabric(&wanted)?),
+        Some(_) => None,
+    };
     let mine = format!("{}\n{}", machine(), wanted.display());
     let decided = membership.decide(PLACE, mine.as_bytes())?;
     let decided = String::from_utf8_lossy(&decided);
     match decided.split_once('\n') {
-        Some((there, directory)) if there == machine() => Ok(PathBuf::from(directory)),
+        Some((there, directory)) if there == machine() => {
+            let directory = PathBuf::from(directory);
+            let fabric = match first {
+                Some(fabric) if directory == wanted => fabric,
+                _ => fabric(&directory)?,
+            };
+            Ok((directory, fabric))
+        }
         _ => Err(JoinError::OtherMachine),
     }
 }

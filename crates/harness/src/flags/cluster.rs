@@ -2,6 +2,7 @@
 
 use clap::Args;
 use latchwork_cluster::{ClusterConfig, ClusterError, ConfigError, Protocol};
+use latchwork_verbs::SetupError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ pub struct ClusterFlags {
     #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
     pub gcl_size: u32,
     /// Seed of all that is random.
-    #[arg(long, global = true, value_name = "N", default_value = "42", help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N", default_value = "42", value_parser = whole(0..=u64::MAX), help_heading = "Workload")]
     pub seed: u64,
     /// The protocol's settings.
     #[command(flatten)]
@@ -143,7 +144,9 @@ impl ClusterFlags {
                 let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
                 format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", self.cache_mb)
             }
-            ConfigError::CacheTooLarge { .. } => format!("--cache-mb {}: {error}", self.cache_mb),
+            ConfigError::CacheTooLarge { most, .. } => {
+                format!("--cache-mb {}: {error}; use {} or less", self.cache_mb, most / MIB)
+            }
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
@@ -157,8 +160,9 @@ impl ClusterFlags {
                 let cache_mb = config.cache_bytes as u64 / MIB;
                 format!("{error}; use a smaller --cache-mb than {cache_mb}")
             }
-            ClusterError::Setup(_) => {
-                format!("{error}; use a smaller --memory-mb than {memory_mb}")
+            ClusterError::Setup(SetupError::Region(_) | SetupError::NoRoom { .. }) => {
+                let cache_mb = config.cache_bytes as u64 / MIB;
+                format!("{error}; use less than --memory-mb {memory_mb} and --cache-mb {cache_mb}")
             }
             ClusterError::Thread(_) => format!("{error}; use fewer --threads or --compute-nodes"),
             error => error.to_string(),

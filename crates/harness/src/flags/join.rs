@@ -13,10 +13,13 @@ use latchwork_verbs_tcp::{Config, Secret, Security, Tls};
 
 use super::{FabricKind, FlagError};
 use crate::AppError;
-use crate::parse::{positive, whole};
+use crate::parse::{address, positive, socket, whole};
 
 /// The fact under which the secret of a cluster is kept whose processes are given none.
 const SECRET: &str = "secret";
+
+/// Where a node listens that is told nothing.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Flags of a process that joins a cluster.
 #[derive(Clone, Debug, Args)]
@@ -26,13 +29,13 @@ pub struct JoinFlags {
     #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Joining")]
     pub join: Option<String>,
     /// The id that this node must have. [default: the lowest that is free]
-    #[arg(long, global = true, value_name = "N", help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=u16::MAX), help_heading = "Joining")]
     pub node_id: Option<u16>,
     /// Where this node listens, over sockets. Port 0 is one of the operating system's choice.
-    #[arg(long, global = true, value_name = "ADDR:PORT", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "ADDR:PORT", default_value_t = LISTEN, value_parser = socket, help_heading = "Joining")]
     pub listen: SocketAddr,
     /// The address under which others reach this node, where it is another than that of --listen.
-    #[arg(long, global = true, value_name = "ADDR", help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = address, help_heading = "Joining")]
     pub advertise: Option<IpAddr>,
     /// A file with a secret that all nodes have, 16 bytes or more: whoever has it not is refused. [default: one that
     /// the first node leaves in the store]
@@ -120,6 +123,12 @@ impl JoinFlags {
                 "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, tcp or ibverbs"
             )));
         }
+        if let Some((flag, fabric)) = self.given_to_another(kind) {
+            return Err(FlagError(format!(
+                "{flag}: it is for --fabric {fabric}, and this is --fabric {}; leave it out",
+                kind.name()
+            )));
+        }
         if self.listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(FlagError(format!(
                 "--listen {}: others must be told an address that they reach; give --advertise ADDR",
@@ -151,6 +160,31 @@ impl JoinFlags {
             .or_else(|| path("--secret-file", &self.secret_file))
             .or_else(|| path("--tls-cert", &self.tls_cert))
             .or_else(|| path("--shm-dir", &self.shm_dir))
+    }
+
+    /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for: nobody is to take a cluster
+    /// for protected that is not. Those that have a default count when it is not what they say.
+    fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
+        let path = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| format!("{flag} {}", path.display()))
+        };
+        if kind != FabricKind::Tcp {
+            let listens = self.listen != LISTEN;
+            let flag = path("--secret-file", &self.secret_file)
+                .or_else(|| path("--tls-cert", &self.tls_cert))
+                .or_else(|| self.advertise.map(|ip| format!("--advertise {ip}")))
+                .or_else(|| listens.then(|| format!("--listen {}", self.listen)));
+            if let Some(flag) = flag {
+                return Some((flag, FabricKind::Tcp.name()));
+            }
+        }
+        if kind != FabricKind::Shm {
+            let pages = self.huge_pages() != HugePages::Never;
+            let flag = path("--shm-dir", &self.shm_dir)
+                .or_else(|| pages.then(|| format!("--huge-pages {}", self.huge_pages)));
+            return flag.map(|flag| (flag, FabricKind::Shm.name()));
+        }
+        None
     }
 
     fn huge_pages(&self) -> HugePages {
@@ -226,7 +260,14 @@ impl JoinChoice {
         }
         let security = match &self.security {
             Some(security) => security.clone(),
-            None => Security::Secret(kept(&membership)?),
+            None => match kept(&membership) {
+                Ok(secret) => Security::Secret(secret),
+                Err(error) => {
+                    // It has nothing yet that anybody could miss.
+                    let _ = membership.leave();
+                    return Err(error);
+                }
+            },
         };
         let config = Config { listen: self.flags.listen.ip(), ..Config::new(security) };
         let transport = Transport::Tcp {
