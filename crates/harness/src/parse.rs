@@ -99,8 +99,7 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
 /// # Errors
 /// What would do.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
-    let would_do =
-        "use an IP address and a port, as 10.0.0.1:0; names of hosts are not looked up";
+    let would_do = "use an IP address and a port, as 10.0.0.1:0; names of hosts are not looked up";
     text.parse().map_err(|_| would_do.to_owned())
 }
 
@@ -181,7 +180,11 @@ mod tests {
         let told = |arguments: &[&str]| {
             one_line(&<Commands as clap::Parser>::try_parse_from(arguments).expect_err("missing"))
         };
-        assert!(told(&["test", "check"]).contains("provided: <FILE>; "), "{}", told(&["test", "check"]));
+        assert!(
+            told(&["test", "check"]).contains("provided: <FILE>; "),
+            "{}",
+            told(&["test", "check"])
+        );
         assert_eq!(told(&["test"]), "say what to do; --help tells what there is");
     }
 

@@ -52,6 +52,8 @@ impl FromStr for Scheme {
 
     fn from_str(given: &str) -> Result<Scheme, String> {
         let found = Scheme::ALL.into_iter().find(|scheme| scheme.name() == given);
-        found.ok_or_else(|| format!("there is no concurrency control {given}: 2pl, to and occ are possible"))
+        found.ok_or_else(|| {
+            format!("there is no concurrency control {given}: 2pl, to and occ are possible")
+        })
     }
 }

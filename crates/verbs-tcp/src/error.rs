@@ -47,7 +47,7 @@ pub enum TcpError {
     },
     /// Nobody answers there.
     #[error(
-        "no agent can be reached at {addr}: {why}; is {node:?} started, and is that its address?"
+        "no agent can be reached at {addr}: {why}; is {node} started, and is that its address?"
     )]
     Unreachable {
         /// The node that was wanted.
@@ -59,7 +59,7 @@ pub enum TcpError {
     },
     /// Somebody accepts connections there, and does not answer.
     #[error(
-        "{addr} did not complete the greetings within {limit:?}; is that the address of {node:?}?"
+        "{addr} did not complete the greetings within {limit:?}; is that the address of {node}?"
     )]
     Deadline {
         /// The node that was wanted.
@@ -70,7 +70,7 @@ pub enum TcpError {
         limit: Duration,
     },
     /// The agent has a reason not to go on.
-    #[error("{addr} refuses: {}", refusal_text(.refusal, .version))]
+    #[error("{addr} refuses: {}", refusal_text(*.refusal, *.version))]
     Refused {
         /// The agent's address.
         addr: SocketAddr,
@@ -80,7 +80,9 @@ pub enum TcpError {
         version: u16,
     },
     /// The connection ended during the greetings.
-    #[error("{addr} ended the connection during the greetings: {why}")]
+    #[error(
+        "{addr} ended the connection during the greetings: {why}; do both sides use TLS, or both a secret?"
+    )]
     Ended {
         /// The agent's address.
         addr: SocketAddr,
@@ -88,7 +90,7 @@ pub enum TcpError {
         why: String,
     },
     /// TLS failed.
-    #[error("no TLS with {addr}: {why}")]
+    #[error("no TLS with {addr}: {why}; give all nodes certificates of one authority, or none any")]
     Tls {
         /// The agent's address.
         addr: SocketAddr,
@@ -110,7 +112,7 @@ pub enum TcpError {
         addr: SocketAddr,
     },
     /// A peer is known already.
-    #[error("{node:?} is known already")]
+    #[error("{node} is known already")]
     KnownPeer {
         /// The node.
         node: Node,
@@ -142,7 +144,7 @@ impl TcpError {
     }
 }
 
-fn refusal_text(refusal: &Refusal, version: &u16) -> String {
+fn refusal_text(refusal: Refusal, version: u16) -> String {
     match refusal {
         Refusal::Version => format!(
             "it speaks version {version} of the protocol and this program version {VERSION}; \
@@ -152,7 +154,7 @@ fn refusal_text(refusal: &Refusal, version: &u16) -> String {
             "one side uses TLS and the other a shared secret; configure both alike".into()
         }
         Refusal::Busy => "it has as many connections as it permits; raise its limits".into(),
-        Refusal::Secret => "the shared secret is not the same".into(),
+        Refusal::Secret => "the shared secret is not the same; give all nodes one".into(),
         Refusal::Node => "it is the agent of another node; check the addresses".into(),
         Refusal::Incarnation => "the node was started anew and has lost what it held".into(),
         Refusal::Epoch => "the cluster has declared this node dead; it must join anew".into(),

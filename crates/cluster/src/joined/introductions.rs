@@ -124,9 +124,10 @@ impl Introductions {
                 Ok(view) => return Ok(view),
             }
             let there = self.known_memory();
-            let waiting = match there < memory_nodes {
-                true => Waiting::Memory { there, wanted: memory_nodes },
-                false => Waiting::Introductions,
+            let waiting = match self.unreachable_memory() {
+                Some((node, why)) if there < memory_nodes => Waiting::Reach { node, why },
+                None if there < memory_nodes => Waiting::Memory { there, wanted: memory_nodes },
+                _ => Waiting::Introductions,
             };
             if !(patience.goes_on)(&waiting) {
                 return Err(JoinError::GivenUp);
@@ -137,6 +138,13 @@ impl Introductions {
     fn known_memory(&self) -> usize {
         let known = self.shared.known.lock();
         known.epochs.keys().filter(|node| node.memory().is_some()).count()
+    }
+
+    /// A memory node that is a member, and why it cannot be used.
+    fn unreachable_memory(&self) -> Option<(NodeName, String)> {
+        let known = self.shared.known.lock();
+        let mut memory = known.refused.iter().filter(|(node, _)| node.memory().is_some());
+        memory.next().map(|(node, (_, why))| (*node, why.clone()))
     }
 
     fn explain(&self, memory_nodes: usize, error: MembershipError) -> JoinError {

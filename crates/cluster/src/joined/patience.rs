@@ -38,6 +38,13 @@ pub enum Waiting {
         /// Those that are wanted.
         wanted: usize,
     },
+    /// A memory node that is there, and cannot be reached.
+    Reach {
+        /// The node.
+        node: NodeName,
+        /// What came of the last attempt.
+        why: String,
+    },
     /// Nodes that are there, and have to learn of this one.
     Introductions,
     /// The memory nodes are formatted.
@@ -67,6 +74,7 @@ impl fmt::Display for Waiting {
             Waiting::Memory { there, wanted } => {
                 write!(f, "{}: start memnode with the same --join", more(*there, *wanted, "memory"))
             }
+            Waiting::Reach { node, why } => write!(f, "{node}, which it cannot reach: {why}"),
             Waiting::Introductions => write!(f, "nodes that are there to learn of this one"),
             Waiting::Format { maker } => write!(f, "{maker} to format the memory nodes"),
             Waiting::Compute { there, wanted, begun } => {

@@ -1,5 +1,6 @@
 //! What agents have refused, counted; and a line in the log now and then.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,6 +47,25 @@ pub(crate) enum Reject {
     Broken(String),
 }
 
+impl fmt::Display for Reject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reject::Strange(why) | Reject::Broken(why) => f.write_str(why),
+            Reject::Late => f.write_str("it did not prove in time who it is"),
+            Reject::Tls(why) => write!(f, "no TLS: {why}"),
+            Reject::Refused(refusal) => f.write_str(match refusal {
+                Refusal::Version => "it speaks another version of the protocol",
+                Refusal::Mode => "one side uses TLS and the other a shared secret",
+                Refusal::Busy => "there are as many connections as are permitted",
+                Refusal::Secret => "its secret is another one",
+                Refusal::Node => "it looks for another node",
+                Refusal::Incarnation => "it means an earlier start of this node",
+                Refusal::Epoch => "the cluster has declared it dead",
+            }),
+        }
+    }
+}
+
 impl Counters {
     /// Counts, and says so if it is the first, second, fourth, eighth of its kind: a flood does not fill a log.
     pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
@@ -60,7 +80,7 @@ impl Counters {
         };
         let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
-            tracing::warn!(%from, count, "connection refused: {reject:?}");
+            tracing::warn!(%from, count, "connection refused: {reject}");
         }
     }
 

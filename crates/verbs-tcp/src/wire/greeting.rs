@@ -8,6 +8,8 @@
 //!                                        ◄──  Welcome   refusal, or incarnation, clock, regions, MAC
 //! ```
 
+use std::fmt;
+
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::{Cursor, WireError};
@@ -45,6 +47,15 @@ pub enum Node {
     Memory(MemoryNodeId),
     /// A compute node.
     Compute(ComputeNodeId),
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Node::Memory(id) => write!(f, "M{}", id.0),
+            Node::Compute(id) => write!(f, "C{}", id.get()),
+        }
+    }
 }
 
 impl Node {
