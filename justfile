@@ -17,7 +17,7 @@ tpcc *ARGS:
 microbench *ARGS:
     cargo run --release --bin microbench -- "$@"
 
-# A cluster of processes, and a program on it: `just cluster --memory-nodes 2 --fabric tcp ycsb -- check -w a`.
+# A cluster of processes, and a program on it: `just cluster --memory-nodes 2 --fabric tcp ycsb -- check -w a -p recordcount=100000`.
 cluster *ARGS:
     scripts/cluster/run.sh "$@"
 

@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a program once: `cluster run --memory-nodes 2 --compute-nodes 3 ycsb -- run -w a`.
+    /// Runs a program once: `cluster run --memory-nodes 2 --compute-nodes 3 ycsb -- run -w a -p recordcount=100000`.
     Run(Box<Run>),
     /// Runs the experiments of a TOML file, and ends in one table.
     Matrix(Matrix),
