@@ -1,6 +1,8 @@
 //! Files and directories that a program is to write: looked at before it begins, so that a long run does not end in a
 //! typing error.
 
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::Path;
 
 use super::FlagError;
@@ -8,7 +10,7 @@ use super::FlagError;
 /// Makes sure that a file could be written at `path`, which `flag` asks for.
 ///
 /// # Errors
-/// When its directory is not there, or it is one itself.
+/// When its directory is not there, or it is one itself; when it may not be written.
 pub fn file_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
     let told = path.display();
     if path.file_name().is_none() || path.is_dir() {
@@ -20,14 +22,31 @@ pub fn file_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
             "{flag} {told}: its directory does not exist; make {} first, or name another file",
             directory.display()
         ))),
-        _ => Ok(()),
+        _ => try_file(path).map_err(|error| {
+            FlagError(format!("{flag} {told}: it cannot be written: {error}; name another file"))
+        }),
+    }
+}
+
+/// Opens the file as who writes it later, and leaves all as it was. What is no file (a terminal, a pipe) is left alone: who
+/// reads there would take this for the end.
+fn try_file(path: &Path) -> io::Result<()> {
+    if path == Path::new("-") || path.exists() && !path.is_file() {
+        return Ok(());
+    }
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().append(true).open(path).map(drop)
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// Makes sure that the directory `path`, which `flag` asks for, is there or could be made.
 ///
 /// # Errors
-/// When it, or a part of it, is something else.
+/// When it, or a part of it, is something else; when nothing may be written there.
 pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
     let there = path.ancestors().find(|part| part.exists());
     match there {
@@ -36,7 +55,14 @@ pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
             path.display(),
             part.display()
         ))),
-        _ => Ok(()),
+        Some(part) => {
+            let probe = part.join(format!(".latchwork-{}", std::process::id()));
+            try_file(&probe).map_err(|error| {
+                let (told, part) = (path.display(), part.display());
+                FlagError(format!("{flag} {told}: {part} cannot be written: {error}; name another"))
+            })
+        }
+        None => Ok(()),
     }
 }
 
@@ -54,6 +80,15 @@ mod tests {
         let told = |result: Result<(), FlagError>| result.err().map(|error| error.to_string());
         for good in [&file, &directory.join("new"), Path::new("here"), Path::new("-")] {
             assert_eq!(told(file_to_write("--log", good)), None);
+        }
+        assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
+        // Where nobody makes a file, whoever it is.
+        if cfg!(target_os = "linux") {
+            let nowhere = Path::new("/proc/latchwork");
+            let line = told(file_to_write("--log", nowhere)).expect("no place for a file");
+            assert!(line.contains("it cannot be written: "), "{line}");
+            let line = told(directory_to_write("--out", nowhere)).expect("no place");
+            assert!(line.contains("/proc cannot be written: "), "{line}");
         }
         let lost = directory.join("lost");
         let line = told(file_to_write("--log", &lost.join("file"))).expect("there is no directory");
