@@ -1,14 +1,17 @@
 //! Latchwork: cache-coherent disaggregated memory, and the database parts that stand on it.
 //!
-//! This crate has no code of its own. It re-exports every library crate of the workspace under its
-//! folder's name, for a program that wants one dependency. Each layer uses only those below it here:
+//! This crate has no code of its own. It re-exports the library crates of the workspace under their
+//! folders' names, for a program that wants one dependency. With the feature `tcp` it has sockets, and
+//! clusters whose nodes are processes. Each layer uses only those below it here:
 //!
 //! ```text
 //!   workload       key distributions, YCSB, histograms, history checkers: knows no store
 //!   history        what transactions did: recorded, and checked; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
-//!   cluster        clusters in one process: threads on shared memory, or one simulated world
-//!   txn            rows in heap lines, tables by key
+//!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
+//!   membership     with `tcp`: who is in a cluster of processes, in a directory or etcd
+//!   partition      two-phase commit over rows that are dealt out to nodes
+//!   txn            tables with schemas and indexes, serializable transactions
 //!   blink          B-link tree
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
@@ -18,7 +21,7 @@
 //!   cache          frames of a compute node
 //!   memnode        the memory pool: chunks, lines, epochs, named objects
 //!   latch          the latch word, and the ownership protocol as a pure state machine
-//!   fabric         one enum over verbs_shm and verbs_sim; ports
+//!   fabric         one enum over verbs_shm, verbs_sim, verbs_ibv and, with `tcp`, verbs_tcp; ports
 //!   verbs          what every fabric promises
 //!   runtime        polling executor, in real and in virtual time
 //!   simulation     the kernel of a deterministic world
@@ -74,6 +77,8 @@ pub use latchwork_coherence as coherence;
 pub use latchwork_fabric as fabric;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;
+#[cfg(feature = "tcp")]
+pub use latchwork_membership as membership;
 pub use latchwork_memnode as memnode;
 pub use latchwork_partition as partition;
 pub use latchwork_relaxed as relaxed;
@@ -83,7 +88,11 @@ pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;
 pub use latchwork_txn as txn;
 pub use latchwork_verbs as verbs;
+#[cfg(target_os = "linux")]
+pub use latchwork_verbs_ibv as verbs_ibv;
 pub use latchwork_verbs_shm as verbs_shm;
 pub use latchwork_verbs_sim as verbs_sim;
+#[cfg(feature = "tcp")]
+pub use latchwork_verbs_tcp as verbs_tcp;
 pub use latchwork_wal as wal;
 pub use latchwork_workload as workload;

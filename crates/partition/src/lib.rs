@@ -22,6 +22,36 @@
 //! - All of a transaction or nothing, through any crash of the whole (presumed abort: no decision record, no commit).
 //! - A participant that has voted keeps its locks until it knows the decision, and asks for it again and again. Any
 //!   other gives up when it hears nothing; so does a coordinator without all votes. Nobody waits without a deadline.
+//!
+//! # Example
+//!
+//! Each worker of each node starts a [`Partitioned`] on its database, and says whose each row is.
+//!
+//! ```
+//! use std::rc::Rc;
+//! use std::sync::Arc;
+//!
+//! use latchwork_coherence::{LineLocks, Mail};
+//! use latchwork_partition::{Partitioned, Rows, Site};
+//! use latchwork_txn::{Database, Table, TxnError};
+//!
+//! /// What the only worker of a node does; `site` is its node's.
+//! async fn pay<M: LineLocks + Mail>(
+//!     database: Database<M>,
+//!     site: Arc<Site>,
+//!     accounts: Table<M>,
+//! ) -> Result<(), TxnError> {
+//!     // Keys begin with the number of the node that owns the row.
+//!     let owner = Rc::new(|_: &Table<M>, key: &[u8]| Some(key[0]));
+//!     let node = Partitioned::start(database, site, 0, [accounts.clone()], owner)?;
+//!     // Rows of two nodes: committed by two phases, on both or on neither.
+//!     node.run(async |tx| {
+//!         tx.update(&accounts, &[0, 7], &400_u64.to_le_bytes()).await?;
+//!         tx.update(&accounts, &[1, 9], &100_u64.to_le_bytes()).await
+//!     })
+//!     .await
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -30,6 +30,23 @@
 //!
 //! [`Policy`] tells protocols on this engine apart: with [`Policy::SELCC`] lines stay until they are
 //! asked for. The baseline `latchwork-sel` gives them back after every access and sends no message.
+//!
+//! # Example
+//!
+//! Programs get workers from `latchwork-cluster`, and use them by the traits of `latchwork-coherence`. What they choose here is the
+//! [`Settings`] of the nodes, each by its field, or by its name as command lines do:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use latchwork_selcc::Settings;
+//!
+//! let mut settings = Settings { deadline: Duration::from_secs(2), ..Settings::default() };
+//! settings.set("takeover", "off")?;
+//! let wrong = settings.set("lease", "often").unwrap_err();
+//! assert!(wrong.to_string().starts_with("lease cannot be \"often\": use "));
+//! # Ok::<(), latchwork_selcc::SettingError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

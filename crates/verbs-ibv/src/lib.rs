@@ -42,6 +42,19 @@
 //!   pair of the one is used for the other.
 //! - [`Fabric::fence`] keeps a node out: its connections are destroyed at this end, and its offers refused, up to an epoch.
 //!
+//! # Example
+//!
+//! ```
+//! use latchwork_verbs_ibv::{Config, Fabric};
+//!
+//! let config = Config { devices: vec!["mlx5_0".to_owned()], ..Config::default() };
+//! match Fabric::open(config) {
+//!     Ok(_fabric) => println!("nodes can be added"),
+//!     // One line: what to install, or which devices there are.
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+//!
 //! # What is not there
 //!
 //! No masked atomics and no memory on the device: rdma-core has no interface for the first that is not one vendor's own, and nothing
