@@ -257,7 +257,7 @@ fn a_closed_port_is_one_clear_message() {
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
     let expected = format!("no agent can be reached at {addr}");
     assert!(error.to_string().starts_with(&expected), "{error}");
-    assert!(error.to_string().contains("is Memory(MemoryNodeId(0)) started"), "{error}");
+    assert!(error.to_string().contains("is M0 started"), "{error}");
 }
 
 #[test]
