@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_cluster::MemoryHost;
+use latchwork_cluster::{ClusterConfig, MemoryHost};
 use latchwork_harness::{AppError, FabricChoice, stop};
 use latchwork_membership::Role;
 
@@ -17,6 +17,15 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
         return Err(AppError::Usage(text.to_owned()));
     };
+    // Checked here, where it can be mended: who formats the memory nodes would fail, for all.
+    let least = 2 * ClusterConfig::default().chunk_size;
+    if cli.memory < least {
+        let (given, least) = (cli.memory, least >> 20);
+        let text = format!(
+            "--memory: {given} bytes are too little for a memory node; use --memory {least}M or more"
+        );
+        return Err(AppError::Usage(text));
+    }
     let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault)
         .map_err(|error| AppError::Failed(error.to_string()))?;

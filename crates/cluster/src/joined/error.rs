@@ -99,7 +99,7 @@ pub enum JoinError {
     GivenUp,
     /// Whoever was first did not format the memory nodes.
     #[error(
-        "{maker} was to format the memory nodes and did not within {waited:?}: if it is gone, end all processes of this \
+        "{maker} was to format the memory nodes and did not within {waited:.1?}: if it is gone, end all processes of this \
          cluster, and begin a new one, under another name"
     )]
     NotFormatted {
