@@ -47,10 +47,10 @@ pub fn open(endpoint: &str) -> Result<(Arc<dyn Store>, String), MembershipError>
 
 #[cfg(not(feature = "etcd"))]
 fn etcd(
-    _endpoint: &str,
-    bad: &dyn Fn(&str) -> MembershipError,
+    endpoint: &str,
+    _bad: &dyn Fn(&str) -> MembershipError,
 ) -> Result<(Arc<dyn Store>, String), MembershipError> {
-    Err(bad("this program was built without etcd (cargo's feature \"etcd\")"))
+    Err(MembershipError::NoEtcd { endpoint: without_password(endpoint) })
 }
 
 #[cfg(feature = "etcd")]

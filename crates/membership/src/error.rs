@@ -21,6 +21,15 @@ pub enum MembershipError {
         /// What is wrong with it.
         why: String,
     },
+    /// The program has no client for etcd.
+    #[error(
+        "{endpoint:?} is in etcd, and this program was built without: build it with `--features latchwork-harness/etcd`, or use \
+         file:/DIRECTORY/CLUSTER on one machine"
+    )]
+    NoEtcd {
+        /// What was given, without a password.
+        endpoint: String,
+    },
     /// The directory of a store cannot be used.
     #[error("the directory {} cannot hold a cluster: {why}", .path.display())]
     Directory {

@@ -60,7 +60,9 @@ fn an_endpoint_with_two_slashes_is_the_same_directory() {
 #[cfg(not(feature = "etcd"))]
 #[test]
 fn a_program_without_etcd_says_so() {
-    says("etcd://localhost:2379/bench", &["built without etcd"]);
+    let how = "build it with `--features latchwork-harness/etcd`";
+    says("etcd://localhost:2379/bench", &["is in etcd", "was built without", how]);
+    assert!(!refused("etcd://u:geheim@localhost:2379/bench").contains("geheim"));
 }
 
 #[cfg(feature = "etcd")]
