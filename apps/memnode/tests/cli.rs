@@ -1,6 +1,58 @@
-//! The program's command line, from outside.
+//! The program's command line, and how it ends, from outside.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Starts a memory node by this command, waits until it serves, and tells the process.
+fn serving(command: &mut Command) -> Child {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let told = child.stderr.as_mut().expect("a pipe");
+    BufReader::new(told).read_line(&mut line).expect("text");
+    assert!(line.contains("serves 16 MiB"), "{line}");
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
+    assert!(killed.expect("it starts").success());
+}
+
+/// The status with which it ends, within a minute.
+fn status(mut child: Child) -> Option<i32> {
+    for _ in 0..600 {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            return status.code();
+        }
+        thread::park_timeout(Duration::from_millis(100));
+    }
+    child.kill().expect("it is a child");
+    panic!("it does not end");
+}
+
+#[test]
+fn a_closed_terminal_ends_it_in_order_unless_it_is_to_outlive_that() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    let arguments =
+        format!("--join file:{} --shm-dir {} --memory 16M", place("store"), place("shm"));
+    let program = env!("CARGO_BIN_EXE_memnode");
+
+    let child = serving(Command::new(program).args(arguments.split(' ')));
+    signal(&child, "-HUP");
+    assert_eq!(status(child), Some(0));
+
+    // The id was given up, or nobody could begin here any more.
+    let line = format!("trap '' HUP; exec {program} {arguments}");
+    let mut child = serving(Command::new("sh").args(["-c", &line]));
+    signal(&child, "-HUP");
+    thread::park_timeout(Duration::from_millis(300));
+    assert!(child.try_wait().expect("it is a child").is_none(), "it outlives the terminal");
+    signal(&child, "-TERM");
+    assert_eq!(status(child), Some(0));
+}
 
 #[test]
 fn one_that_is_too_small_for_any_pool_does_not_join() {

@@ -1,4 +1,4 @@
-//! Signals that ask a program to end: SIGTERM and SIGINT.
+//! Signals that ask a program to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends.
 //!
 //! ```text
 //!   preparing ───────────► measuring ─────────────► finishing
@@ -7,9 +7,9 @@
 //!   first signal:
 //!   phases fail with       the run ends now, as     nothing: all of it
 //!   AppError::Stopped;     if its time were over;   is about to end
-//!   status 143 or 130      status as always
+//!   status 128 + number    status as always
 //!
-//!   second signal:         the process ends at once, with status 143 or 130
+//!   second signal:         the process ends at once, with that status
 //! ```
 //!
 //! Of a program that many processes run together, a signal to one is one to all: the others are told, and do the same. Only
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
 use crate::AppError;
@@ -40,20 +40,23 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM: whoever runs the program wants it to end.
     Terminate,
+    /// SIGHUP: the terminal was closed. Who was started to outlive it (`nohup`) is not asked.
+    Hangup,
 }
 
 impl Signal {
-    const ALL: [Signal; 2] = [Signal::Interrupt, Signal::Terminate];
+    const ALL: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
 
-    /// `SIGINT` or `SIGTERM`.
+    /// `SIGINT`, `SIGTERM` or `SIGHUP`.
     pub fn name(self) -> &'static str {
         match self {
             Signal::Interrupt => "SIGINT",
             Signal::Terminate => "SIGTERM",
+            Signal::Hangup => "SIGHUP",
         }
     }
 
-    /// The exit status of a program that it ended: 130 or 143, as shells have it.
+    /// The exit status of a program that it ended: 130, 143 or 129, as shells have it.
     pub fn status(self) -> u8 {
         128 + self.number() as u8
     }
@@ -62,6 +65,7 @@ impl Signal {
         match self {
             Signal::Interrupt => SIGINT,
             Signal::Terminate => SIGTERM,
+            Signal::Hangup => SIGHUP,
         }
     }
 
@@ -330,6 +334,9 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
     let (armed, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in Signal::ALL {
         let number = signal.number();
+        if signal == Signal::Hangup && is_ignored(number) {
+            continue;
+        }
         // They act in this order. The first signal arms what the second one does.
         flag::register_conditional_shutdown(number, i32::from(signal.status()), armed.clone())?;
         flag::register(number, armed.clone())?;
@@ -351,6 +358,14 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
     };
     std::thread::Builder::new().name("signals".into()).spawn(listen)?;
     Ok(())
+}
+
+/// Whether whoever started this process had it ignore the signal, as `nohup` does.
+fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (number - 1) != 0
 }
 
 /// The program is about to return from its main function, with a status of its own.
@@ -388,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_status_is_the_one_of_shells() {
-        assert_eq!(Signal::ALL.map(Signal::status), [130, 143]);
+        assert_eq!(Signal::ALL.map(Signal::status), [130, 143, 129]);
         for signal in Signal::ALL {
             assert_eq!(Signal::of(signal.number() as usize), Some(signal));
         }
