@@ -9,7 +9,7 @@
 //!   AppError::Stopped;     if its time were over;   is about to end
 //!   status 128 + number    status as always
 //!
-//!   second signal:         the process ends at once, with that status
+//!   second signal:         the process ends at once, with its status
 //! ```
 //!
 //! Of a program that many processes run together, a signal to one is one to all: the others are told, and do the same. Only
