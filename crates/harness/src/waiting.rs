@@ -104,5 +104,9 @@ mod tests {
         );
         assert_eq!(waits.line(&memory(1), at(12000)), None);
         assert!(waits.line(&memory(1), at(12200)).is_some());
+        let why = "the shared secret is not the same".to_owned();
+        let reach = Waiting::Reach { node: "M1".parse().expect("a name"), why };
+        let line = waits.line(&reach, at(12300)).expect("it is something else");
+        assert!(line.starts_with("C2 waits for M1, which it cannot reach: the shared "), "{line}");
     }
 }

@@ -262,6 +262,8 @@ mod tests {
             ("--fabric token-ring", "--fabric", "shm, sim, tcp, ibverbs"),
             ("--nic token-ring", "--nic", "connectx3"),
             ("--thread 3", "--thread", "--threads"),
+            ("--seed x", "--seed", "a whole number from 0"),
+            ("--listen node1:7470", "--listen", "as 10.0.0.1:0"),
             ("--pause 2", "--pause", "use"),
         ] {
             let line = one_line(&parse(arguments).expect_err("a wrong command line"));
@@ -274,6 +276,7 @@ mod tests {
     fn what_is_impossible_together_names_the_flag_and_what_would_do() {
         for (arguments, flag, would_do) in [
             ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
+            ("--cache-mb 1e9", "--cache-mb 1000000000", "use 262144 or less"),
             ("--memory-mb 1", "--memory-mb 1", "at least --memory-mb"),
         ] {
             let line = config(arguments).expect_err("impossible").to_string();
@@ -286,6 +289,16 @@ mod tests {
             let choice = parse(arguments).expect("flags").fabric.choice();
             let line = choice.expect_err("in vain").to_string();
             assert!(line.starts_with(flag) && line.contains("--join"), "{line}");
+        }
+        for (arguments, flag, fabric) in [
+            ("--secret-file /tmp/s", "--secret-file /tmp/s: ", "tcp"),
+            ("--listen 127.0.0.1:7470", "--listen 127.0.0.1:7470: ", "tcp"),
+            ("--fabric tcp --shm-dir /tmp", "--shm-dir /tmp: ", "shm"),
+        ] {
+            let flags = parse(&format!("--join file:/tmp/x {arguments}")).expect("flags");
+            let line = flags.fabric.choice().expect_err("it would change nothing").to_string();
+            let its = format!("it is for --fabric {fabric}, ");
+            assert!(line.starts_with(flag) && line.contains(&its), "{line}");
         }
         let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
         let fabric = flags.fabric.choice().expect("a choice");
