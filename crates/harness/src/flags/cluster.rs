@@ -292,7 +292,6 @@ mod tests {
         }
         for (arguments, flag, fabric) in [
             ("--secret-file /tmp/s", "--secret-file /tmp/s: ", "tcp"),
-            ("--listen 127.0.0.1:7470", "--listen 127.0.0.1:7470: ", "tcp"),
             ("--fabric tcp --shm-dir /tmp", "--shm-dir /tmp: ", "shm"),
         ] {
             let flags = parse(&format!("--join file:/tmp/x {arguments}")).expect("flags");
@@ -300,6 +299,8 @@ mod tests {
             let its = format!("it is for --fabric {fabric}, ");
             assert!(line.starts_with(flag) && line.contains(&its), "{line}");
         }
+        let flags = parse("--join file:/tmp/x --listen 127.0.0.1:7470").expect("flags");
+        flags.fabric.choice().expect("one command line for any fabric");
         let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
         let fabric = flags.fabric.choice().expect("a choice");
         let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();

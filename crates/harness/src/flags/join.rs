@@ -163,17 +163,14 @@ impl JoinFlags {
     }
 
     /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for: nobody is to take a cluster
-    /// for protected that is not. Those that have a default count when it is not what they say.
+    /// for protected that is not. Addresses harm nobody, so that one command line can be that of any fabric.
     fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag} {}", path.display()))
         };
         if kind != FabricKind::Tcp {
-            let listens = self.listen != LISTEN;
             let flag = path("--secret-file", &self.secret_file)
-                .or_else(|| path("--tls-cert", &self.tls_cert))
-                .or_else(|| self.advertise.map(|ip| format!("--advertise {ip}")))
-                .or_else(|| listens.then(|| format!("--listen {}", self.listen)));
+                .or_else(|| path("--tls-cert", &self.tls_cert));
             if let Some(flag) = flag {
                 return Some((flag, FabricKind::Tcp.name()));
             }
