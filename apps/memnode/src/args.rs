@@ -12,7 +12,7 @@ use latchwork_harness::parse::{size, whole};
 /// waits for the compute nodes to leave, since what it holds is lost with it. A second signal ends it at once.
 #[derive(Debug, Parser)]
 #[command(name = "memnode", version, max_term_width = 100)]
-#[command(args_override_self = true)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
 #[command(mut_arg("nic", |arg| arg.hide(true)))]
 pub(crate) struct Cli {
     /// How much memory, as 512M or 4G.

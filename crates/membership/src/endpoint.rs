@@ -63,7 +63,7 @@ fn etcd(
 }
 
 /// The endpoint with what stands between the user's colon and the @ left out.
-pub(crate) fn without_password(endpoint: &str) -> String {
+pub fn without_password(endpoint: &str) -> String {
     let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
     let scheme = before.find("://").map_or(0, |at| at + 3);
     let user = before[scheme..].split(':').next().unwrap_or_default();

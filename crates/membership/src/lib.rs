@@ -79,7 +79,7 @@ mod store;
 mod time;
 mod view;
 
-pub use endpoint::open;
+pub use endpoint::{open, without_password};
 pub use error::MembershipError;
 pub use exchange::Patience;
 pub use join::{Joining, TTL_MAX, TTL_MIN};

@@ -301,6 +301,9 @@ mod tests {
         }
         let flags = parse("--join file:/tmp/x --listen 127.0.0.1:7470").expect("flags");
         flags.fabric.choice().expect("one command line for any fabric");
+        let flags = parse("--join etcd://u:geheim@h:1/x --fabric sim").expect("flags");
+        let line = flags.fabric.choice().expect_err("simulated").to_string();
+        assert!(line.starts_with("--join etcd://u:...@h:1/x: "), "{line}");
         let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
         let fabric = flags.fabric.choice().expect("a choice");
         let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use latchwork_cluster::Transport;
-use latchwork_membership::{Joining, Membership, MembershipError, Role};
+use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security, Tls};
@@ -119,6 +119,7 @@ impl JoinFlags {
             });
         };
         if kind == FabricKind::Sim {
+            let endpoint = without_password(endpoint);
             return Err(FlagError(format!(
                 "--join {endpoint}: a simulated network is one process's; use --fabric shm on one machine, tcp or ibverbs"
             )));
@@ -236,15 +237,15 @@ impl JoinChoice {
     /// # Errors
     /// What the store refuses, or why it cannot be used.
     pub fn join(&self, role: Role) -> Result<(Membership, Transport), AppError> {
-        let failed =
-            |error: MembershipError| AppError::Failed(format!("--join {}: {error}", self.endpoint));
+        let told = without_password(&self.endpoint);
+        let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
             // Looked at before a place is taken: who could not use it would die in it.
             let devices = ibv::Fabric::open(self.rdma.clone());
             devices.map_err(|error| AppError::Failed(error.to_string()))?;
         }
         let (store, cluster) = latchwork_membership::open(&self.endpoint)
-            .map_err(|error| AppError::Usage(format!("--join {}: {error}", self.endpoint)))?;
+            .map_err(|error| AppError::Usage(format!("--join {told}: {error}")))?;
         let joining = Joining { id: self.flags.node_id, ttl: self.lease(), ..Joining::new(role) };
         let membership = Membership::join(store, &cluster, joining).map_err(failed)?;
         if self.kind == FabricKind::Shm {
