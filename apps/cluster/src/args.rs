@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a program once: `cluster run --memory-nodes 2 --compute-nodes 3 ycsb -- run -w a -p recordcount=100000`.
+    /// Runs a program once: `cluster run --memory-nodes 2 --compute-nodes 3 ycsb -- run -w a`.
     Run(Box<Run>),
     /// Runs the experiments of a TOML file, and ends in one table.
     Matrix(Matrix),
@@ -79,9 +79,9 @@ pub(crate) struct Run {
     /// Compute nodes, a process each.
     #[arg(long, value_name = "N", default_value = "2", value_parser = whole(1..=58u16))]
     pub(crate) compute_nodes: u16,
-    /// Memory of each memory node, as 512M or 4G.
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
-    pub(crate) memory: u64,
+    /// Memory of each memory node, as 512M or 4G. [default: 512M in the virtual machine, else 3G of all together]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
     /// Further flags of the memory nodes, as "--huge-pages advise".
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     pub(crate) memnode_flags: String,
@@ -181,6 +181,12 @@ impl Run {
     pub(crate) fn on(&self) -> Place {
         let has_none = self.fabric == Some(Fabric::Ibverbs) && self.device.is_empty();
         self.on.unwrap_or(if has_none { Place::Vm } else { Place::Processes })
+    }
+
+    /// Bytes of each memory node: all have room for a million records of YCSB. What a device pins, the virtual machine has little of.
+    pub(crate) fn memory(&self) -> u64 {
+        let all = (3_u64 << 10).div_ceil(u64::from(self.memory_nodes)) << 20;
+        self.memory.unwrap_or(if self.on() == Place::Vm { 512 << 20 } else { all })
     }
 
     pub(crate) fn fabric(&self) -> Fabric {

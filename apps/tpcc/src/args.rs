@@ -144,6 +144,9 @@ pub(crate) struct Flags {
     /// After so many aborts of one transaction others make way for it; 0: they never do.
     #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
     pub(crate) elder_after: u32,
+    /// Seconds after which a transaction that others are in the way of is given up.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds, help_heading = "Workload")]
+    pub(crate) retry_for: Duration,
     /// Rows whose place each worker remembers, so that it need not look in the index again; 16 bytes each. 0: none. One for
     /// each 256 bytes of a node's cache if it is not given, from 65536 to 1048576.
     #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]

@@ -374,6 +374,7 @@ fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
         read_lease: flags.read_lease,
         extend_timestamps: flags.ts_extension,
         elder_after: flags.elder_after,
+        retry_for: flags.retry_for,
         early_release: flags.early_release,
         places: flags.places.unwrap_or_else(|| places_for(cache_bytes)),
         ..latchwork_txn::Settings::default()

@@ -370,7 +370,7 @@ flags = { threads = 2 }
         let (first, last) = (&cases[0].run, &cases[4].run);
         assert_eq!(first.arguments, ["check", "--threads=1", "--workload=a"]);
         assert_eq!(
-            (first.memory, first.on(), first.fabric()),
+            (first.memory(), first.on(), first.fabric()),
             (64 << 20, Place::Processes, Fabric::Shm)
         );
         assert_eq!(last.arguments, ["check", "--cc", "occ", "--threads=2"]);

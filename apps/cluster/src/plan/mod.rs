@@ -280,7 +280,7 @@ impl Common<'_> {
         let mut command = words([
             program,
             "--memory",
-            &run.memory.to_string(),
+            &run.memory().to_string(),
             "--drain",
             &run.drain.to_string(),
         ]);

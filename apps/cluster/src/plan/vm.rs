@@ -24,7 +24,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     let cluster = program(&bin, "cluster")?;
     let processes = u64::from(run.memory_nodes) + u64::from(run.compute_nodes);
     let memory = run.vm_memory.unwrap_or_else(|| {
-        let nodes = run.memory.saturating_mul(2).saturating_mul(u64::from(run.memory_nodes));
+        let nodes = run.memory().saturating_mul(2).saturating_mul(u64::from(run.memory_nodes));
         nodes.saturating_add((1024 + 256 * processes) * MIB)
     });
     let devices: Vec<_> = match run.device.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     for (flag, value) in [
         ("--memory-nodes", run.memory_nodes.to_string()),
         ("--compute-nodes", run.compute_nodes.to_string()),
-        ("--memory", run.memory.to_string()),
+        ("--memory", run.memory().to_string()),
         ("--time-limit", run.time_limit.as_secs_f64().to_string()),
         ("--join-wait", run.join_wait.to_string()),
         ("--member-lease", run.member_lease.unwrap_or(LEASE).to_string()),

@@ -48,6 +48,7 @@ impl Settings {
             add("ts_extension", self.txn.extend_timestamps.into());
         }
         add("elder_after", self.txn.elder_after.into());
+        add("retry_for_s", seconds(self.txn.retry_for));
         add("places", self.txn.places.into());
         let ratio = match self.inputs.remote_lines {
             RemoteLines::PerOrder { percent, .. } => Some(json!(percent)),
