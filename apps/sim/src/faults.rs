@@ -12,18 +12,20 @@ enum Item {
     Number(fn(&mut FaultPlan) -> &mut u64),
 }
 
-const ITEMS: [(&str, Item); 12] = [
+const ITEMS: [(&str, Item); 14] = [
     ("delay", Item::Rate(|plan| &mut plan.delay_one_in)),
     ("lose", Item::Rate(|plan| &mut plan.lose_one_in)),
     ("repeat", Item::Rate(|plan| &mut plan.repeat_one_in)),
     ("fail", Item::Rate(|plan| &mut plan.fail_one_in)),
     ("pause", Item::Count(|plan| &mut plan.pauses)),
     ("kill", Item::Count(|plan| &mut plan.deaths)),
+    ("lapse", Item::Count(|plan| &mut plan.lapses)),
     ("memory", Item::Count(|plan| &mut plan.lost_memory)),
     ("slow", Item::Count(|plan| &mut plan.slow)),
     ("slow-factor", Item::Count(|plan| &mut plan.slow_factor)),
     ("delay-us", Item::Number(|plan| &mut plan.delay_us)),
     ("pause-us", Item::Number(|plan| &mut plan.pause_us)),
+    ("told-us", Item::Number(|plan| &mut plan.told_us)),
     ("until-us", Item::Number(|plan| &mut plan.until_us)),
 ];
 

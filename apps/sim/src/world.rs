@@ -120,6 +120,7 @@ impl WorldArgs {
             let (nodes, memory) = (scenario.compute_nodes as u32, scenario.memory_nodes as u32);
             let plan = &mut scenario.faults;
             plan.deaths = plan.deaths.min(nodes - 1);
+            plan.lapses = plan.lapses.min(nodes - 1 - plan.deaths);
             plan.slow = plan.slow.min(nodes);
             plan.lost_memory = plan.lost_memory.min(memory);
         }

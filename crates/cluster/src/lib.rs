@@ -56,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod burial;
 mod config;
 mod costs;
 mod embedded;
@@ -78,6 +79,6 @@ pub use joined::{Group, JoinError, Joined, Patience, Waiting};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
 pub use protocol::Protocol;
-pub use simulated::Simulated;
+pub use simulated::{Keeper, Simulated};
 #[cfg(feature = "tcp")]
 pub use transport::Transport;

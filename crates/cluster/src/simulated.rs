@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{Fabric, Permission, Port};
+use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all};
 use latchwork_selcc::{Counters, Node, Worker};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
@@ -15,6 +16,7 @@ use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
+use crate::burial;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worker_config};
 use crate::costs::cpu_costs;
 
@@ -30,10 +32,21 @@ pub struct Simulated {
     fabric: Fabric,
     network: sim::Fabric,
     nodes: Nodes,
-    _handlers: Vec<(VirtualWorker, Worker)>,
+    handlers: Vec<(VirtualWorker, Worker)>,
+    /// Of each node, whether its lease lasts.
+    leases: Vec<Arc<AtomicBool>>,
     /// Of all workers and handlers, with the index of their node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
+}
+
+/// Who keeps a node out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Keeper {
+    /// A compute node, by its index.
+    Compute(usize),
+    /// A memory node.
+    Memory(MemoryNodeId),
 }
 
 impl Simulated {
@@ -69,12 +82,13 @@ impl Simulated {
         };
         let nodes = builder.run(BUILD_LIMIT, build).map_err(world)??;
         handle.remove_poller(&poller);
+        let leases: Vec<_> = nodes.nodes.iter().map(|_| Arc::new(AtomicBool::new(true))).collect();
         let mut handlers = Vec::new();
         let mut powers = Vec::new();
         for (index, node) in nodes.nodes.iter().enumerate() {
             let actor = VirtualWorker::spawn(&kernel, handler_config(&config, index));
             let handle = actor.handle();
-            let port = Port::new(&fabric, node.id(), &handle)?;
+            let port = Port::permitted(&fabric, node.id(), &handle, lasts(&leases[index]))?;
             let inbox = fabric.inbox(node.id())?;
             let worker = Worker::start_handler(node, port, inbox, &handle);
             powers.push((index, actor.power()));
@@ -82,7 +96,7 @@ impl Simulated {
         }
         let dead = RefCell::new(vec![false; nodes.nodes.len()]);
         let powers = RefCell::new(powers);
-        Ok(Simulated { config, kernel, fabric, network, nodes, _handlers: handlers, powers, dead })
+        Ok(Simulated { config, kernel, fabric, network, nodes, handlers, leases, powers, dead })
     }
 
     /// The configuration.
@@ -227,7 +241,9 @@ impl Simulated {
         }
         let node = &self.nodes.nodes[place.0];
         let handle = actor.handle();
-        let way = (Port::new(&self.fabric, node.id(), &handle)?, self.fabric.inbox(node.id())?);
+        let permission = lasts(&self.leases[place.0]);
+        let port = Port::permitted(&self.fabric, node.id(), &handle, permission)?;
+        let way = (port, self.fabric.inbox(node.id())?);
         let member = Member::start(way, node, &self.nodes.pool, place, &handle);
         Ok((actor, member))
     }
@@ -255,6 +271,90 @@ impl Simulated {
     /// Whether a compute node was killed.
     pub fn is_dead(&self, node: usize) -> bool {
         self.dead.borrow().get(node).is_some_and(|dead| *dead)
+    }
+
+    /// The end of a compute node whose last words go on: as [`kill`](Simulated::kill), but what it has submitted is on its way, and
+    /// takes effect wherever the node is not [kept out](Simulated::keep_out).
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn silence(&self, node: usize) {
+        let id = self.nodes()[node].id();
+        self.network.disconnect(id).expect("a node of this fabric");
+        self.dead.borrow_mut()[node] = true;
+        self.with_powers(node, Power::stop);
+    }
+
+    /// The lease of a compute node ends while it runs: it rings no doorbell any more, and whatever its workers post ends with
+    /// [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). What it has submitted is on its way. The others are not told.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn lapse(&self, node: usize) {
+        self.leases[node].store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the lease of a compute node has ended, so that it is dead for the others although it runs.
+    pub fn has_lapsed(&self, node: usize) -> bool {
+        self.leases.get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
+    }
+
+    /// Whether a compute node is a member still: neither dead nor without a lease.
+    pub fn lives(&self, node: usize) -> bool {
+        node < self.nodes().len() && !self.is_dead(node) && !self.has_lapsed(node)
+    }
+
+    /// What is told of a dead node: somebody keeps it out from now on.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn keep_out(&self, by: Keeper, dead: usize) {
+        let dead = self.nodes()[dead].id();
+        let kept_out = match by {
+            Keeper::Compute(node) => self.network.keep_out(self.nodes()[node].id(), dead),
+            Keeper::Memory(node) => self.network.keep_out_of_memory(node, dead),
+        };
+        kept_out.expect("a node of this fabric");
+    }
+
+    /// A compute node gives up a dead one: its fabric first, then whatever waits for an answer, as in a cluster of processes.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn forget(&self, node: usize, dead: usize) {
+        let (own, dead) = (&self.nodes()[node], self.nodes()[dead].id());
+        self.network.remove_peer(own.id(), dead).expect("a node of this fabric");
+        own.miss(dead);
+    }
+
+    /// Whether a dead node may be buried: of its members, each says whether it keeps the node out. As in a cluster of processes, whoever
+    /// is dead itself is not waited for.
+    pub fn may_bury(&self, keeps_out: impl Fn(Keeper) -> bool) -> bool {
+        let compute = (0..self.nodes().len()).filter(|node| self.lives(*node));
+        let memory = (0..self.config.memory_nodes).map(|node| MemoryNodeId(node as u16));
+        let members = compute.map(Keeper::Compute).chain(memory.map(Keeper::Memory));
+        burial::may_begin(members.map(keeps_out))
+    }
+
+    /// A compute node ends what a dead one holds up in the pool. To be called when that [may begin](Simulated::may_bury). Whether it
+    /// is done.
+    ///
+    /// # Errors
+    /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn bury(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
+        let (own, dead) = (self.nodes()[node].id(), self.nodes()[dead].id());
+        let handle = self.handlers[node].0.handle();
+        let port = Port::permitted(&self.fabric, own, &handle, lasts(&self.leases[node]))?;
+        Ok(handle.clone().spawn_service(async move {
+            let poller = port.poller();
+            handle.add_poller(poller.clone());
+            let done = burial::empty_slot(&port, &handle, dead).await;
+            handle.remove_poller(&poller);
+            done
+        }))
     }
 
     /// Makes all that a compute node does, and its NIC, take `times` as long; 1 is as usual.
@@ -288,6 +388,12 @@ impl Simulated {
 
 /// Workers, which live as long as their values, and what they run.
 type Spawned<T> = (Vec<VirtualWorker>, Vec<JoinHandle<Result<T, MemoryError>>>);
+
+/// The permission that lasts as long as the lease does.
+fn lasts(lease: &Arc<AtomicBool>) -> Permission {
+    let lease = Arc::clone(lease);
+    Permission::while_it(move || lease.load(Ordering::Relaxed))
+}
 
 fn world(end: RunEnd) -> ClusterError {
     ClusterError::World(format!("{end:?}"))

@@ -61,13 +61,15 @@ impl Totals {
         let (nodes, struck) = (&mut self.node_faults, &report.node_faults);
         nodes.pauses += struck.pauses;
         nodes.deaths += struck.deaths;
+        nodes.lapses += struck.lapses;
+        nodes.burials += struck.burials;
         nodes.lost_memory += struck.lost_memory;
         nodes.slow += struck.slow;
         self.with_faults += u64::from(before != (self.faults, self.node_faults));
     }
 
     /// How often each kind of fault struck, by name.
-    pub fn struck(&self) -> [(&'static str, u64); 9] {
+    pub fn struck(&self) -> [(&'static str, u64); 11] {
         let (faults, nodes) = (&self.faults, &self.node_faults);
         [
             ("delayed", faults.delayed),
@@ -77,6 +79,8 @@ impl Totals {
             ("failed, cut off", faults.failed_unapplied),
             ("pauses", nodes.pauses),
             ("deaths", nodes.deaths),
+            ("lapses", nodes.lapses),
+            ("burials", nodes.burials),
             ("memory nodes lost", nodes.lost_memory),
             ("slow nodes", nodes.slow),
         ]

@@ -63,6 +63,10 @@ pub struct NodeFaults {
     pub pauses: u64,
     /// Compute nodes that died.
     pub deaths: u64,
+    /// Compute nodes that lost their lease while they ran.
+    pub lapses: u64,
+    /// Compute nodes that were buried.
+    pub burials: u64,
     /// Memory nodes lost.
     pub lost_memory: u64,
     /// Compute nodes slowed down.

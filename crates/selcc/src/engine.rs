@@ -155,7 +155,7 @@ impl Inner {
                         self.counters.requests_passed_on.add(1);
                         Message::Request(request)
                     }
-                    Message::Request(_) if node.is_gone(to) => {
+                    Message::Request(_) if settings.heeds_the_gone && node.is_gone(to) => {
                         let target = Target::Compute(to, node.arena.0);
                         return Err(VerbError::Unreachable { target });
                     }

@@ -170,7 +170,8 @@ impl Inner {
     /// have no frames left for others.
     pub(crate) fn give_unasked_back(&self, record: &mut Record, unasked: NodeSet) {
         // Who has a copy may be read from until the record goes.
-        if record.line.hold() == Hold::Nothing && record.line.asks_only(unasked) {
+        let heeds = self.node.settings.heeds_the_gone;
+        if heeds && record.line.hold() == Hold::Nothing && record.line.asks_only(unasked) {
             self.give_frame_back(record);
         }
     }

@@ -159,6 +159,11 @@ impl Node {
         &self.allocator
     }
 
+    /// Its part in the cluster's epochs.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
+    }
+
     /// How many lines transactions have locked.
     pub fn locked_lines(&self) -> usize {
         self.lock_share.locked()

@@ -26,6 +26,12 @@ pub struct SimConfig {
     /// READs and WRITEs copy only so many of their first bytes, although they take the time of all:
     /// for measuring protocols, where nobody looks at the rest. A multiple of 8; `None` copies all.
     pub payload_max: Option<u32>,
+    /// Whether it is told of batches that nothing of them was sent
+    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)), as a fabric of connections can; otherwise they only fail.
+    pub tells_unsent: bool,
+    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. A fabric's bug: only tests want it, which
+    /// show that it would be noticed.
+    pub strands: bool,
 }
 
 /// How long things take.
@@ -47,6 +53,8 @@ impl Default for SimConfig {
             inbox_retry: Duration::from_micros(5),
             faults: Faults::NONE,
             payload_max: None,
+            tells_unsent: false,
+            strands: false,
         }
     }
 }

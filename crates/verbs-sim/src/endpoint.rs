@@ -67,6 +67,12 @@ impl Endpoint {
     }
 }
 
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.world.abandon(&self.completions);
+    }
+}
+
 impl latchwork_verbs::Endpoint for Endpoint {
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
         let Endpoint { world, own, lanes, completions, .. } = self;

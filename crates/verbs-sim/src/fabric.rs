@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Actor, ActorId, Kernel, Time};
 use latchwork_verbs::{
-    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError, Target,
+    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError, Target, VerbError,
 };
 use slab::Slab;
 
@@ -242,8 +242,10 @@ impl Actor for World {
             (Event::Complete, _) => self.complete(key),
             (Event::Again, _) => {
                 let (node, message) = self.again.borrow_mut().remove(key as usize);
-                self.see_again(node.id, &message);
-                node.mailbox.put(message);
+                if !node.host.keeps_out(message.from) {
+                    self.see_again(node.id, &message);
+                    node.mailbox.put(message);
+                }
             }
             (event, Timing::Drawn(drawn)) => match event {
                 Event::Begin { request } => self.begin(drawn, key, request),
@@ -366,7 +368,11 @@ impl World {
     }
 
     /// Sends a batch on its way, at `from` of its worker's clock.
-    pub(crate) fn submit(&self, mut flight: Box<Flight>, from: Time) {
+    pub(crate) fn submit(&self, flight: Box<Flight>, from: Time) {
+        let mut flight = match self.send_or_end(flight) {
+            Ok(flight) => flight,
+            Err(ended) => return self.see(ended, Step::Posted),
+        };
         let faults = self.faults.get();
         let delay = faults.draw_delay(&self.kernel);
         flight.cut = faults.draw_cut(&self.kernel, flight.len());
@@ -446,7 +452,7 @@ impl World {
             Some(_) => self.count_fault(|counts| counts.failed_unapplied += 1),
             None => {}
         }
-        if self.is_held(Leg::Back, key) {
+        if self.with(key, |flight| self.strands(flight)) || self.is_held(Leg::Back, key) {
             return;
         }
         match (&self.config.timing, &self.nic) {
@@ -473,8 +479,11 @@ impl World {
         lane.give_room(&flight.batch);
         lane.flights.borrow_mut().retain(|&other| other != key);
         let completion = flight.completion();
+        lane.lost.set(lane.lost.get() || matches!(completion.result, Err(VerbError::Disconnected { .. })));
         self.kernel.note(COMPLETION, completion.token, u64::from(completion.result.is_ok()));
-        lane.completions.push(completion);
+        if !flight.is_abandoned() {
+            lane.completions.push(completion);
+        }
         self.spare.borrow_mut().push(flight);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{
-    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Request, Target, VerbError, WORD,
-    Words,
+    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Region, Request, Target, VerbError,
+    WORD, Words,
 };
 
 use crate::drawn::PIECES_MAX;
@@ -93,6 +94,8 @@ pub(crate) struct Flight {
     cuts: [Cuts; BATCH_MAX],
     outcome: Outcome,
     error: Option<VerbError>,
+    /// What its WRITEs carry, by request, once its poster is gone and local buffers are somebody else's.
+    abandoned: Option<Box<[Option<Arc<Region>>; BATCH_MAX]>>,
 }
 
 /// What a request does when it begins.
@@ -118,6 +121,7 @@ impl Flight {
             cuts: [Cuts::default(); BATCH_MAX],
             outcome: Outcome::default(),
             error: None,
+            abandoned: None,
         }
     }
 
@@ -139,6 +143,7 @@ impl Flight {
             cuts,
             outcome,
             error,
+            abandoned,
         } = self;
         batch.renew(target, token, requests);
         *old = Rc::clone(lane);
@@ -151,6 +156,7 @@ impl Flight {
         let _ = cuts;
         *outcome = Outcome::default();
         *error = None;
+        *abandoned = None;
     }
 
     pub(crate) fn arrive(&mut self) {
@@ -212,15 +218,50 @@ impl Flight {
             return Fate::Never;
         }
         if self.lane.there.host.gone.get() {
-            self.error = Some(VerbError::Disconnected { target: self.batch.target });
-            self.give_up();
-            return Fate::Never;
+            return self.lose_target();
+        }
+        // Who is told that it is kept out may as well be told that nobody is there.
+        if self.lane.there.host.keeps_out(self.lane.own.id) || self.lane.is_given_up() {
+            return self.lose_target();
         }
         match self.cut {
             Some(cut) if request > cut => Fate::Never,
             Some(cut) if request == cut => Fate::Partly,
             _ => Fate::Whole,
         }
+    }
+
+    fn lose_target(&mut self) -> Fate {
+        self.error = Some(VerbError::Disconnected { target: self.batch.target });
+        self.give_up();
+        Fate::Never
+    }
+
+    /// Ends it before it begins.
+    pub(crate) fn end(&mut self, error: VerbError) {
+        self.error = Some(error);
+        self.steps = [Step::Done; BATCH_MAX];
+    }
+
+    /// Whether nobody waits for its end any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.is_some()
+    }
+
+    /// Nobody waits for its end any more, and its local buffers are somebody else's: what it has to carry, it takes along.
+    pub(crate) fn abandon(&mut self) {
+        let regions = self.lane.own.regions.borrow();
+        let carried = |request: &Request| {
+            let Request::Write { local, .. } = request else { return None };
+            let kept = Region::zeroed(local.len as usize).ok()?;
+            let start = local.offset as usize;
+            let here = regions[usize::from(local.region.0)].words();
+            kept.words().copy_from(here.slice(start..start + local.len as usize));
+            Some(kept)
+        };
+        let requests = self.batch.requests();
+        let carried = std::array::from_fn(|at| requests.get(at).and_then(carried));
+        self.abandoned = Some(Box::new(carried));
     }
 
     fn give_up(&mut self) {
@@ -249,7 +290,7 @@ impl Flight {
             Request::Read { remote, local } | Request::Write { remote, local } => {
                 let words = local.len as usize / WORD;
                 if words <= 1 || pieces_max == 1 {
-                    self.copy(what, remote, local, 0..local.len as usize);
+                    self.copy(request, remote, local, 0..local.len as usize);
                     return Begin::Done;
                 }
                 Begin::Pieces(self.cut_into_pieces(request, words, pieces_max, kernel))
@@ -329,7 +370,7 @@ impl Flight {
         let range = start..ends[piece] as usize * WORD;
         if let Request::Read { remote, local } | Request::Write { remote, local } = what {
             kernel.note(PIECE, remote + range.start as u64, range.len() as u64);
-            self.copy(what, remote, local, range);
+            self.copy(request, remote, local, range);
         }
         let Step::Placing { left } = &mut self.steps[request] else {
             unreachable!("pieces are placed after the request began")
@@ -338,9 +379,17 @@ impl Flight {
         *left == 0
     }
 
-    fn copy(&self, what: Request, remote: u64, local: LocalBuffer, range: Range<usize>) {
+    fn copy(&self, request: usize, remote: u64, local: LocalBuffer, range: Range<usize>) {
         let range = range.start.min(self.payload_max)..range.end.min(self.payload_max);
         if range.is_empty() {
+            return;
+        }
+        if let Some(carried) = &self.abandoned {
+            // There is nobody for what a READ brings.
+            if let Some(carried) = &carried[request] {
+                let there = self.remote(remote, local.len as usize).slice(range.clone());
+                there.copy_from(carried.words().slice(range));
+            }
             return;
         }
         let regions = self.lane.own.regions.borrow();
@@ -348,7 +397,7 @@ impl Flight {
         let start = local.offset as usize;
         let here = region.words().slice(start + range.start..start + range.end);
         let there = self.remote(remote, local.len as usize).slice(range);
-        match what.kind() {
+        match self.kind(request) {
             Kind::Read => here.copy_from(there),
             _ => there.copy_from(here),
         }

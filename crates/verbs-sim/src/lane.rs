@@ -11,7 +11,7 @@ use crate::endpoint::Completions;
 use crate::fabric::World;
 use crate::flight::{Batch, Flight};
 use crate::nic::QueuePairs;
-use crate::node::{Node, There};
+use crate::node::{Node, There, bit};
 
 /// One endpoint to one target: what is pushed back, and what is under way.
 pub(crate) struct Lane {
@@ -26,6 +26,8 @@ pub(crate) struct Lane {
     pub(crate) flights: RefCell<VecDeque<u32>>,
     pub(crate) last_arrival: Cell<Time>,
     pub(crate) queue_pairs: QueuePairs,
+    /// A batch has failed because the target is gone.
+    pub(crate) lost: Cell<bool>,
 }
 
 impl Lane {
@@ -40,7 +42,13 @@ impl Lane {
             flights: RefCell::default(),
             last_arrival: Cell::new(Time::ZERO),
             queue_pairs: QueuePairs::default(),
+            lost: Cell::new(false),
         }
+    }
+
+    /// Whether the node that posts has given up the target.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.there.node.as_ref().is_some_and(|there| self.own.removed.get() & bit(there.id) != 0)
     }
 
     /// Takes the room that `batch` needs, if there is enough.

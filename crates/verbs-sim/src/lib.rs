@@ -31,7 +31,8 @@
 //! # Faults
 //!
 //! By chance ([`Faults`]): batches delayed, messages lost or repeated, batches cut off by a failing
-//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost.
+//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost; and nodes that are given up and kept out,
+//! by one other at a time: [`Fabric::remove_peer`], [`Fabric::keep_out`].
 //!
 //! # Example
 //!
@@ -50,6 +51,7 @@
 
 pub mod calibrate;
 mod config;
+mod departures;
 mod drawn;
 mod endpoint;
 mod event;

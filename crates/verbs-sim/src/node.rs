@@ -16,11 +16,31 @@ pub(crate) struct Host {
     /// Everything at this node takes so many times as long.
     pub(crate) slowness: Cell<u32>,
     pub(crate) nic: NicQueues,
+    /// Compute nodes of which nothing begins here any more, a bit for each.
+    kept_out: Cell<u64>,
+}
+
+/// The bit of a compute node in a set.
+pub(crate) fn bit(node: ComputeNodeId) -> u64 {
+    1 << node.index()
 }
 
 impl Host {
     fn new() -> Rc<Host> {
-        Rc::new(Host { gone: Cell::new(false), slowness: Cell::new(1), nic: NicQueues::default() })
+        Rc::new(Host {
+            gone: Cell::new(false),
+            slowness: Cell::new(1),
+            nic: NicQueues::default(),
+            kept_out: Cell::new(0),
+        })
+    }
+
+    pub(crate) fn keep_out(&self, node: ComputeNodeId) {
+        self.kept_out.set(self.kept_out.get() | bit(node));
+    }
+
+    pub(crate) fn keeps_out(&self, node: ComputeNodeId) -> bool {
+        self.kept_out.get() & bit(node) != 0
     }
 }
 
@@ -45,6 +65,8 @@ pub(crate) struct Node {
     pub(crate) regions: RefCell<Vec<Arc<Region>>>,
     /// Requests of its own that have not begun never do.
     pub(crate) dead: Cell<bool>,
+    /// Compute nodes that it has given up, a bit for each.
+    pub(crate) removed: Cell<u64>,
 }
 
 impl Node {
@@ -55,6 +77,7 @@ impl Node {
             mailbox: Rc::new(mailbox),
             regions: RefCell::default(),
             dead: Cell::new(false),
+            removed: Cell::new(0),
         })
     }
 

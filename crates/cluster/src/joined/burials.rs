@@ -13,18 +13,14 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
 
 use latchwork_fabric::Port;
 use latchwork_membership::{Member, NodeName, View};
-use latchwork_memnode::Epochs;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
+use crate::burial::{empty_slot, may_begin};
 use crate::ports::Ports;
-
-/// How long one attempt may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The key in a node's contact under which it says with which epoch it keeps a dead one out.
 pub(super) fn kept_out(node: NodeName) -> String {
@@ -34,7 +30,7 @@ pub(super) fn kept_out(node: NodeName) -> String {
 /// Whether all members say that they keep this dead node out.
 pub(super) fn is_kept_out_by_all(view: &View, dead: &Member) -> bool {
     let (key, epoch) = (kept_out(dead.node), dead.epoch.to_string());
-    view.joined().all(|member| member.contact.get(&key) == Some(&epoch))
+    may_begin(view.joined().map(|member| member.contact.get(&key) == Some(&epoch)))
 }
 
 /// Those that this process has buried, and what it takes to do that.
@@ -52,14 +48,14 @@ impl Burials {
             return true;
         }
         // Where it cannot be done now, there is another look.
-        let done = self.empty_slot(own, ports, dead).unwrap_or(false);
+        let done = self.try_to(own, ports, dead).unwrap_or(false);
         if done {
             self.done.insert(dead);
         }
         done
     }
 
-    fn empty_slot(
+    fn try_to(
         &mut self,
         own: ComputeNodeId,
         ports: &Ports,
@@ -75,9 +71,7 @@ impl Burials {
             }
         };
         let handle = executor.handle();
-        let deadline = handle.now() + PATIENCE;
-        let end = executor.block_on(handle.timeout(deadline, Epochs::retire(port, dead)));
-        Ok(matches!(end, Ok(Ok(()))))
+        Ok(executor.block_on(empty_slot(port, &handle, dead)))
     }
 }
 

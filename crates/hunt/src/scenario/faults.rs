@@ -11,7 +11,7 @@ use super::values::within;
 /// are struck, and when.
 ///
 /// All faults strike between the moment when the workload begins and `until_us` later; by then whoever
-/// was paused is awake and whoever was slow is not any more. The dead stay dead.
+/// was paused is awake and whoever was slow is not any more. The dead stay dead, and the others may be told of them later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultPlan {
@@ -42,6 +42,13 @@ pub struct FaultPlan {
     /// Compute nodes that die.
     #[serde(deserialize_with = "within::<_, _, 0, 57>")]
     pub deaths: u32,
+    /// Compute nodes that lose their lease while they run: dead for the others, and barred themselves.
+    #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
+    pub lapses: u32,
+    /// Within how many microseconds everybody else has heard of a node that is dead or has lost its lease: each member at a time of
+    /// its own keeps it out and gives it up, and then it is buried. With 0 nobody is told.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_never")]
+    pub told_us: u64,
     /// Memory nodes that are lost.
     #[serde(deserialize_with = "within::<_, _, 0, 64>")]
     pub lost_memory: u32,
@@ -51,6 +58,14 @@ pub struct FaultPlan {
     /// How many times as long they take.
     #[serde(deserialize_with = "within::<_, _, 2, 1_000>")]
     pub slow_factor: u32,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_never(us: &u64) -> bool {
+    *us == 0
 }
 
 /// At one in so many, nine failures in a row are one in a hundred million.
@@ -68,6 +83,8 @@ impl Default for FaultPlan {
             pauses: 0,
             pause_us: 300,
             deaths: 0,
+            lapses: 0,
+            told_us: 0,
             lost_memory: 0,
             slow: 0,
             slow_factor: 10,
@@ -80,13 +97,18 @@ impl FaultPlan {
     pub fn any(&self) -> bool {
         let by_chance =
             self.delay_one_in + self.lose_one_in + self.repeat_one_in + self.fail_one_in;
-        by_chance > 0 || self.pauses + self.deaths + self.lost_memory + self.slow > 0
+        by_chance > 0 || self.pauses + self.departures() + self.lost_memory + self.slow > 0
     }
 
     /// Whether operations may fail: some of these faults are more than the protocol can make up for.
     /// What else there is here must go unnoticed.
     pub fn may_fail_operations(&self) -> bool {
-        self.lose_one_in > 0 || self.fails_in_rows() || self.deaths + self.lost_memory > 0
+        self.lose_one_in > 0 || self.fails_in_rows() || self.departures() + self.lost_memory > 0
+    }
+
+    /// Compute nodes that are gone in the end.
+    pub fn departures(&self) -> u32 {
+        self.deaths + self.lapses
     }
 
     /// Whether one operation on a word may fail more often in a row than is made up for.

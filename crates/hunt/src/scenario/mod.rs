@@ -51,6 +51,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Protocol};
+use latchwork_workload::random::Random;
 use serde::{Deserialize, Serialize};
 
 use values::within;
@@ -133,6 +134,9 @@ impl Default for Scenario {
     }
 }
 
+/// The stream of a seed that decides what the network tells.
+const TELLS: u64 = (1 << 40) + 4;
+
 /// Small, so that several nodes have chunks even in a small pool.
 const CHUNK: u64 = 64 << 10;
 
@@ -172,11 +176,12 @@ impl Scenario {
                 return wrong(key, format!("{given} is out of range: {least} to {most} would do"));
             }
         }
-        if self.faults.deaths as usize >= self.compute_nodes {
+        if self.faults.departures() as usize >= self.compute_nodes {
             let most = self.compute_nodes - 1;
-            let given = self.faults.deaths;
+            let given = self.faults.departures();
+            let key = if self.faults.lapses > 0 { "faults.lapses" } else { "faults.deaths" };
             return wrong(
-                "faults.deaths",
+                key,
                 format!(
                     "{given} of {} compute nodes cannot die and leave one to look: 0 to {most} would do",
                     self.compute_nodes
@@ -225,6 +230,11 @@ impl Scenario {
     /// How many operations all tasks do together.
     pub fn total_operations(&self) -> u64 {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
+    }
+
+    /// Whether the network tells of batches that they were not sent: in every second world in which others are told of the dead.
+    pub(crate) fn tells_unsent(&self) -> bool {
+        self.faults.told_us > 0 && Random::for_stream(self.seed, TELLS).below(2) == 0
     }
 
     /// The cluster of this world.

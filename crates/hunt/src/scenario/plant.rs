@@ -41,11 +41,17 @@ pub enum Plant {
     ForgetsToLock,
     /// A transaction that locks only what it writes looks at what it reads before that, and not behind it.
     LooksTooEarly,
+    /// Nodes ask those of whom they know that they are gone, and keep a frame for the answer.
+    AsksTheGone,
+    /// A fabric never tells what became of batches to a node that was given up.
+    StrandsBatches,
+    /// Nobody empties the epoch slots of the dead.
+    BuriesNobody,
 }
 
 impl Plant {
     /// All there are.
-    pub const ALL: [Plant; 15] = [
+    pub const ALL: [Plant; 18] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
         Plant::NoBinding,
@@ -61,6 +67,9 @@ impl Plant {
         Plant::Overtakes,
         Plant::ForgetsToLock,
         Plant::LooksTooEarly,
+        Plant::AsksTheGone,
+        Plant::StrandsBatches,
+        Plant::BuriesNobody,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -71,7 +80,8 @@ impl Plant {
             Plant::NoBinding => rules.binding = false,
             Plant::NeverGivesUp => rules.invalidate = false,
             Plant::KeepsRepeats => config.node.drops_repeats = false,
-            // Clients do these.
+            Plant::AsksTheGone => config.node.heeds_the_gone = false,
+            // Clients do these, the network, and those who are told of the dead.
             Plant::ForgetsDirty
             | Plant::Remembers
             | Plant::Forgets
@@ -81,7 +91,9 @@ impl Plant {
             | Plant::Scribbles
             | Plant::Overtakes
             | Plant::ForgetsToLock
-            | Plant::LooksTooEarly => {}
+            | Plant::LooksTooEarly
+            | Plant::StrandsBatches
+            | Plant::BuriesNobody => {}
         }
     }
 }

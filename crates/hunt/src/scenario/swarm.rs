@@ -33,6 +33,24 @@ impl Default for Choice {
 /// Which stream of a seed decides whether its world has locks. None of the worlds that are kept by their seeds has.
 const LOCKS: u64 = (1 << 40) + 2;
 
+/// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept by their seeds they are not.
+const DEPARTURES: u64 = (1 << 40) + 3;
+
+/// In one world of four some compute nodes die or lose their lease, and the others are told.
+fn departures(scenario: &mut Scenario) {
+    let mut draw = Draw(Random::for_stream(scenario.seed, DEPARTURES));
+    if !draw.chance(4) {
+        return;
+    }
+    let plan = &mut scenario.faults;
+    plan.told_us = draw.one_of(&[20, 200, 1_000, 4_000]);
+    let room = |plan: &FaultPlan| scenario.compute_nodes as u64 - 1 - u64::from(plan.departures());
+    plan.lapses = draw.between(0, room(plan)) as u32;
+    if plan.departures() == 0 {
+        plan.deaths = draw.between(1, room(plan)) as u32;
+    }
+}
+
 struct Draw(Random);
 
 impl Draw {
@@ -78,6 +96,7 @@ impl Scenario {
         scenario.operations = (draw.between(200, 800) / tasks).max(5);
         if of.faults {
             scenario.faults = draw.faults(&scenario);
+            departures(&mut scenario);
         }
         scenario.deadline_us = patience(&scenario);
         scenario

@@ -46,7 +46,9 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
             let mut shape = of.clone();
             *size(&mut shape) = smaller as usize;
             // Fewer nodes are left to be struck.
-            shape.faults.deaths = shape.faults.deaths.min(shape.compute_nodes as u32 - 1);
+            let most = shape.compute_nodes as u32 - 1;
+            shape.faults.deaths = shape.faults.deaths.min(most);
+            shape.faults.lapses = shape.faults.lapses.min(most - shape.faults.deaths);
             shape.faults.lost_memory = shape.faults.lost_memory.min(shape.memory_nodes as u32);
             shape.faults.slow = shape.faults.slow.min(shape.compute_nodes as u32);
             // As many operations in all may be needed, by those who are left.
@@ -116,9 +118,12 @@ fn faults(of: &Scenario, shapes: &mut Vec<Scenario>) {
     push(&|plan| plan.lose_one_in = 0);
     push(&|plan| plan.repeat_one_in = 0);
     push(&|plan| plan.fail_one_in = 0);
-    let counts: [fn(&mut FaultPlan) -> &mut u32; 4] = [
+    push(&|plan| plan.told_us = 0);
+    push(&|plan| plan.told_us /= 2);
+    let counts: [fn(&mut FaultPlan) -> &mut u32; 5] = [
         |plan| &mut plan.pauses,
         |plan| &mut plan.deaths,
+        |plan| &mut plan.lapses,
         |plan| &mut plan.lost_memory,
         |plan| &mut plan.slow,
     ];

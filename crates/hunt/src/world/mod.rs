@@ -8,8 +8,10 @@
 //!   in between: no operation takes too long      └ every node that lives looks at everything
 //! ```
 
+mod departures;
 mod observer;
 mod strikes;
+mod survivors;
 
 pub(crate) use observer::{Failing, Observer, Process};
 
@@ -23,11 +25,13 @@ use latchwork_cluster::{Member, Simulated};
 use latchwork_coherence::MemoryError;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
 use latchwork_simulation::{RunEnd, Time};
+use latchwork_verbs::VerbError;
 use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads::{self, Load};
-use crate::{Check, Checks, NodeFaults, Report, Scenario, Trace};
+use crate::{Check, Checks, NodeFaults, Plant, Report, Scenario, Trace};
+use departures::{Agenda, Coming, Departures, Tiding};
 use strikes::{Strike, strikes};
 
 /// Runs a world to its end, or to the first thing that is wrong with it. Never panics: a panic inside is
@@ -103,6 +107,7 @@ struct World {
     steps: RefCell<Steps>,
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
+    departures: Departures,
     tree: RefCell<Option<TreeStatistics>>,
     /// Keys of which the judge could not tell.
     undecided: Cell<u64>,
@@ -113,6 +118,8 @@ impl World {
         scenario.check().map_err(|error| error.to_string())?;
         let mut network = scenario.network.config().map_err(|error| error.to_string())?;
         network.payload_max = scenario.elide_payloads.then_some(ELIDED);
+        network.tells_unsent = scenario.tells_unsent();
+        network.strands = scenario.plant == Some(Plant::StrandsBatches);
         let cluster = Simulated::start(scenario.config(), network).map_err(|e| e.to_string())?;
         observer.attach(&cluster);
         let mut workers = Vec::new();
@@ -130,6 +137,7 @@ impl World {
             cluster,
             workers: RefCell::new(workers),
             node_faults: Cell::default(),
+            departures: Departures::new(scenario),
             tree: RefCell::default(),
             undecided: Cell::new(0),
         }))
@@ -154,8 +162,16 @@ impl World {
     fn live(&self) -> Result<(), Failed> {
         self.set_up()?;
         self.work()?;
+        let room = if self.has_survivors() { self.room()? } else { Vec::new() };
         self.finish()?;
         self.inspect()?;
+        if self.has_survivors() {
+            self.check_room(&room)?;
+            // What is on a memory node that is lost, nobody can change.
+            if self.scenario.faults.lost_memory == 0 {
+                self.check_epochs()?;
+            }
+        }
         self.leave()
     }
 
@@ -180,23 +196,81 @@ impl World {
         if plan.any() {
             self.cluster.network().set_faults(plan.by_chance());
             let strikes = strikes(&self.scenario);
+            let mut agenda = Agenda::new();
             for (at, strike) in &strikes {
-                self.go_on(begin + *at, &|| false)?;
-                self.strike(*strike);
+                departures::add(&mut agenda, *at, Coming::Strike(*strike));
             }
+            // What follows from faults may come when they are over.
+            self.follow(begin, &mut agenda, plan.until())?;
             self.go_on(begin + plan.until(), &|| false)?;
             self.cluster.network().set_faults(Faults::NONE);
             strikes.into_iter().for_each(|(_, strike)| strike.heal(&self.cluster));
+            self.follow(begin, &mut agenda, Duration::MAX)?;
         }
-        self.all_end(&tasks)
+        self.all_end(&tasks)?;
+        self.bury()
     }
 
-    fn strike(&self, strike: Strike) {
+    /// Lets the world go on, and what is on the agenda happen, as far as that is before `until`.
+    fn follow(&self, begin: Time, agenda: &mut Agenda, until: Duration) -> Result<(), Failed> {
+        while let Some(next) = agenda.first_entry() {
+            let (at, _) = *next.key();
+            if at >= until {
+                break;
+            }
+            let coming = next.remove();
+            self.go_on(begin + at, &|| false)?;
+            match coming {
+                Coming::Strike(strike) => self.strike(at, strike, agenda),
+                Coming::Tiding(tiding) => self.tell(at, tiding, agenda),
+            }
+        }
+        Ok(())
+    }
+
+    fn strike(&self, at: Duration, strike: Strike, agenda: &mut Agenda) {
         let mut counts = self.node_faults.get();
         strike.hit(&self.cluster, &mut counts);
         self.node_faults.set(counts);
         let (node, text) = strike.told();
         self.observer.note_of_node(node, text);
+        if let Strike::LostMemory { node } = strike {
+            self.observer.is_lost(node);
+        }
+        if let Some(node) = strike.departs() {
+            self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
+            self.departures.gone(&self.cluster, at, node, agenda);
+        }
+    }
+
+    fn tell(&self, at: Duration, tiding: Tiding, agenda: &mut Agenda) {
+        let buries = matches!(tiding, Tiding::Bury { .. });
+        if buries && self.scenario.plant == Some(Plant::BuriesNobody) {
+            return;
+        }
+        if self.departures.tell(&self.cluster, at, tiding, agenda) {
+            let (node, text) = tiding.told();
+            self.observer.note_of_node(node, text);
+        }
+    }
+
+    /// Waits until the dead are buried of whom the others were told.
+    fn bury(&self) -> Result<(), Failed> {
+        let over = || self.departures.are_over(&self.cluster);
+        if !self.go_on(Time::MAX, &over)? {
+            return self.failed(Check::Starvation, "a burial has no end".to_owned());
+        }
+        // What is on a memory node that is lost, nobody can change.
+        if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody) {
+            return Ok(());
+        }
+        match self.departures.buried(&self.cluster) {
+            Ok(burials) => {
+                self.node_faults.set(NodeFaults { burials, ..self.node_faults.get() });
+                Ok(())
+            }
+            Err(text) => self.failed(Check::Leak, text),
+        }
     }
 
     fn finish(&self) -> Result<(), Failed> {
@@ -223,6 +297,8 @@ impl World {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
+                    // It is no member any more.
+                    Err(MemoryError::Fabric(VerbError::Barred)) if observer.has_lapsed(member.node) => {}
                     // Whatever else happened: every verb completes.
                     Err(error) => observer.fail(Check::Leak, format!("{process}: {error}")),
                 }

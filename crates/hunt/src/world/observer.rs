@@ -11,7 +11,7 @@ use latchwork_cluster::{Member, Simulated};
 use latchwork_coherence::MemoryError;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
-use latchwork_verbs::{GlobalAddr, VerbError};
+use latchwork_verbs::{GlobalAddr, Target, VerbError};
 use latchwork_verbs_sim::{Fabric, FaultCounts};
 
 use crate::checks::listed;
@@ -53,8 +53,12 @@ pub(crate) trait Failing: fmt::Display {
     /// Whether something did not come in time.
     fn is_timeout(&self) -> bool;
 
-    /// Whether this is how an operation may end when nodes, messages or connections are lost.
+    /// Whether this is how an operation may end when nodes, messages or connections are lost; where the fabric failed, as long as
+    /// that has a reason.
     fn is_clean(&self) -> bool;
+
+    /// The fabric's own error, if it is one.
+    fn of_fabric(&self) -> Option<VerbError>;
 }
 
 impl Failing for MemoryError {
@@ -64,11 +68,15 @@ impl Failing for MemoryError {
 
     fn is_clean(&self) -> bool {
         match self {
-            MemoryError::Timeout { .. } | MemoryError::Pool(_) => true,
-            MemoryError::Fabric(error) => {
-                matches!(error, VerbError::Ambiguous { .. } | VerbError::Disconnected { .. })
-            }
+            MemoryError::Timeout { .. } | MemoryError::Pool(_) | MemoryError::Fabric(_) => true,
             _ => false,
+        }
+    }
+
+    fn of_fabric(&self) -> Option<VerbError> {
+        match self {
+            MemoryError::Fabric(error) => Some(*error),
+            _ => None,
         }
     }
 }
@@ -85,6 +93,13 @@ impl Failing for TreeError {
         match self {
             TreeError::Memory(error) => error.is_clean(),
             other => matches!(other, TreeError::Starved { .. }),
+        }
+    }
+
+    fn of_fabric(&self) -> Option<VerbError> {
+        match self {
+            TreeError::Memory(error) => error.of_fabric(),
+            _ => None,
         }
     }
 }
@@ -113,11 +128,40 @@ pub(crate) struct Observer {
     told: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
+    /// Who is gone: verbs there may fail.
+    gone: RefCell<Gone>,
     /// Told of every operation that ends well.
     on_end: RefCell<Option<OnEnd>>,
 }
 
 type OnEnd = Box<dyn Fn(Process)>;
+
+/// Who is gone, so that a verb there may fail.
+#[derive(Default)]
+struct Gone {
+    compute: Vec<usize>,
+    memory: Vec<usize>,
+    /// Of the compute nodes those that run without a lease.
+    lapsed: Vec<usize>,
+}
+
+impl Gone {
+    /// Whether an operation of a task on this node may fail with this error of the fabric.
+    fn explains(&self, node: usize, error: VerbError) -> bool {
+        let is_lapsed = self.lapsed.contains(&node);
+        match error {
+            VerbError::Barred => is_lapsed,
+            // It may be kept out anywhere.
+            VerbError::Disconnected { .. } if is_lapsed => true,
+            VerbError::Disconnected { target } | VerbError::Unreachable { target } => match target {
+                Target::Compute(id, _) => self.compute.contains(&id.index()),
+                Target::Memory(id) => self.memory.contains(&usize::from(id.0)),
+            },
+            VerbError::Ambiguous { .. } => true,
+            _ => false,
+        }
+    }
+}
 
 impl Observer {
     pub(crate) fn new(scenario: &Scenario, trace: Option<Trace>) -> Observer {
@@ -135,6 +179,7 @@ impl Observer {
             told: RefCell::default(),
             operations: Cell::new(0),
             clean_errors: Cell::new(0),
+            gone: RefCell::default(),
             on_end: RefCell::default(),
         }
     }
@@ -205,7 +250,10 @@ impl Observer {
             }
             Err(error) => {
                 self.note(process, || format!("{what} {on}: {error}"));
-                if self.may_fail && error.is_clean() {
+                let explained = error.of_fabric().is_none_or(|error| {
+                    self.kernel.get().is_none() || self.gone.borrow().explains(process.node, error)
+                });
+                if self.may_fail && explained && error.is_clean() {
                     self.clean_errors.set(self.clean_errors.get() + 1);
                 } else {
                     let check = if error.is_timeout() { Check::Starvation } else { Check::Error };
@@ -214,6 +262,23 @@ impl Observer {
                 None
             }
         }
+    }
+
+    /// A compute node is gone from now on; it runs on if it has only lost its lease.
+    pub(super) fn is_gone(&self, node: usize, runs: bool) {
+        let mut gone = self.gone.borrow_mut();
+        gone.compute.push(node);
+        gone.lapsed.extend(runs.then_some(node));
+    }
+
+    /// Whether a compute node has lost its lease.
+    pub(super) fn has_lapsed(&self, node: usize) -> bool {
+        self.gone.borrow().lapsed.contains(&node)
+    }
+
+    /// A memory node is lost from now on.
+    pub(super) fn is_lost(&self, memory: usize) {
+        self.gone.borrow_mut().memory.push(memory);
     }
 
     /// Has `told` called after every operation that ends well.

@@ -13,6 +13,10 @@ use crate::{NodeFaults, Scenario};
 pub(super) enum Strike {
     Pause { node: usize, lasts: Duration },
     Death { node: usize },
+    /// A death whose last words go on.
+    Silence { node: usize },
+    /// The end of a lease.
+    Lapse { node: usize },
     LostMemory { node: usize },
     Slow { node: usize, times: u32 },
 }
@@ -34,7 +38,8 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
         let lasts = Duration::from_nanos(1 + random.below(plan.pause_us * 1_000));
         add(&mut random, Strike::Pause { node, lasts });
     }
-    for node in some(&mut random, scenario.compute_nodes, plan.deaths) {
+    let dead = some(&mut random, scenario.compute_nodes, plan.deaths);
+    for &node in &dead {
         add(&mut random, Strike::Death { node });
     }
     for node in some(&mut random, scenario.memory_nodes, plan.lost_memory) {
@@ -42,6 +47,20 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     }
     for node in some(&mut random, scenario.compute_nodes, plan.slow) {
         add(&mut random, Strike::Slow { node, times: plan.slow_factor });
+    }
+    let left: Vec<_> = (0..scenario.compute_nodes).filter(|node| !dead.contains(node)).collect();
+    for at in some(&mut random, left.len(), plan.lapses) {
+        add(&mut random, Strike::Lapse { node: left[at] });
+    }
+    if plan.told_us > 0 {
+        // Only where the dead are kept out it makes a difference what becomes of their last words.
+        for (_, strike) in &mut strikes {
+            if let &mut Strike::Death { node } = strike
+                && random.below(2) == 0
+            {
+                *strike = Strike::Silence { node };
+            }
+        }
     }
     strikes.sort_by_key(|(at, _)| *at);
     // Whoever was paused is awake when the faults are over.
@@ -76,6 +95,14 @@ impl Strike {
                 cluster.kill(node);
                 counts.deaths += 1;
             }
+            Strike::Silence { node } => {
+                cluster.silence(node);
+                counts.deaths += 1;
+            }
+            Strike::Lapse { node } => {
+                cluster.lapse(node);
+                counts.lapses += 1;
+            }
             Strike::LostMemory { node } => {
                 let lost = cluster.lose_memory_node(MemoryNodeId(node as u16));
                 counts.lost_memory += u64::from(lost.is_ok());
@@ -84,6 +111,14 @@ impl Strike {
                 cluster.slow_down(node, times);
                 counts.slow += 1;
             }
+        }
+    }
+
+    /// The compute node that is gone from then on, if one is.
+    pub(super) fn departs(self) -> Option<usize> {
+        match self {
+            Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => Some(node),
+            Strike::Pause { .. } | Strike::LostMemory { .. } | Strike::Slow { .. } => None,
         }
     }
 
@@ -99,6 +134,8 @@ impl Strike {
         match self {
             Strike::Pause { node, lasts } => (node, format!("pauses for {lasts:?}")),
             Strike::Death { node } => (node, "dies".to_owned()),
+            Strike::Silence { node } => (node, "dies, and what it has sent goes on".to_owned()),
+            Strike::Lapse { node } => (node, "loses its lease".to_owned()),
             Strike::LostMemory { node } => (0, format!("memory node {node} is lost")),
             Strike::Slow { node, times } => (node, format!("takes {times} times as long")),
         }
@@ -114,7 +151,15 @@ mod tests {
     fn every_planned_fault_strikes_before_the_end_and_each_node_once() {
         for seed in 0..200 {
             let faults =
-                FaultPlan { pauses: 3, deaths: 2, lost_memory: 1, slow: 2, ..FaultPlan::default() };
+                FaultPlan {
+                pauses: 3,
+                deaths: 1,
+                lapses: 1,
+                told_us: seed % 2,
+                lost_memory: 1,
+                slow: 2,
+                ..FaultPlan::default()
+            };
             let scenario =
                 Scenario { seed, compute_nodes: 4, memory_nodes: 2, faults, ..Scenario::default() };
             let (until, strikes) = (scenario.faults.until(), strikes(&scenario));
@@ -128,7 +173,9 @@ mod tests {
                         assert!(at + lasts <= until);
                         counts[0] += 1;
                     }
-                    Strike::Death { node } => dead.push(node),
+                    Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => {
+                        dead.push(node);
+                    }
                     Strike::LostMemory { .. } => counts[2] += 1,
                     Strike::Slow { .. } => counts[3] += 1,
                 }

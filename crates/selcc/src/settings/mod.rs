@@ -156,6 +156,9 @@ pub struct Settings {
     /// Whether messages that arrive twice are dropped the second time. Off only in tests, which show
     /// that the harm would be noticed.
     pub drops_repeats: bool,
+    /// Whether nobody is asked who is known to be gone, and lines for which nobody was asked give their frames back. Off only in
+    /// tests, as `drops_repeats`.
+    pub heeds_the_gone: bool,
 }
 
 impl Default for Settings {
@@ -192,6 +195,7 @@ impl Default for Settings {
             gaps_max: 512,
             costs: None,
             drops_repeats: true,
+            heeds_the_gone: true,
         }
     }
 }
