@@ -16,8 +16,8 @@ use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
-use crate::burial;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worker_config};
+use crate::burial;
 use crate::costs::cpu_costs;
 
 /// How long building the pool may take, in virtual time.

@@ -18,8 +18,11 @@ fn clean(kind: WorkloadKind, count: usize) -> Vec<Report> {
     let reports = worlds.take(count).map(|scenario| {
         let report = run(&scenario);
         if let Some(failure) = &report.failure {
-            if std::env::var("ALL").is_ok() { println!("FAILED {} {failure}", scenario.seed); }
-            else { panic!("{failure}\n{}", scenario.to_toml()); }
+            if std::env::var("ALL").is_ok() {
+                println!("FAILED {} {failure}", scenario.seed);
+            } else {
+                panic!("{failure}\n{}", scenario.to_toml());
+            }
         }
         report
     });

@@ -31,6 +31,15 @@ fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -
     assert_eq!(run(&scenario(seed)).failure, None, "without {plant:?}");
 }
 
+/// A busy world in which two nodes die or lose their lease, and the others are told. Each has more lines than frames.
+fn mourning(seed: u64) -> Scenario {
+    let faults =
+        FaultPlan { deaths: 1, lapses: 1, told_us: 100, until_us: 300, ..FaultPlan::default() };
+    let load = LinesLoad { lines: 24, writes: 50, ..LinesLoad::default() };
+    let workload = Workload::Lines(load);
+    Scenario { compute_nodes: 4, deadline_us: 10_000, faults, workload, ..busy(seed) }
+}
+
 /// Of two owners the one whose write is lost may be seen first.
 #[test]
 fn a_protocol_without_settling_has_two_owners() {
@@ -116,6 +125,23 @@ fn an_operation_that_never_ends_is_named() {
 fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
     let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
     is_found(Plant::Scribbles, 1, &[Check::Tree], |seed| Scenario::from_seed(seed, &choice));
+}
+
+/// Each line of a node that was known to be gone took a frame of whoever asked for it, until there were none left.
+#[test]
+fn frames_that_wait_for_answers_of_the_dead_are_missed() {
+    is_found(Plant::AsksTheGone, 5, &[Check::Leak], mourning);
+}
+
+/// What was on its way to a node when it was given up stayed so, and with it whatever waited for its end.
+#[test]
+fn batches_to_nodes_that_were_given_up_have_to_end() {
+    is_found(Plant::StrandsBatches, 10, &[Check::Leak, Check::Starvation], mourning);
+}
+
+#[test]
+fn the_dead_have_to_be_buried_for_lines_to_be_used_again() {
+    is_found(Plant::BuriesNobody, 3, &[Check::Leak], mourning);
 }
 
 #[test]

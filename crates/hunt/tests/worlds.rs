@@ -31,6 +31,8 @@ fn all_struck(reports: &[Report]) {
         ("failed, not applied", sum(|r| r.faults.failed_unapplied)),
         ("pauses", sum(|r| r.node_faults.pauses)),
         ("deaths", sum(|r| r.node_faults.deaths)),
+        ("lapses", sum(|r| r.node_faults.lapses)),
+        ("burials", sum(|r| r.node_faults.burials)),
         ("lost memory", sum(|r| r.node_faults.lost_memory)),
         ("slow", sum(|r| r.node_faults.slow)),
         ("clean errors", sum(|r| r.clean_errors)),

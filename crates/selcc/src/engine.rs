@@ -65,20 +65,23 @@ impl Inner {
         // Taken from the end, since there is mostly one: an action is large, and a drain that ends looks at
         // all that may be left.
         actions.reverse();
-        let mut unasked = NodeSet::EMPTY;
+        let mut unasked = None;
         while let Some(action) = actions.pop() {
             let asked = self.asked_by(&action);
             if let Err(error) = self.perform(addr, record, action, &mut group) {
-                record.fail(error);
-                if let Some(to) = asked.filter(|_| error.is_unsent()) {
-                    unasked = unasked.with(to);
+                match asked.filter(|_| error.is_unsent()) {
+                    Some(to) => {
+                        let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
+                        unasked = Some((nodes.with(to), error));
+                    }
+                    None => record.fail(error),
                 }
             }
         }
-        if !unasked.is_empty() {
-            self.give_unasked_back(record, unasked);
-        }
         self.actions.replace(actions);
+        if let Some((nodes, error)) = unasked {
+            self.cannot_ask(addr, record, nodes, error);
+        }
         if let Some(until) = held
             && (evicting || record.line.is_blocked())
         {
@@ -133,7 +136,7 @@ impl Inner {
         }
     }
 
-    fn perform(
+    pub(crate) fn perform(
         &self,
         addr: GlobalAddr,
         record: &mut Record,

@@ -125,7 +125,7 @@ impl Inner {
                 if let Err(error) = self.submit_letter(sent)
                     && own_question
                 {
-                    self.fail_line(addr, error, NodeSet::EMPTY);
+                    self.fail_line(addr, error);
                 }
             }
             None => match (error, &sent.letter.body) {
@@ -136,9 +136,17 @@ impl Inner {
                     if request.from == self.node.id =>
                 {
                     // Of a question that was sent before, the first copy may have arrived.
-                    let unasked = sent.tries == 0 && error.is_unsent();
-                    let unasked = if unasked { NodeSet::of(sent.to) } else { NodeSet::EMPTY };
-                    self.fail_line(sent.letter.addr, error, unasked);
+                    if sent.tries == 0 && error.is_unsent() {
+                        let mut records = self.node.records.shard(sent.letter.addr).lock();
+                        if let Some(record) = records.get_mut(&sent.letter.addr)
+                            && record.line.is_asking(sent.to)
+                        {
+                            self.cannot_ask(sent.letter.addr, record, NodeSet::of(sent.to), error);
+                        }
+                        self.finish(&mut records, sent.letter.addr);
+                    } else {
+                        self.fail_line(sent.letter.addr, error);
+                    }
                 }
                 (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
                 // Whoever waits for it is gone, or waits until its deadline. That goes for a question that
@@ -155,22 +163,42 @@ impl Inner {
         }
     }
 
-    /// A question of this node has failed, and never got to the nodes of `unasked`.
-    fn fail_line(&self, addr: GlobalAddr, error: VerbError, unasked: NodeSet) {
+    /// A question of this node has failed.
+    fn fail_line(&self, addr: GlobalAddr, error: VerbError) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr) {
             record.fail(error);
             self.abandon_pledges(addr, record);
-            self.give_unasked_back(record, unasked);
         }
     }
 
-    /// Takes the frame from a line that has failed, if all that were to be asked for it are of `unasked`, nodes to which no question
-    /// got: then no answer will ever be written into it. Without this, whoever comes by many lines of a node that is gone would
-    /// have no frames left for others.
-    pub(crate) fn give_unasked_back(&self, record: &mut Record, unasked: NodeSet) {
-        // Who has a copy may be read from until the record goes.
+    /// Questions of this node never got to the nodes of `unasked`, which are gone: whoever waits for the line fails. No answer of
+    /// theirs will ever be written into its frame, so the line takes none out of use: without this, whoever comes by many
+    /// lines of nodes that are gone would have no frames left for others.
+    ///
+    /// Where the word has nothing of this node's but what the line holds, the wish is given up, and the line is what it was before: a
+    /// copy that could not be upgraded is read, and evicted, as any. The bit of a reader that waits stays in the word, and the record
+    /// has to remember that.
+    pub(crate) fn cannot_ask(
+        &self,
+        addr: GlobalAddr,
+        record: &mut Record,
+        unasked: NodeSet,
+        error: VerbError,
+    ) {
         let heeds = self.node.settings.heeds_the_gone;
+        if heeds && record.failed.is_none() && record.line.can_unask() {
+            record.disappoint(error);
+            let mut actions = Vec::new();
+            record.line.unask(unasked, &mut actions);
+            for action in actions {
+                // A node that cannot be told waits until its deadline, as for any that is gone.
+                let _ = self.perform(addr, record, action, &mut None);
+            }
+            return;
+        }
+        record.fail(error);
+        self.abandon_pledges(addr, record);
         if heeds && record.line.hold() == Hold::Nothing && record.line.asks_only(unasked) {
             self.give_frame_back(record);
         }

@@ -15,7 +15,7 @@ use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};
 use crate::history::History;
 use crate::lock::Share;
-use crate::record::RecordTable;
+use crate::record::{RecordTable, Records};
 use crate::repeats::{NumberPool, Seen};
 use crate::timers::Timers;
 
@@ -185,6 +185,15 @@ impl Node {
     /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()
+    }
+
+    /// How many frames lines keep that this node has given up, since an answer to a question about them may still be written there.
+    pub fn lost_frames(&self) -> usize {
+        let lost = |shard: &Mutex<Records>| {
+            let records = shard.lock();
+            records.values().filter(|r| r.failed.is_some() && r.frame.is_some()).count()
+        };
+        self.records.shards().map(lost).sum()
     }
 
     /// Forgets a compute node that has left, before another one of that id sends a message here: that one counts

@@ -13,7 +13,7 @@ use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
 
-use crate::record::Record;
+use crate::record::{Outcome, Record, Waiter};
 use crate::worker::Inner;
 use crate::write_back::Slot;
 
@@ -326,6 +326,14 @@ impl Inner {
         // Not while it is locked: it is tried again when the lock ends.
         let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
         if let Some(id) = record.frame.take_if(free) {
+            // Who was granted the line and has not come yet to use it is told instead that it is lost, and reserves nothing.
+            let granted = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Granted);
+            if let Some(error) = record.failed {
+                for waiter in record.waiters.iter_mut().filter(granted) {
+                    cache.frame(id).unreserve();
+                    waiter.outcome = Outcome::Failed(error);
+                }
+            }
             cache.detach(id);
             self.node.frame_waiters.wake();
         }

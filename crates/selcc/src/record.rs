@@ -236,6 +236,11 @@ impl Record {
 
     pub(crate) fn fail(&mut self, error: VerbError) {
         self.failed = Some(error);
+        self.disappoint(error);
+    }
+
+    /// Ends all accesses that wait for the line.
+    pub(crate) fn disappoint(&mut self, error: VerbError) {
         // Who was granted the line before has a reservation, and uses it.
         let waiting = self.waiters.iter_mut().filter(|w| matches!(w.outcome, Outcome::Waiting));
         waiting.for_each(|waiter| waiter.end(Outcome::Failed(error)));

@@ -479,11 +479,11 @@ impl World {
         lane.give_room(&flight.batch);
         lane.flights.borrow_mut().retain(|&other| other != key);
         let completion = flight.completion();
-        lane.lost.set(lane.lost.get() || matches!(completion.result, Err(VerbError::Disconnected { .. })));
+        lane.lost.set(
+            lane.lost.get() || matches!(completion.result, Err(VerbError::Disconnected { .. })),
+        );
         self.kernel.note(COMPLETION, completion.token, u64::from(completion.result.is_ok()));
-        if !flight.is_abandoned() {
-            lane.completions.push(completion);
-        }
+        lane.completions.push(completion);
         self.spare.borrow_mut().push(flight);
     }
 }

@@ -243,11 +243,6 @@ impl Flight {
         self.steps = [Step::Done; BATCH_MAX];
     }
 
-    /// Whether nobody waits for its end any more.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.is_some()
-    }
-
     /// Nobody waits for its end any more, and its local buffers are somebody else's: what it has to carry, it takes along.
     pub(crate) fn abandon(&mut self) {
         let regions = self.lane.own.regions.borrow();

@@ -25,6 +25,7 @@ mod repeats;
 mod stage;
 mod sweeps;
 mod takeover;
+mod told;
 mod upgrade;
 mod words;
 mod write_back;

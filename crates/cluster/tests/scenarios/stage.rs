@@ -68,9 +68,13 @@ impl Stage {
 
     /// A cluster of any configuration, with one worker on each node.
     pub(crate) fn on(config: ClusterConfig) -> Stage {
+        let calm = config.seed.is_multiple_of(2);
+        Stage::over(config, if calm { SimConfig::default() } else { SimConfig::rough() })
+    }
+
+    /// As [`Stage::on`], on this network.
+    pub(crate) fn over(config: ClusterConfig, network: SimConfig) -> Stage {
         let (seed, nodes) = (config.seed, config.compute_nodes);
-        let network =
-            if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
         let cluster = Simulated::start(config, network).expect("a good configuration");
         let (lines, log) = (Lines::default(), Log::default());
         let spy = {

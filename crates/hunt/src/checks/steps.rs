@@ -1,6 +1,7 @@
 //! [`Steps`]: the checks of every step.
 
 use latchwork_cluster::Simulated;
+use latchwork_verbs::GlobalAddr;
 
 use super::copies::Copies;
 use super::{Verdict, owners, values};
@@ -19,6 +20,11 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn new(cluster: &Simulated) -> Steps {
         Steps { copies: Copies::new(cluster), looks: 0 }
+    }
+
+    /// The lines that any cache has held.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = GlobalAddr> {
+        self.copies.lines.iter().map(|line| line.addr)
     }
 
     /// Looks at what the last event changed.

@@ -135,7 +135,7 @@ impl Default for Scenario {
 }
 
 /// The stream of a seed that decides what the network tells.
-const TELLS: u64 = (1 << 40) + 4;
+const TELLS: u64 = (1 << 40) + 15;
 
 /// Small, so that several nodes have chunks even in a small pool.
 const CHUNK: u64 = 64 << 10;

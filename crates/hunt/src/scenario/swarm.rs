@@ -34,7 +34,7 @@ impl Default for Choice {
 const LOCKS: u64 = (1 << 40) + 2;
 
 /// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept by their seeds they are not.
-const DEPARTURES: u64 = (1 << 40) + 3;
+const DEPARTURES: u64 = (1 << 40) + 14;
 
 /// In one world of four some compute nodes die or lose their lease, and the others are told.
 fn departures(scenario: &mut Scenario) {

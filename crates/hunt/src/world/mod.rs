@@ -108,6 +108,8 @@ struct World {
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
     departures: Departures,
+    /// Of each node, the frames that it had lost to lines of the dead when everybody had been told of them.
+    lost_frames: RefCell<Vec<usize>>,
     tree: RefCell<Option<TreeStatistics>>,
     /// Keys of which the judge could not tell.
     undecided: Cell<u64>,
@@ -138,6 +140,7 @@ impl World {
             workers: RefCell::new(workers),
             node_faults: Cell::default(),
             departures: Departures::new(scenario),
+            lost_frames: RefCell::default(),
             tree: RefCell::default(),
             undecided: Cell::new(0),
         }))
@@ -162,11 +165,10 @@ impl World {
     fn live(&self) -> Result<(), Failed> {
         self.set_up()?;
         self.work()?;
-        let room = if self.has_survivors() { self.room()? } else { Vec::new() };
         self.finish()?;
         self.inspect()?;
         if self.has_survivors() {
-            self.check_room(&room)?;
+            self.press()?;
             // What is on a memory node that is lost, nobody can change.
             if self.scenario.faults.lost_memory == 0 {
                 self.check_epochs()?;
@@ -206,6 +208,7 @@ impl World {
             self.cluster.network().set_faults(Faults::NONE);
             strikes.into_iter().for_each(|(_, strike)| strike.heal(&self.cluster));
             self.follow(begin, &mut agenda, Duration::MAX)?;
+            self.all_told()?;
         }
         self.all_end(&tasks)?;
         self.bury()
@@ -261,7 +264,8 @@ impl World {
             return self.failed(Check::Starvation, "a burial has no end".to_owned());
         }
         // What is on a memory node that is lost, nobody can change.
-        if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody) {
+        if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody)
+        {
             return Ok(());
         }
         match self.departures.buried(&self.cluster) {
@@ -298,7 +302,8 @@ impl World {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
                     // It is no member any more.
-                    Err(MemoryError::Fabric(VerbError::Barred)) if observer.has_lapsed(member.node) => {}
+                    Err(MemoryError::Fabric(VerbError::Barred))
+                        if observer.has_lapsed(member.node) => {}
                     // Whatever else happened: every verb completes.
                     Err(error) => observer.fail(Check::Leak, format!("{process}: {error}")),
                 }

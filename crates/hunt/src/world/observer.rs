@@ -153,10 +153,12 @@ impl Gone {
             VerbError::Barred => is_lapsed,
             // It may be kept out anywhere.
             VerbError::Disconnected { .. } if is_lapsed => true,
-            VerbError::Disconnected { target } | VerbError::Unreachable { target } => match target {
-                Target::Compute(id, _) => self.compute.contains(&id.index()),
-                Target::Memory(id) => self.memory.contains(&usize::from(id.0)),
-            },
+            VerbError::Disconnected { target } | VerbError::Unreachable { target } => {
+                match target {
+                    Target::Compute(id, _) => self.compute.contains(&id.index()),
+                    Target::Memory(id) => self.memory.contains(&usize::from(id.0)),
+                }
+            }
             VerbError::Ambiguous { .. } => true,
             _ => false,
         }

@@ -11,14 +11,28 @@ use crate::{NodeFaults, Scenario};
 /// A fault of a node, which is counted from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Strike {
-    Pause { node: usize, lasts: Duration },
-    Death { node: usize },
+    Pause {
+        node: usize,
+        lasts: Duration,
+    },
+    Death {
+        node: usize,
+    },
     /// A death whose last words go on.
-    Silence { node: usize },
+    Silence {
+        node: usize,
+    },
     /// The end of a lease.
-    Lapse { node: usize },
-    LostMemory { node: usize },
-    Slow { node: usize, times: u32 },
+    Lapse {
+        node: usize,
+    },
+    LostMemory {
+        node: usize,
+    },
+    Slow {
+        node: usize,
+        times: u32,
+    },
 }
 
 /// A stream of its own: what the tasks draw does not depend on the faults.
@@ -117,7 +131,9 @@ impl Strike {
     /// The compute node that is gone from then on, if one is.
     pub(super) fn departs(self) -> Option<usize> {
         match self {
-            Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => Some(node),
+            Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => {
+                Some(node)
+            }
             Strike::Pause { .. } | Strike::LostMemory { .. } | Strike::Slow { .. } => None,
         }
     }
@@ -150,8 +166,7 @@ mod tests {
     #[test]
     fn every_planned_fault_strikes_before_the_end_and_each_node_once() {
         for seed in 0..200 {
-            let faults =
-                FaultPlan {
+            let faults = FaultPlan {
                 pauses: 3,
                 deaths: 1,
                 lapses: 1,

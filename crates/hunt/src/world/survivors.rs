@@ -5,13 +5,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cluster::Member;
+use latchwork_coherence::{CoherentMemory, Mode, Need};
 
-use super::{Failed, World};
+use super::{Failed, Process, World};
 use crate::Check;
 
-/// How long nodes give back their lines, and how often they try.
-const ROUNDS: usize = 20;
-const ROUND: Duration = Duration::from_micros(50);
+/// How long whoever has been told may take to see to it.
+const SEEN: Duration = Duration::from_millis(1);
+
+/// With so many lines each survivor looks what it gets of them.
+const LINES_MAX: usize = 64;
 
 /// How long it may take until operations that began before are over on all nodes. A node at rest says so about a millisecond later.
 const OUTLAST: Duration = Duration::from_millis(50);
@@ -23,33 +26,44 @@ impl World {
         plan.told_us > 0 && plan.departures() > 0
     }
 
-    /// How many frames each node that lives can use for any line; all of them, if it is at rest and nothing was lost.
-    pub(super) fn room(&self) -> Result<Vec<(usize, usize)>, Failed> {
-        let found = Rc::new(RefCell::new(Vec::new()));
-        self.on_each_survivor(|member| {
-            let found = Rc::clone(&found);
-            async move {
-                let cache = member.memory.node().cache();
-                for _ in 0..ROUNDS {
-                    let lines: Vec<_> = cache.lines().map(|(line, _)| line).collect();
-                    lines.into_iter().for_each(|line| _ = member.memory.evict(line));
-                    member.handle.sleep(ROUND).await;
-                }
-                found.borrow_mut().push((member.node, cache.free_frames()));
-            }
-        })?;
-        let mut found = found.take();
-        found.sort_unstable();
-        Ok(found)
+    /// Everybody has been told who is gone. What was on its way to them has cost the living frames; nothing will from now on.
+    pub(super) fn all_told(&self) -> Result<(), Failed> {
+        if self.has_survivors() {
+            self.go_on(self.now() + SEEN, &|| false)?;
+            let lost = self.cluster.nodes().iter().map(|node| node.lost_frames());
+            *self.lost_frames.borrow_mut() = lost.collect();
+        }
+        Ok(())
     }
 
-    /// Since everybody knew who is gone, nobody has lost a frame to a line of theirs, however often it was asked for.
-    pub(super) fn check_room(&self, before: &[(usize, usize)]) -> Result<(), Failed> {
-        for (&(node, before), (_, now)) in before.iter().zip(self.room()?) {
-            if now < before {
+    /// Each survivor reads every line that any cache has held, and wants to write it. Whatever it gets, it has lost no frame since it
+    /// knew who is gone.
+    pub(super) fn press(&self) -> Result<(), Failed> {
+        let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
+        let observer = self.observer.clone();
+        let scenario = self.scenario.clone();
+        self.on_each_survivor(|member| {
+            let (lines, observer) = (lines.clone(), observer.clone());
+            let process = Process::looking(&member, &scenario);
+            async move {
+                for &addr in lines.iter() {
+                    for mode in [Mode::Shared, Mode::Exclusive] {
+                        let access = async {
+                            let _operation = member.memory.enter().await?;
+                            member.memory.ensure(Need { addr, mode }).await.map(drop)
+                        };
+                        observer.operation(process, ("has", addr.to_string(), 2), access).await;
+                    }
+                }
+            }
+        })?;
+        let lost = self.lost_frames.borrow();
+        for (at, node) in self.cluster.nodes().iter().enumerate() {
+            let (before, now) = (lost[at], node.lost_frames());
+            if self.cluster.lives(at) && now > before {
                 let text = format!(
-                    "C{}: {now} frames are left for lines, and {before} were when it knew already who is gone",
-                    node + 1
+                    "C{}: {now} frames are kept for lines of nodes that are gone, and {before} were when it had been told of them",
+                    at + 1
                 );
                 return self.failed(Check::Leak, text);
             }
@@ -65,7 +79,8 @@ impl World {
             async move {
                 let (node, handle) = (member.memory.node().clone(), &member.handle);
                 let epochs = node.epochs();
-                let end = epochs.outlast(member.memory.port(), handle, handle.now() + OUTLAST).await;
+                let end =
+                    epochs.outlast(member.memory.port(), handle, handle.now() + OUTLAST).await;
                 if end != Ok(true) {
                     let text = format!("C{}: epochs do not go on: {end:?}", member.node + 1);
                     held_up.borrow_mut().get_or_insert(text);

@@ -148,6 +148,27 @@ impl Line {
         }
     }
 
+    /// Whether the wish can be given up, for which questions are open. The bit of a reader that waits is in the word, and has to be
+    /// minded as long as it is (R2).
+    pub fn can_unask(&self) -> bool {
+        matches!(self.phase, Phase::Asking { .. }) && !self.registered
+    }
+
+    /// Gives up the wish: the nodes of `unasked`, whom the word names, are gone, and no question got there, so none of them will
+    /// answer. The others still do, and until then their questions stay open (R5).
+    pub fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
+        let Phase::Asking { open, pledged, refused } = self.phase else { return };
+        self.give_up(pledged, out);
+        self.want = None;
+        self.priority = 0;
+        self.met_lock = false;
+        let (open, pledged) = (open.less(unasked), NodeSet::EMPTY);
+        self.phase = match open.is_empty() {
+            true => Phase::Rest,
+            false => Phase::Asking { open, pledged, refused },
+        };
+    }
+
     /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody else wants the line, the
     /// wish is given up, but for that of a reader whose wait is registered: its bit will be ownership, and it
     /// has to notice (R2).
@@ -252,7 +273,8 @@ impl Line {
         if !open.is_empty() {
             self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
-            debug_assert!(pledged.is_empty(), "a pledged bit keeps everybody else from the line");
+            // There are none unless the wish was given up: a pledged bit keeps everybody else from the line.
+            self.give_up(pledged, out);
             self.phase = Phase::Rest;
         } else if refused == Refused::Busy {
             self.give_up(pledged, out);

@@ -241,6 +241,31 @@ mod tests {
         }
     }
 
+    /// Of two sharers one is gone, and the question never got there. The other one answers all the same, and gets its copy back: else
+    /// it would keep it for a writer that has given up. The writer is at rest then, with the copy that it had.
+    #[test]
+    fn who_could_not_ask_everybody_gives_back_what_the_others_pledge() {
+        let node = |id| ComputeNodeId::new(id).expect("a valid id");
+        let (me, gone, sharer) = (node(1), node(2), node(3));
+        let rules = Rules { takeover: true, ..Rules::DISCIPLINE };
+        let mut line = Line::at_rest(me, Hold::Shared, Seq(0));
+        let mut out = Vec::new();
+        line.step(&rules, Event::Want(crate::Want::Exclusive), &mut Unused, &mut out);
+        let all = [me, gone, sharer].map(LatchWord::shared_by).map(LatchWord::bits);
+        let old = LatchWord::from_bits(all.iter().sum());
+        line.step(&rules, Event::Completed { op: WordOp::Upgrade, old }, &mut Unused, &mut out);
+        assert!(line.is_asking(gone) && line.is_asking(sharer) && line.can_unask());
+        out.clear();
+        line.unask(NodeSet::of(gone), &mut out);
+        assert_eq!((out.len(), line.is_wanted()), (0, false));
+        assert!(!line.is_at_rest() && !line.is_asking(gone) && line.is_asking(sharer), "{line:?}");
+        let pledged = Message::Pledged { by: sharer, asked: sharer, seq: line.seq() };
+        line.step(&rules, Event::Received(pledged), &mut Unused, &mut out);
+        let gave_up = Message::GaveUp { by: me, seq: line.seq() };
+        assert_eq!(out, [Action::Send { to: sharer, message: gave_up }]);
+        assert_eq!((line.is_at_rest(), line.hold()), (true, Hold::Shared));
+    }
+
     /// A writer asked two sharers. One became the owner, handed the line on, and sent the writer's question after
     /// it: the new owner has both. It must not keep the second until the report, for which the writer waits for
     /// the answer to it.
