@@ -419,10 +419,11 @@ impl Stage {
     }
 
     /// The end of a scenario that leaves lines under way, since a node is gone: the workers of the others
-    /// leave all the same.
+    /// leave all the same. Whoever is dead runs no more.
     pub(crate) fn abandon(mut self) {
         for worker in 0..self.workers.len() {
-            if self.workers[worker].is_some() {
+            let place = self.workers[worker].as_ref().map(|(_, member)| member.node);
+            if place.is_some_and(|node| !self.cluster.is_dead(node)) {
                 self.leave(worker);
             }
         }
