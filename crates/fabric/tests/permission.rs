@@ -19,6 +19,7 @@ struct Setup {
     port: Rc<Port>,
     handle: Handle,
     may: Arc<AtomicBool>,
+    last: Arc<AtomicBool>,
 }
 
 impl Setup {
@@ -28,6 +29,11 @@ impl Setup {
 
     fn end_permission(&self) {
         self.may.store(false, Ordering::Relaxed);
+    }
+
+    /// The permission ends right behind the next look at it, which finds that it lasts.
+    fn end_permission_behind_a_look(&self) {
+        self.last.store(true, Ordering::Relaxed);
     }
 }
 
@@ -41,10 +47,14 @@ fn on(fabric: Fabric, test: impl AsyncFn(Setup)) {
     fabric.add_memory_node(1 << 20).expect("memory");
     fabric.add_compute_node(node(1)).expect("a node");
     let may = Arc::new(AtomicBool::new(true));
-    let asked = Arc::clone(&may);
-    let permission = Permission::while_it(move || asked.load(Ordering::Relaxed));
+    let last = Arc::new(AtomicBool::new(false));
+    let asked = (Arc::clone(&may), Arc::clone(&last));
+    let permission = Permission::while_it(move || match asked.1.swap(false, Ordering::Relaxed) {
+        true => asked.0.swap(false, Ordering::Relaxed),
+        false => asked.0.load(Ordering::Relaxed),
+    });
     let port = Port::permitted(&fabric, node(1), &handle, permission).expect("a port");
-    worker.block_on(test(Setup { fabric, port, handle, may }));
+    worker.block_on(test(Setup { fabric, port, handle, may, last }));
 }
 
 fn on_all(test: impl AsyncFn(Setup)) {
@@ -97,6 +107,37 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
             assert_eq!(port.write_word(AT, 5).await, Err(VerbError::Barred));
         }
         assert_eq!(setup.word(), 1);
+    });
+}
+
+/// Between the look and the doorbell the permission ends: that doorbell rings, as nothing on the node can exclude, and it is the last one.
+/// What it has submitted may take effect, and ends well or as barred; what was posted behind it does neither.
+#[test]
+fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_never_again() {
+    on_all(async |setup| {
+        let Setup { port, handle, .. } = &setup;
+        let poller = port.poller();
+        handle.add_poller(poller.clone());
+        port.write_word(AT, 1).await.expect("it may");
+        handle.remove_poller(&poller);
+        let write = |value| [Request::WriteWord { remote: AT.offset(), value }];
+        port.post(MEMORY, &write(2), 7).expect("it is accepted");
+        setup.end_permission_behind_a_look();
+        port.ring();
+        assert!(port.is_barred());
+        port.post(MEMORY, &write(3), 8).expect("it is accepted");
+        let mut ends = Vec::new();
+        while port.in_flight() > 0 {
+            port.ring();
+            let _ = port.poll(&mut |tag, end| ends.push((tag, end.map(drop))));
+        }
+        ends.sort_unstable_by_key(|(tag, _)| *tag);
+        let [(7, first), (8, Err(VerbError::Barred))] = ends[..] else { panic!("{ends:?}") };
+        assert!(matches!(first, Ok(()) | Err(VerbError::Barred)), "{first:?}");
+        // Whatever was told of it, it may have taken effect; where it was told that it has, it has.
+        let word = setup.word();
+        assert!(word == 2 || word == 1 && first.is_err(), "{word}");
+        assert_eq!((port.in_flight(), port.operations(), port.may_park()), (0, 0, true));
     });
 }
 

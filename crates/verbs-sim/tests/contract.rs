@@ -10,10 +10,8 @@ fn worlds() -> impl Iterator<Item = World> {
         // Some worlds use fewer freedoms; nothing must need them.
         let reorder_batches = seed % 4 != 1;
         let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
-        World::new(
-            seed,
-            SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() }),
-        )
+        let drawn = SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() });
+        World::new(seed, SimConfig { tells_unsent: seed % 4 == 3, ..drawn })
     });
     // A NIC's times, over one queue pair and over several.
     let nic = (24..30).map(|seed| {
