@@ -67,10 +67,7 @@ impl Failing for MemoryError {
     }
 
     fn is_clean(&self) -> bool {
-        match self {
-            MemoryError::Timeout { .. } | MemoryError::Pool(_) | MemoryError::Fabric(_) => true,
-            _ => false,
-        }
+        matches!(self, MemoryError::Timeout { .. } | MemoryError::Pool(_) | MemoryError::Fabric(_))
     }
 
     fn of_fabric(&self) -> Option<VerbError> {
