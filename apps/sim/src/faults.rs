@@ -122,7 +122,11 @@ mod tests {
 
     #[test]
     fn a_plan_becomes_the_list_that_says_it() {
-        for text in ["none", "delay=1/50,slow=2,slow-factor=3", "lose=1/9,kill=1,until-us=77"] {
+        for text in [
+            "none",
+            "delay=1/50,slow=2,slow-factor=3",
+            "lose=1/9,kill=1,lapse=2,told-us=5,until-us=77",
+        ] {
             assert_eq!(list(&parse(text).unwrap()), text);
         }
     }
