@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     /// What users have no business with, or what is set as a whole.
-    const NOT_BY_NAME: [&str; 3] = ["policy", "costs", "drops_repeats"];
+    const NOT_BY_NAME: [&str; 4] = ["policy", "costs", "drops_repeats", "heeds_the_gone"];
 
     #[test]
     fn every_field_has_a_name() {
