@@ -94,7 +94,7 @@ fn same(request: &Request, parsed: &WireRequest<'_>) -> bool {
         (Request::FetchAdd { remote, add }, WireRequest::FetchAdd { remote: r, add: a }) => {
             (remote, add) == (r, a)
         }
-        (Request::Send(message), WireRequest::Send(sent)) => message == sent,
+        (Request::Send(message), WireRequest::Send(sent)) => message == sent.message(),
         _ => false,
     }
 }
@@ -103,7 +103,12 @@ fn same(request: &Request, parsed: &WireRequest<'_>) -> bool {
 /// there.
 fn read_as_agent(mut bytes: &[u8]) -> Result<usize, WireError> {
     let mut frames = 0;
-    while let Some((_, used)) = FromClient::parse(bytes)? {
+    while let Some((frame, used)) = FromClient::parse(bytes)? {
+        if let FromClient::Batch(batch) = frame {
+            // Whatever is a batch has all of its requests.
+            let requests = batch.requests().len();
+            assert!((1..=4).contains(&requests) && batch.requests().count() == requests);
+        }
         assert!((HEADER..=FRAME_MAX).contains(&used) && used <= bytes.len());
         bytes = &bytes[used..];
         frames += 1;
@@ -200,8 +205,12 @@ proptest! {
         let behind = requests.get(1).filter(|_| requests[0].kind() == latchwork_verbs::Kind::Atomic);
         prop_assert_eq!(places.get(1).copied(), behind.and_then(place));
         for (request, parsed) in requests.iter().zip(parsed.requests()) {
-            prop_assert!(same(request, parsed), "{:?} became {:?}", request, parsed);
+            prop_assert!(same(request, &parsed), "{:?} became {:?}", request, parsed);
         }
+        let ends = requests.iter().filter_map(|request| request.remote());
+        prop_assert_eq!(parsed.reach(), ends.map(|(at, len)| at.saturating_add(len)).max());
+        let sends = requests.iter().any(|request| matches!(request, Request::Send(_)));
+        prop_assert_eq!(parsed.sends(), sends);
     }
 
     #[test]

@@ -69,14 +69,22 @@ impl Ground {
         barriers: &mut Barriers,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
-        self.check(batch)?;
+        if batch.sends() && self.hosted.inbox.is_none() {
+            return Err(Violation("a message for a memory node"));
+        }
+        if let Some(reach) = batch.reach() {
+            let region = self.learn(batch.region).ok_or(Violation("a region that is not there"))?;
+            if reach > region.len() as u64 {
+                return Err(Violation("a request beyond the end of its region"));
+            }
+        }
         let inbox = self.hosted.inbox.as_ref();
         let region = self.regions.get(usize::from(batch.region)).and_then(Option::as_deref);
         let memory = region.map_or(&[][..], Region::atomics);
         let start = begin_reply(out, batch.seq, false);
         let (mut undone, mut found) = (0_u8, 0_u64);
-        for (i, request) in batch.requests().iter().enumerate() {
-            match *request {
+        for (i, request) in batch.requests().enumerate() {
+            match request {
                 WireRequest::Read { condition: Some((mask, value)), .. }
                     if found & mask != value =>
                 {
@@ -103,7 +111,7 @@ impl Ground {
                     out.extend_from_slice(&found.to_le_bytes());
                 }
                 WireRequest::Send(message) => {
-                    if inbox.is_some_and(|inbox| inbox.deliver(&message)) {
+                    if inbox.is_some_and(|inbox| inbox.deliver(&message.message())) {
                         barriers.after_delivery();
                     } else {
                         undone |= 1 << i;
@@ -112,22 +120,6 @@ impl Ground {
             }
         }
         end_reply(out, start, undone);
-        Ok(())
-    }
-
-    fn check(&mut self, batch: &Batch<'_>) -> Result<(), Violation> {
-        for request in batch.requests() {
-            let Some((offset, len)) = request.remote() else {
-                if self.hosted.inbox.is_none() {
-                    return Err(Violation("a message for a memory node"));
-                }
-                continue;
-            };
-            let region = self.learn(batch.region).ok_or(Violation("a region that is not there"))?;
-            if offset.checked_add(len).is_none_or(|end| end > region.len() as u64) {
-                return Err(Violation("a request beyond the end of its region"));
-            }
-        }
         Ok(())
     }
 }

@@ -69,19 +69,19 @@ fn execute_all(
     let now = hosted.now();
     put_time(out, now);
     let mut barriers = Barriers::default();
-    // Bytes, and frames, behind the front that have been fetched ahead.
-    let (mut ahead, mut frames) = (0_usize, 0_usize);
+    // What is not executed yet; what is not fetched ahead yet, and how many frames are between the two.
+    let bytes = input.bytes();
+    let (mut rest, mut ahead, mut frames) = (bytes, bytes, 0_usize);
     let end = loop {
         if out.len() >= OUT_MAX {
             break Ok(true);
         }
         while frames < FRAMES_AHEAD
-            && let Some(frame) = input.bytes().get(ahead..)
-            && let Some(len) = ground.fetch_ahead(frame)
+            && let Some(len) = ground.fetch_ahead(ahead)
         {
-            (ahead, frames) = (ahead + len, frames + 1);
+            (ahead, frames) = (ahead.get(len..).unwrap_or_default(), frames + 1);
         }
-        let used = match FromClient::parse(input.bytes()) {
+        let used = match FromClient::parse(rest) {
             Ok(None) => break Ok(false),
             Err(error) => break Err(Reject::Broken(error.to_string())),
             Ok(Some((FromClient::Lease(until), used))) => {
@@ -101,9 +101,11 @@ fn execute_all(
                 used
             }
         };
-        input.consume(used);
-        (ahead, frames) = (ahead.saturating_sub(used), frames.saturating_sub(1));
+        rest = &rest[used..];
+        frames = frames.saturating_sub(1);
     };
+    let used = bytes.len() - rest.len();
+    input.consume(used);
     // Before any of the replies is sent: what they report is seen by whatever is executed after them.
     barriers.finish();
     end

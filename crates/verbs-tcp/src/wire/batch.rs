@@ -11,7 +11,7 @@
 //! ```
 
 use latchwork_verbs::{
-    BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, Kind, LocalBuffer, Message, Request, WORD, Words,
+    BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, LocalBuffer, Message, Request, WORD, Words,
 };
 
 use super::frame::{BATCH, HEADER, begin_frame, end_frame};
@@ -26,14 +26,19 @@ const SEND: u8 = 6;
 
 /// The requests of one batch frame: one to four, well formed, within the limits of a frame. Whether the
 /// memory that they touch exists, the agent has to see.
+///
+/// They stay in the frame's bytes until they are asked for: a value with all of them is ten times as large as
+/// most frames, and would be copied on its way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Batch<'a> {
     /// The frame's number, which the reply repeats.
     pub seq: u32,
     /// The region of the compute node; 0 for a memory node.
     pub region: u16,
-    requests: [WireRequest<'a>; BATCH_MAX],
-    len: usize,
+    count: u8,
+    sends: bool,
+    reach: Option<u64>,
+    body: &'a [u8],
 }
 
 /// A request whose data stands in the frame.
@@ -72,11 +77,27 @@ pub enum WireRequest<'a> {
         add: u64,
     },
     /// [`Request::Send`].
-    Send(Message),
+    Send(WireMessage<'a>),
+}
+
+/// A message that stands in the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WireMessage<'a> {
+    from: ComputeNodeId,
+    body: &'a [u8; WORD * Message::WORDS],
+}
+
+impl WireMessage<'_> {
+    /// The message itself.
+    pub fn message(&self) -> Message {
+        let (words, _) = self.body.as_chunks::<WORD>();
+        Message { from: self.from, body: std::array::from_fn(|i| u64::from_le_bytes(words[i])) }
+    }
 }
 
 impl WireRequest<'_> {
     /// The bytes that it touches on the node, as offset and length; none for a message.
+    #[inline]
     pub fn remote(&self) -> Option<(u64, u64)> {
         match *self {
             WireRequest::Read { remote, len, .. } => Some((remote, u64::from(len))),
@@ -87,43 +108,50 @@ impl WireRequest<'_> {
             WireRequest::Send(_) => None,
         }
     }
-
-    /// What kind of verb it is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            WireRequest::Read { .. } => Kind::Read,
-            WireRequest::Write { .. } => Kind::Write,
-            WireRequest::CompareSwap { .. } | WireRequest::FetchAdd { .. } => Kind::Atomic,
-            WireRequest::Send(_) => Kind::Send,
-        }
-    }
 }
 
 impl<'a> Batch<'a> {
     /// The requests, in order.
-    pub fn requests(&self) -> &[WireRequest<'a>] {
-        &self.requests[..self.len]
+    #[inline]
+    pub fn requests(&self) -> Requests<'a> {
+        Requests { left: self.count, rest: Cursor(self.body) }
     }
 
+    /// The end of the memory that the requests touch, `u64::MAX` when that cannot be; none when they touch none.
+    #[inline]
+    pub fn reach(&self) -> Option<u64> {
+        self.reach
+    }
+
+    /// Whether there is a message among the requests.
+    #[inline]
+    pub fn sends(&self) -> bool {
+        self.sends
+    }
+
+    #[inline]
     pub(super) fn parse(
         count: u8,
         region: u16,
         seq: u32,
         body: &'a [u8],
     ) -> Result<Self, WireError> {
-        let len = usize::from(count);
-        if !(1..=BATCH_MAX).contains(&len) {
+        if !(1..=BATCH_MAX).contains(&usize::from(count)) {
             return Err(WireError::Field { field: "requests" });
         }
-        let mut cursor = Cursor(body);
-        let mut requests = [WireRequest::FetchAdd { remote: 0, add: 0 }; BATCH_MAX];
+        let (mut cursor, mut batch) =
+            (Cursor(body), Batch { seq, region, count, sends: false, reach: None, body });
         let (mut read, mut atomics) = (0, 0);
-        for request in &mut requests[..len] {
-            *request = parse_request(&mut cursor)?;
-            match request.kind() {
-                Kind::Read => read += request.remote().map_or(0, |(_, len)| len),
-                Kind::Atomic => atomics += 1,
-                Kind::Write | Kind::Send => {}
+        for _ in 0..count {
+            let request = take_request(&mut cursor)?;
+            match request {
+                WireRequest::Read { len, .. } => read += u64::from(len),
+                WireRequest::CompareSwap { .. } | WireRequest::FetchAdd { .. } => atomics += 1,
+                WireRequest::Write { .. } => {}
+                WireRequest::Send(_) => batch.sends = true,
+            }
+            if let Some((offset, len)) = request.remote() {
+                batch.reach = batch.reach.max(Some(offset.saturating_add(len)));
             }
         }
         cursor.end()?;
@@ -134,24 +162,49 @@ impl<'a> Batch<'a> {
         if atomics > BATCH_ATOMICS_MAX {
             return Err(WireError::Field { field: "atomics" });
         }
-        Ok(Batch { seq, region, requests, len })
+        Ok(batch)
     }
 }
 
-#[inline]
-fn parse_request<'a>(cursor: &mut Cursor<'a>) -> Result<WireRequest<'a>, WireError> {
-    let op = cursor.u8()?;
-    if op == SEND {
-        let from = ComputeNodeId::new(cursor.u8()?).ok_or(WireError::Field { field: "sender" })?;
-        cursor.zeros::<14>()?;
-        let mut body = [0; Message::WORDS];
-        for word in &mut body {
-            *word = cursor.u64()?;
-        }
-        return Ok(WireRequest::Send(Message { from, body }));
+/// The requests of a [`Batch`], in order.
+#[derive(Clone, Debug)]
+pub struct Requests<'a> {
+    left: u8,
+    rest: Cursor<'a>,
+}
+
+impl<'a> Iterator for Requests<'a> {
+    type Item = WireRequest<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<WireRequest<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // All of them were taken once before there was a batch.
+        take_request(&mut self.rest).ok()
     }
-    cursor.zeros::<3>()?;
-    let (len, remote) = (cursor.u32()?, cursor.u64()?);
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left.into(), Some(self.left.into()))
+    }
+}
+
+impl ExactSizeIterator for Requests<'_> {}
+
+#[inline]
+fn take_request<'a>(cursor: &mut Cursor<'a>) -> Result<WireRequest<'a>, WireError> {
+    let (head, remote) = (cursor.u64()?, cursor.u64()?);
+    let (op, len) = (head as u8, (head >> 32) as u32);
+    if op == SEND {
+        let from = ComputeNodeId::new((head >> 8) as u8);
+        let from = from.ok_or(WireError::Field { field: "sender" })?;
+        if (head >> 16, remote) != (0, 0) {
+            return Err(WireError::Field { field: "reserved" });
+        }
+        return Ok(WireRequest::Send(WireMessage { from, body: cursor.chunk()? }));
+    }
+    if head & 0xffff_ff00 != 0 {
+        return Err(WireError::Field { field: "reserved" });
+    }
     if !(u64::from(len) | remote).is_multiple_of(WORD as u64) {
         return Err(WireError::Field { field: "alignment" });
     }

@@ -24,7 +24,6 @@ const PONG: u8 = 130;
 const TIME: u8 = 131;
 
 /// A frame from a client to an agent.
-#[allow(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FromClient<'a> {
     /// Requests for the node that the connection is with.
@@ -57,6 +56,7 @@ struct Raw<'a> {
 }
 
 /// The frame at the start of `bytes`, if all of it is there.
+#[inline]
 fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
     // The length is checked as soon as it is there: nobody waits for a frame that cannot be.
     let Some(len) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return Ok(None) };
@@ -135,6 +135,7 @@ impl<'a> FromAgent<'a> {
 }
 
 /// Appends a header, with a length that [`end_frame`] fills in; where the frame starts.
+#[inline]
 pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) -> usize {
     let start = out.len();
     let mut header = [0; HEADER];

@@ -8,7 +8,9 @@ mod frame;
 mod greeting;
 mod reply;
 
-pub use batch::{Batch, WireRequest, begin_batch, end_batch, peek, put_request};
+pub use batch::{
+    Batch, Requests, WireMessage, WireRequest, begin_batch, end_batch, peek, put_request,
+};
 pub use frame::{
     FRAME_MAX, FromAgent, FromClient, HEADER, end_frame, put_lease, put_ping, put_pong, put_time,
 };
@@ -53,33 +55,45 @@ pub enum WireError {
 }
 
 /// Takes bytes from the front of a frame.
+#[derive(Clone, Debug)]
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], WireError> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(WireError::Shape)?;
         self.0 = rest;
-        Ok(*head)
+        Ok(head)
     }
 
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        self.chunk().copied()
+    }
+
+    #[inline]
     fn bytes(&mut self, len: usize) -> Result<&'a [u8], WireError> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(WireError::Shape)?;
         self.0 = rest;
         Ok(head)
     }
 
+    #[inline]
     fn u8(&mut self) -> Result<u8, WireError> {
         self.take::<1>().map(|[byte]| byte)
     }
 
+    #[inline]
     fn u16(&mut self) -> Result<u16, WireError> {
         self.take().map(u16::from_le_bytes)
     }
 
+    #[inline]
     fn u32(&mut self) -> Result<u32, WireError> {
         self.take().map(u32::from_le_bytes)
     }
 
+    #[inline]
     fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_le_bytes)
     }
@@ -93,6 +107,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[inline]
     fn end(&self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(WireError::Shape) }
     }
