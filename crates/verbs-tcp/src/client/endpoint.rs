@@ -94,24 +94,21 @@ impl Endpoint {
     }
 
     /// The lane to a target's node. There are few, and mostly the same ones are used.
-    fn lane(&mut self, target: Target) -> Option<&mut Lane> {
+    fn lane(&mut self, target: Target) -> Option<usize> {
         let node = match target {
             Target::Memory(id) => Node::Memory(id),
             Target::Compute(id, _) => Node::Compute(id),
         };
         self.retire();
-        let at = match self.lanes.iter().position(|lane| lane.peer.node == node) {
-            Some(at) => at,
-            None => {
-                let peer = self.inner.peers.get(node)?;
-                // Without random bytes there are no connections either: nobody is mistaken for another.
-                let session = random().unwrap_or_default();
-                let (patience, clock) = (self.inner.config.patience, self.inner.clock);
-                self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
-                self.lanes.len() - 1
-            }
-        };
-        Some(&mut self.lanes[at])
+        let known = self.lanes.iter().position(|lane| lane.peer.node == node);
+        if known.is_none() {
+            let peer = self.inner.peers.get(node)?;
+            // Without random bytes there are no connections either: nobody is mistaken for another.
+            let session = random().unwrap_or_default();
+            let (patience, clock) = (self.inner.config.patience, self.inner.clock);
+            self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
+        }
+        Some(known.unwrap_or(self.lanes.len() - 1))
     }
 
     fn step(&mut self, now: Time) {
@@ -148,6 +145,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             Target::Compute(_, region) => region,
         };
         let lane = self.lane(target).ok_or(VerbError::UnknownTarget { target })?;
+        let lane = &mut self.lanes[lane];
         let mut remote_len = lane.length(region);
         if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
             let peer = Arc::clone(&lane.peer);
@@ -157,10 +155,9 @@ impl latchwork_verbs::Endpoint for Endpoint {
             }
         }
         check_batch(target, requests, remote_len, |key| self.locals.learn(key))?;
-        if let Some(lane) = self.lane(target) {
-            lane.push(region, token, requests);
-            self.in_flight += 1;
-        }
+        // If the node has gone since, this ends as what was posted before that.
+        lane.push(region, token, requests);
+        self.in_flight += 1;
         Ok(())
     }
 

@@ -22,6 +22,11 @@ impl Flight {
         Flight { token, region, outcome, atomics: 0, open: 0, whole: false }
     }
 
+    /// One whose only frame has all of it.
+    pub(crate) fn in_one_frame(token: u64, region: u16) -> Self {
+        Flight { open: 1, whole: true, ..Flight::new(token, region) }
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.whole && self.open == 0
     }
@@ -75,6 +80,44 @@ impl Sent {
     }
 }
 
+/// Requests of batches that wait, one batch behind the other, each in one piece.
+#[derive(Default)]
+pub(crate) struct Requests {
+    all: Vec<Request>,
+    first: usize,
+}
+
+impl Requests {
+    #[inline]
+    pub(crate) fn push(&mut self, requests: &[Request]) {
+        if self.first == self.all.len() {
+            self.clear();
+        } else if self.first > self.all.len() / 2 {
+            // What moves is less than what has gone since the last time.
+            self.all.drain(..self.first);
+            self.first = 0;
+        }
+        self.all.extend_from_slice(requests);
+    }
+
+    /// The first so many.
+    #[inline]
+    pub(crate) fn front(&self, count: usize) -> &[Request] {
+        &self.all[self.first..][..count]
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self, count: usize) {
+        self.first += count;
+        debug_assert!(self.first <= self.all.len());
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+        self.first = 0;
+    }
+}
+
 /// The piece of `request` that begins `done` bytes behind its start and has `max` bytes at most; and how many
 /// it has, of how many.
 pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u32) {
@@ -94,5 +137,33 @@ pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u3
             (Request::Read { remote, local: part }, len, local.len)
         }
         other => (other, 0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_stay_in_order_and_take_no_more_than_twice_their_room() {
+        let (mut requests, mut next, mut seen, mut most) = (Requests::default(), 0, 0, 0);
+        let word = |value| Request::WriteWord { remote: 0, value };
+        for round in 0..1000_u64 {
+            for len in 0..round % 7 {
+                let batch: Vec<_> = (0..=len % 4).map(|i| word(next + i)).collect();
+                next += batch.len() as u64;
+                requests.push(&batch);
+            }
+            while next - seen > 40 {
+                let count = 1 + seen % 4;
+                for (i, request) in (0..).zip(requests.front(count as usize)) {
+                    assert_eq!(*request, word(seen + i));
+                }
+                requests.pop(count as usize);
+                seen += count;
+            }
+            most = most.max(requests.all.len());
+        }
+        assert!(seen > 1000 && most <= 2 * 64, "{seen}, {most}");
     }
 }

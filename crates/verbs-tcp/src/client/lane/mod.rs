@@ -15,7 +15,7 @@ use slab::Slab;
 
 use super::connect::Connected;
 use super::endpoint::Locals;
-use super::flights::{Flight, Sent};
+use super::flights::{Flight, Requests, Sent};
 use super::link::Link;
 use crate::error::TcpError;
 use crate::peers::Peer;
@@ -48,7 +48,7 @@ pub(crate) struct Lane {
     times: Times,
     queue: VecDeque<Posted>,
     /// The requests of the batches in the queue.
-    requests: VecDeque<Request>,
+    requests: Requests,
     flights: Slab<Flight>,
     sent: VecDeque<Sent>,
     /// The messages in the frames of `sent`.
@@ -104,7 +104,7 @@ impl Lane {
             state: State::Idle,
             times,
             queue: VecDeque::new(),
-            requests: VecDeque::new(),
+            requests: Requests::default(),
             flights: Slab::new(),
             sent: VecDeque::new(),
             messages: VecDeque::new(),
@@ -121,7 +121,7 @@ impl Lane {
 
     pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[Request]) {
         self.queue.push_back(Posted { token, region, len: requests.len(), begun: None });
-        self.requests.extend(requests);
+        self.requests.push(requests);
     }
 
     /// The length of a region of the node, in bytes, as far as is known. Asked anew while it is not.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{Ordering, fence};
-use latchwork_verbs::{Completion, WORD};
+use latchwork_verbs::{Completion, Message, WORD};
 
-use super::{Lane, State};
+use super::{Again, Lane, State};
 use crate::client::endpoint::Locals;
-use crate::client::flights::{Expect, Sent};
+use crate::client::flights::{Expect, Flight, Sent};
 use crate::wire::{FromAgent, Reply, put_ping};
 
 /// Between two attempts at an inbox that is full: the first, and no more than.
@@ -81,78 +81,77 @@ impl Lane {
         locals: &Locals,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), &'static str> {
-        let sent = self.sent.pop_front().ok_or("a reply to nothing")?;
-        if sent.seq != reply.seq {
+        let Lane { sent, flights, messages, again, .. } = self;
+        let front = sent.front().ok_or("a reply to nothing")?;
+        if front.seq != reply.seq {
             // What became of the batch is unknown, as with all others on this connection.
-            self.sent.push_front(sent);
             return Err("a reply to another batch");
         }
         if reply.expired {
             // What came before it is unknown no more, but this did not happen. It is not known whether the
             // agent had begun others: the connection goes, and with it the doubt.
-            self.sent.push_front(sent);
             return Err("the agent had no time for a batch before its lease ended");
         }
-        let end = self.take_reply(now, &sent, reply, locals);
-        if end.is_err() {
-            self.sent.push_front(sent);
-            return end;
-        }
-        let flight = &mut self.flights[sent.flight];
+        let number = front.flight;
+        let flight = &mut flights[number];
+        take_reply(front, reply, flight, locals, messages, again, now)?;
+        sent.pop_front();
         if flight.is_done() {
             let (token, result) = (flight.token, Ok(flight.outcome));
             done.push_back(Completion { token, result });
-            self.flights.remove(sent.flight);
+            flights.remove(number);
         }
         Ok(())
     }
+}
 
-    fn take_reply(
-        &mut self,
-        now: Time,
-        sent: &Sent,
-        reply: Reply<'_>,
-        locals: &Locals,
-    ) -> Result<(), &'static str> {
-        let flight = &mut self.flights[sent.flight];
-        let mut body = reply.body;
-        let mut take = |len: usize| {
-            let (head, rest) = body.split_at_checked(len).ok_or("a reply that is too short")?;
-            body = rest;
-            Ok::<_, &'static str>(head)
-        };
-        for (i, expect) in sent.expects().iter().enumerate() {
-            let undone = reply.undone >> i & 1 == 1;
-            match *expect {
-                Expect::Data { optional: true, .. } if undone => {}
-                Expect::Delivery => {
-                    let message = self.messages.pop_front().ok_or("a reply to no message")?;
-                    if undone {
-                        let again = &mut self.again;
-                        again.messages.push_back((sent.flight, message));
-                        again.wait = (again.wait * 2).clamp(FULL_FIRST, FULL_MAX);
-                        again.due = now + again.wait;
-                        flight.open += 1;
-                    } else {
-                        self.again.wait = Duration::ZERO;
-                    }
-                }
-                _ if undone => return Err("a request undone that is always done"),
-                Expect::Done => {}
-                Expect::Old => {
-                    let old = take(WORD)?.try_into().map_err(|_| "not a word")?;
-                    flight.outcome.old[flight.atomics] = u64::from_le_bytes(old);
-                    flight.atomics += 1;
-                }
-                Expect::Data { local, .. } => {
-                    let data = take(local.len as usize)?;
-                    // Who sees a byte of it also sees what this worker did to the place before.
-                    fence(Ordering::Release);
-                    locals.words(local).write_bytes(0, data);
+/// Takes what is in a reply to the frame `sent` of `flight`.
+#[inline]
+fn take_reply(
+    sent: &Sent,
+    reply: Reply<'_>,
+    flight: &mut Flight,
+    locals: &Locals,
+    messages: &mut VecDeque<Message>,
+    again: &mut Again,
+    now: Time,
+) -> Result<(), &'static str> {
+    let mut body = reply.body;
+    let mut take = |len: usize| {
+        let (head, rest) = body.split_at_checked(len).ok_or("a reply that is too short")?;
+        body = rest;
+        Ok::<_, &'static str>(head)
+    };
+    for (i, expect) in sent.expects().iter().enumerate() {
+        let undone = reply.undone >> i & 1 == 1;
+        match *expect {
+            Expect::Data { optional: true, .. } if undone => {}
+            Expect::Delivery => {
+                let message = messages.pop_front().ok_or("a reply to no message")?;
+                if undone {
+                    again.messages.push_back((sent.flight, message));
+                    again.wait = (again.wait * 2).clamp(FULL_FIRST, FULL_MAX);
+                    again.due = now + again.wait;
+                    flight.open += 1;
+                } else {
+                    again.wait = Duration::ZERO;
                 }
             }
+            _ if undone => return Err("a request undone that is always done"),
+            Expect::Done => {}
+            Expect::Old => {
+                let old = take(WORD)?.try_into().map_err(|_| "not a word")?;
+                flight.outcome.old[flight.atomics] = u64::from_le_bytes(old);
+                flight.atomics += 1;
+            }
+            Expect::Data { local, .. } => {
+                let data = take(local.len as usize)?;
+                // Who sees a byte of it also sees what this worker did to the place before.
+                fence(Ordering::Release);
+                locals.words(local).write_bytes(0, data);
+            }
         }
-        flight.open -= 1;
-        if body.is_empty() { Ok(()) } else { Err("a reply that is too long") }
     }
+    flight.open -= 1;
+    if body.is_empty() { Ok(()) } else { Err("a reply that is too long") }
 }

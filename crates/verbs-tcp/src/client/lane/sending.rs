@@ -1,11 +1,13 @@
 //! Towards the agent: batches become frames, as far as there is room.
 
+use std::collections::VecDeque;
+
 use latchwork_runtime::Time;
-use latchwork_verbs::{BATCH_MAX, LocalBuffer, Request, Words};
+use latchwork_verbs::{LocalBuffer, Message, Request, Words};
 
 use super::{Lane, State};
 use crate::client::endpoint::Locals;
-use crate::client::flights::{Flight, Sent, piece};
+use crate::client::flights::{Flight, Requests, Sent, piece};
 use crate::wire::{DATA_MAX, begin_batch, end_batch, put_lease, put_ping, put_request};
 
 /// Frames without a reply at most: about what a NIC's queue pair has room for.
@@ -53,7 +55,8 @@ impl Lane {
             && let Some((flight, message)) = self.again.messages.pop_front()
         {
             // It counts as open already.
-            self.frame(flight, 0, &[Request::Send(message)], |_| Words::new(&[]));
+            let (mut frames, _) = self.frames();
+            frames.put(flight, 0, &[Request::Send(message)], |_| Words::new(&[]));
         }
     }
 
@@ -61,28 +64,35 @@ impl Lane {
         while self.has_room()
             && let Some(front) = self.queue.front()
         {
-            let (len, region) = (front.len, front.region);
-            let mut batch = [Request::WriteWord { remote: 0, value: 0 }; BATCH_MAX];
-            for (place, request) in batch.iter_mut().zip(self.requests.range(..len)) {
-                *place = *request;
-            }
-            let batch = &batch[..len];
-            let sends = batch.iter().any(|request| matches!(request, Request::Send(_)));
-            if sends && !self.again.messages.is_empty() {
+            let (region, token, begun) = (front.region, front.token, front.begun.is_some());
+            let batch = self.requests.front(front.len);
+            let sizes = Sizes::of(batch);
+            if sizes.sends && !self.again.messages.is_empty() {
                 // Behind those that wait: an inbox that is full is not asked by all of them.
                 return;
             }
-            if front.begun.is_none() && fits(batch) {
-                let flight = self.begin();
-                self.flights[flight].open += 1;
-                self.flights[flight].whole = true;
-                self.frame(flight, region, batch, |local| locals.words(local));
-                self.queue.pop_front();
-                self.requests.drain(..len);
-            } else {
-                self.send_piece(region, &batch[0], locals);
+            if begun || !sizes.fit() {
+                let first = batch[0];
+                self.send_piece(region, &first, locals);
+                continue;
             }
+            let flight = self.flights.insert(Flight::in_one_frame(token, region));
+            let len = batch.len();
+            let (mut frames, requests) = self.frames();
+            frames.put(flight, region, requests.front(len), |local| locals.words(local));
+            self.queue.pop_front();
+            self.requests.pop(len);
         }
+    }
+
+    /// Where frames go, and apart from it the requests that wait for one.
+    fn frames(&mut self) -> (Frames<'_>, &Requests) {
+        let Lane { state, sent, messages, next_seq, requests, .. } = self;
+        let out = match state {
+            State::Up(link) => Some(&mut link.out),
+            _ => None,
+        };
+        (Frames { out, sent, messages, next_seq }, requests)
     }
 
     /// The flight of the batch at the front of the queue.
@@ -105,49 +115,78 @@ impl Lane {
         if done + len == of {
             front.begun = Some((flight, 0));
             front.len -= 1;
-            self.requests.pop_front();
+            self.requests.pop(1);
         }
         self.flights[flight].open += 1;
         if front.len == 0 {
             self.flights[flight].whole = true;
             self.queue.pop_front();
         }
-        self.frame(flight, region, &[part], |local| locals.words(local));
+        let (mut frames, _) = self.frames();
+        frames.put(flight, region, &[part], |local| locals.words(local));
     }
+}
 
-    fn frame<'a>(
+/// What a frame changes of a lane.
+struct Frames<'a> {
+    /// None without a connection, when nothing can be put anywhere.
+    out: Option<&'a mut Vec<u8>>,
+    sent: &'a mut VecDeque<Sent>,
+    messages: &'a mut VecDeque<Message>,
+    next_seq: &'a mut u32,
+}
+
+impl Frames<'_> {
+    #[inline]
+    fn put<'w>(
         &mut self,
         flight: usize,
         region: u16,
         requests: &[Request],
-        words: impl Fn(LocalBuffer) -> Words<'a>,
+        words: impl Fn(LocalBuffer) -> Words<'w>,
     ) {
-        let State::Up(link) = &mut self.state else { return };
-        let seq = self.next_seq;
-        self.next_seq = seq.wrapping_add(1);
-        let start = begin_batch(&mut link.out, requests.len(), region, seq);
+        let Some(out) = &mut self.out else { return };
+        let seq = *self.next_seq;
+        *self.next_seq = seq.wrapping_add(1);
+        let start = begin_batch(out, requests.len(), region, seq);
         for request in requests {
-            put_request(&mut link.out, request, &words);
+            put_request(out, request, &words);
             if let Request::Send(message) = request {
                 self.messages.push_back(*message);
             }
         }
-        end_batch(&mut link.out, start);
+        end_batch(out, start);
         self.sent.push_back(Sent::new(seq, flight, requests));
     }
 }
 
-/// Whether a batch fits into one frame, and its reply.
-fn fits(batch: &[Request]) -> bool {
-    let (mut read, mut written) = (0, 0);
-    for request in batch {
-        match request {
-            Request::Read { local, .. } | Request::ReadIf { local, .. } => {
-                read += local.len as usize
+/// What a batch asks of a frame, and of its reply.
+#[derive(Default)]
+struct Sizes {
+    read: usize,
+    written: usize,
+    sends: bool,
+}
+
+impl Sizes {
+    #[inline]
+    fn of(batch: &[Request]) -> Self {
+        let mut sizes = Sizes::default();
+        for request in batch {
+            match request {
+                Request::Read { local, .. } | Request::ReadIf { local, .. } => {
+                    sizes.read += local.len as usize;
+                }
+                Request::Write { local, .. } => sizes.written += local.len as usize,
+                Request::Send(_) => sizes.sends = true,
+                _ => {}
             }
-            Request::Write { local, .. } => written += local.len as usize,
-            _ => {}
         }
+        sizes
     }
-    read <= DATA_MAX && written <= DATA_MAX
+
+    /// Whether the batch fits into one frame, and its reply.
+    fn fit(&self) -> bool {
+        self.read <= DATA_MAX && self.written <= DATA_MAX
+    }
 }

@@ -39,8 +39,7 @@ impl Lane {
     pub(super) fn fail(&mut self, now: Time, why: &str) {
         tracing::warn!(node = ?self.peer.node, addr = %self.peer.addr, "connection lost: {why}");
         if let Some(Posted { len, begun: Some(_), .. }) = self.queue.front() {
-            let len = *len;
-            self.requests.drain(..len);
+            self.requests.pop(*len);
             self.queue.pop_front();
         }
         // A flight of which only messages are left that found no room is not in doubt, but all of it would
