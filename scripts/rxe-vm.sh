@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Real verbs without RDMA hardware: boots a stock Debian kernel with Soft-RoCE (rdma_rxe) in QEMU, with several RDMA devices that an
 # Ethernet bridge joins, runs a command there as root, streams what it prints, and ends with its exit status.
-#   scripts/rxe-vm.sh [--hosts N] [--limit SECONDS] [--memory MIB] [--share DIRECTORY]... [--env NAME=VALUE]... [--console] COMMAND [ARGUMENT]...
+#   scripts/rxe-vm.sh [--hosts N] [--limit SECONDS] [--memory MIB] [--share DIRECTORY]... [--env NAME=VALUE]... [--console] [--count] COMMAND [ARGUMENT]...
 #   scripts/rxe-vm.sh --prepare          only fetches and unpacks the kernel
 # The command sees the host's /usr, this repository, its own directory and those shared, all read-only at their own places. Host i of N
 # (3 if not said) is the device rxe<i> with the address 10.77.0.<i>. There is no network card, so nothing reaches anything outside.
+# With --count there is one processor, and time is what it executes, at 2 ns an instruction, however busy the host is: a program that
+# measures itself counts instructions, its own and the kernel's.
 # As cargo's runner: CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/rxe-vm.sh cargo test -p latchwork-verbs-ibv
 # Exit status: the command's; 124 out of time; 125 no virtual machine; 2 wrong usage.
 set -euo pipefail
 
-usage() { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# \?//p' "$0" >&2; exit 2; }
 die() { echo "rxe-vm: $1" >&2; exit "${2:-125}"; }
 number() { [[ ${1:-} =~ ^[1-9][0-9]{0,5}$ ]] || die "not a positive number: ${1:-}" 2; }
 
 repository=$(realpath "$(dirname "$0")/..")
-hosts=3 limit=600 memory=2048 prepare='' console='' shares=("$repository") variables=()
+hosts=3 limit=600 memory=2048 prepare='' console='' count='' shares=("$repository") variables=()
 while [ $# -gt 0 ]; do
     case $1 in
         --hosts) number "${2:-}"; hosts=$2; shift 2 ;;
@@ -23,6 +25,7 @@ while [ $# -gt 0 ]; do
         --share) shares+=("$(realpath -e -- "${2:?}")") || die "no such directory: $2" 2; shift 2 ;;
         --env) [[ ${2:-} =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || die "not NAME=VALUE: ${2:-}" 2; variables+=("$2"); shift 2 ;;
         --console) console=yes; shift ;;
+        --count) count=yes; shift ;;
         --prepare) prepare=yes; shift ;;
         -*) usage ;;
         *) break ;;
@@ -148,6 +151,9 @@ done < <(printf '%s\n' /usr "${shares[@]}" | sort -u)
 
 # ---- boots -------------------------------------------------------------------------------------------
 
+# Two processors at a time, or one whose clock is its work.
+processors=(-accel 'tcg,thread=multi' -smp 2)
+[ -z "$count" ] || processors=(-accel tcg -icount 'shift=1,sleep=off' -smp 1)
 # Emulated everywhere: a boot takes seconds, and is the same on machines with and without KVM.
 boot_limit=${RXE_VM_BOOT_LIMIT:-120}
 deadline=$((SECONDS + limit))
@@ -163,7 +169,7 @@ boot() {
     local out=$!
     cat <"$work/err" >&2 &
     local err=$!
-    timeout -k 5 $((deadline - SECONDS)) qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
+    timeout -k 5 $((deadline - SECONDS)) qemu-system-x86_64 "${processors[@]}" -cpu max -m "$memory" \
         -machine q35 -nodefaults -no-user-config -display none -no-reboot -kernel "$kernel/vmlinuz" -initrd "$work/initrd" \
         -append "console=ttyS0 ${console:+loglevel=7 }quiet panic=-1 mitigations=off audit=0 random.trust_cpu=on preempt=full clocksource=tsc tsc=reliable" \
         -serial "file:$work/console" -device virtio-serial-pci \

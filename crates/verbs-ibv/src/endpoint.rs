@@ -146,6 +146,7 @@ impl Endpoint {
     }
 
     /// Takes what is in the completion queue.
+    #[inline]
     fn gather(&mut self) {
         let Endpoint { lanes, common, clock, buffer, found, .. } = self;
         let mut handle = |common: &mut Common, completion: &WorkCompletion| {
@@ -180,8 +181,7 @@ impl Endpoint {
     /// Gives up what is on a device, or on a queue pair, that has failed.
     fn look_for_troubles(&mut self) {
         let Endpoint { lanes, common, clock, troubles, .. } = self;
-        let device = Arc::clone(&common.device);
-        match device.health.look(troubles) {
+        match common.device.health.look(troubles) {
             Troubles::None => {}
             Troubles::Pairs(failed) => {
                 for lane in lanes.iter_mut().filter(|lane| lane.is_on(&failed)) {

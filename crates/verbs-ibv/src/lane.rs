@@ -125,6 +125,7 @@ impl Lane {
     }
 
     /// Begins anew if the peer is gone and another node has its name. On a device that has failed nothing begins.
+    #[inline]
     pub(crate) fn renew(&mut self, shared: &Shared, device: &Device) {
         if matches!(self.state, State::Gone)
             && !device.health.is_dead()
@@ -147,6 +148,7 @@ impl Lane {
         (id >> 48) as usize
     }
 
+    #[inline]
     pub(crate) fn is_asking(&self) -> bool {
         matches!(self.state, State::Asking { .. } | State::Pausing { .. })
     }
@@ -156,6 +158,7 @@ impl Lane {
     }
 
     /// Whether there is something for [`Lane::submit`] to do, now or later.
+    #[inline]
     pub(crate) fn has_unposted(&self) -> bool {
         !self.waiting.is_empty() || !self.list.is_empty()
     }
@@ -173,15 +176,21 @@ impl Lane {
     }
 
     /// The length of the target's memory, which is of this lane's peer.
+    #[inline]
     pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<u64> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
             Target::Compute(_, key) => RegionKey(key),
         };
         let index = usize::from(key.0);
-        if let Some(Some(memory)) = self.memory.get(index) {
-            return Some(memory.len);
+        match self.memory.get(index) {
+            Some(Some(memory)) => Some(memory.len),
+            _ => self.learn_anew(target, index, common),
         }
+    }
+
+    #[cold]
+    fn learn_anew(&mut self, target: Target, index: usize, common: &mut Common) -> Option<u64> {
         let Some(memory) = common.shared.memory(target, self.epoch) else {
             if self.is_stale(&common.shared) {
                 self.depart(common);
@@ -197,6 +206,7 @@ impl Lane {
     }
 
     /// Accepts a checked batch.
+    #[inline]
     pub(crate) fn post(
         &mut self,
         common: &mut Common,
@@ -214,6 +224,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     fn has_room(&self, common: &Common, requests: usize) -> bool {
         matches!(self.state, State::Connected { .. })
             && self.used + requests as u32 <= common.depth
@@ -398,6 +409,7 @@ impl Lane {
     }
 
     /// The last request of a batch has completed, and with it all before.
+    #[inline]
     pub(crate) fn completed(
         &mut self,
         common: &mut Common,
@@ -471,6 +483,7 @@ impl Lane {
         self.used = 0;
     }
 
+    #[inline]
     fn end(&mut self, common: &mut Common, batch: Flying, result: Result<Outcome, VerbError>) {
         common.slots.give_back(batch.slot);
         self.used = self.used.saturating_sub(batch.requests.into());

@@ -19,6 +19,7 @@ impl Locals {
     }
 
     /// Looks a region up; its length in bytes.
+    #[inline]
     pub(crate) fn learn(&mut self, key: RegionKey) -> Option<u64> {
         let index = usize::from(key.0);
         if let Some(Some(region)) = self.known.get(index) {

@@ -21,6 +21,7 @@ impl SendList {
         self.sges.clear();
     }
 
+    #[inline]
     fn push(&mut self, id: u64, opcode: u32, flags: u32, sge: Sge, wr: Remote) {
         self.requests.push(SendRequest {
             wr_id: id,
