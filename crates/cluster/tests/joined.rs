@@ -64,7 +64,9 @@ impl Common {
     /// Over sockets, and on shared memory.
     fn both() -> [Common; 2] {
         let security = Security::Secret(Secret::random().expect("random bytes"));
-        let config = Config { threads: 1, ..Config::new(security) };
+        // No machine stands still for so long.
+        let (patience, connect_time) = (LONG, LONG);
+        let config = Config { threads: 1, patience, connect_time, ..Config::new(security) };
         let tcp = Transport::Tcp {
             config: Box::new(config),
             listen: "127.0.0.1:0".parse().expect("an address"),
@@ -74,7 +76,7 @@ impl Common {
         let (place, huge_pages) = (directory.path().join("shm"), HugePages::Never);
         let shm = Transport::Shm { directory: Some(place), huge_pages };
         // Nobody waits for its end, and on a busy machine nobody is to lose it.
-        let ttl = Duration::from_secs(10);
+        let ttl = LONG;
         [
             Common { store: Arc::default(), transport: tcp, ttl, _directory: None },
             Common { store: Arc::default(), transport: shm, ttl, _directory: Some(directory) },
@@ -469,7 +471,8 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
     let [common, _] = Common::both();
     let config = small(2, 1, 16, 1);
     let _memory = common.memory(&config);
-    let wait = Duration::from_secs(2);
+    // By then the others have been refused, however busy the machine is.
+    let wait = Duration::from_secs(6);
     let membership = common.membership(Role::Compute).expect("a free id");
     let (common, two) = (&common, &config);
     thread::scope(|scope| {

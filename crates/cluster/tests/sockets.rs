@@ -2,14 +2,17 @@
 
 mod common;
 
-use common::{Load, hammer, read_counters, small, totals};
+use common::{LONG, Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
 use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
 
 fn loopback(inbox_capacity: usize) -> Threaded {
     let security = Security::Secret(Secret::random().expect("random bytes"));
-    let config = Config { threads: 2, inbox_capacity, ..Config::new(security) };
+    // No machine stands still for so long.
+    let (patience, connect_time) = (LONG, LONG);
+    let config =
+        Config { threads: 2, inbox_capacity, patience, connect_time, ..Config::new(security) };
     Threaded::Tcp(Fabric::new(config).expect("a thread or two"))
 }
 

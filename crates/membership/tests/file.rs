@@ -82,13 +82,13 @@ fn a_state_file_that_is_torn_or_foreign_is_an_error_that_says_so() {
 #[test]
 fn a_node_whose_directory_is_removed_loses_its_lease() {
     let place = Place::file();
-    let node = place.join(common::compute_for(Duration::from_millis(300))).unwrap();
+    let node = place.join(common::compute_for(Duration::from_secs(1))).unwrap();
     // The node may be about to write a file.
     while fs::remove_dir_all(directory(&place)).is_err() && directory(&place).exists() {}
     let begin = now();
-    let error = node.wait(LONG, |_| false).unwrap_err();
+    let error = node.wait(4 * LONG, |_| false).unwrap_err();
     assert_eq!(error, MembershipError::LeaseEnded);
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < LONG);
     let error = node.fact("x").unwrap_err();
     assert!(error.to_string().contains("removed"), "{error}");
 }
@@ -120,15 +120,15 @@ fn waiting_uses_next_to_no_cpu() {
     // A process that only waits, so that its CPU time is that of waiting.
     let store = FileStore::open(directory(&place), LONG).unwrap();
     let revision = store.range("/", LONG).unwrap().revision;
-    let cpu = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
-    };
-    let begin = cpu();
-    assert!(!store.wait("/", revision, Duration::from_secs(2)).unwrap());
-    let used = cpu() - begin;
-    println!("two seconds of waiting use {used:?} of CPU");
-    assert!(used < Duration::from_millis(60), "{used:?}: three per cent of a core");
+    let used = (0..4).map(|_| {
+        let begin = common::cpu();
+        assert!(!store.wait("/", revision, Duration::from_millis(500)).unwrap());
+        common::cpu() - begin
+    });
+    // Whatever else the machine does, which makes everything dearer, it does not do all the time.
+    let used = used.min().unwrap();
+    println!("half a second of waiting uses {used:?} of CPU");
+    assert!(used < Duration::from_millis(15), "{used:?}: three per cent of a core");
 }
 
 #[test]

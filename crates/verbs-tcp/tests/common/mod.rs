@@ -186,7 +186,7 @@ pub(crate) fn call(
     requests: &[Request],
 ) -> Result<Outcome, VerbError> {
     endpoint.post(target, 7, requests).unwrap();
-    let done = finish(endpoint, Duration::from_secs(30));
+    let done = finish(endpoint, Duration::from_secs(60));
     assert_eq!((done.len(), done[0].token), (1, 7));
     done[0].result
 }

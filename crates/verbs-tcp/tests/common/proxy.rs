@@ -96,6 +96,7 @@ impl State {
 
 impl Pipe {
     fn forward(&self, from: usize, state: &State) {
+        use ErrorKind::{Interrupted, TimedOut, WouldBlock};
         let (mut source, mut sink) = (&self.ends[from], &self.ends[1 - from]);
         source.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         source.set_nodelay(true).unwrap();
@@ -109,7 +110,8 @@ impl Pipe {
                     thread::yield_now();
                 }
                 Ok(count) => kept.extend_from_slice(&bytes[..count]),
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                // A process that was stopped is interrupted, too.
+                Err(e) if matches!(e.kind(), WouldBlock | TimedOut | Interrupted) => {}
                 Err(_) => ended = true,
             }
             if self.frozen.load(Ordering::Relaxed) || kept.is_empty() {

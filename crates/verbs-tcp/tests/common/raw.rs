@@ -12,10 +12,13 @@ use ring::hmac;
 
 pub(crate) const SECRET: &[u8] = b"the cluster's own secret";
 
+/// Longer than anything takes on a machine that is very busy.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
 pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.set_write_timeout(Some(LONG)).unwrap();
     stream
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run<T>(body: impl AsyncFnOnce(Handle) -> T) -> T {
 }
 
 pub(crate) fn soon(handle: &Handle) -> Time {
-    handle.now() + Duration::from_secs(10)
+    handle.now() + Duration::from_secs(60)
 }
 
 pub(crate) fn open(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
