@@ -56,6 +56,10 @@ test *ARGS:
         cargo test --workspace "$@"
     fi
 
+# Test programs again and again on a machine that is busy, small or halting: `just shake '^membership/' 5`.
+shake *ARGS:
+    scripts/shake-tests.sh "$@"
+
 # Exhaustive searches of the protocol that take minutes and gigabytes.
 model *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored --nocapture --skip larger:: "$@"

@@ -225,7 +225,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
                 })
             })
             .collect();
-        let (ended, served, most, pair) = (&ended, &served, &most, &pair);
+        let (ended, served, most) = (&ended, &served, &most);
         scope.spawn(move || {
             while !ended.load(Ordering::Relaxed) {
                 assert!(call(&mut during, MEMORY, &add).is_ok(), "a peer is not served");

@@ -87,7 +87,7 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
         command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut running = command.spawn().expect("the program starts");
         let out = BufReader::new(running.stdout.take().expect("piped"));
-        let (first, began) = mpsc::channel();
+        let (says, said) = mpsc::channel();
         let reader = thread::spawn(move || {
             // What it has said until it is dead counts.
             let mut acknowledged = 0;
@@ -97,15 +97,18 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
                 } else if line.starts_with("[Current] NEW_ORDER_ABORT - ") {
                     acknowledged -= figure(&line, "Rollbacks: ");
                 }
-                let _ = first.send(());
+                let _ = says.send(acknowledged);
             }
             acknowledged
         });
         // Some die before they have begun.
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         let some = Duration::from_millis((random >> 33) % 500);
-        if round % 5 != 4 {
-            began.recv_timeout(Duration::from_secs(60)).expect("it says what it does");
+        // And one at least not before it has acknowledged something.
+        let enough = if round % 5 == 0 { 1 } else { 0 };
+        while round % 5 != 4
+            && said.recv_timeout(Duration::from_secs(60)).expect("it says what it does") < enough
+        {
         }
         let (_says, nothing) = mpsc::channel::<()>();
         let _ = nothing.recv_timeout(some);
