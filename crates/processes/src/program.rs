@@ -201,8 +201,10 @@ impl Text {
 /// # Panics
 /// When it was not so.
 pub fn one_document(processes: &[Ended]) -> &str {
+    let good = processes.iter().all(|process| process.status == Some(0));
+    // What is wrong stands where one tells it, and nowhere else.
+    assert!(good, "{processes:#?}");
     for process in processes {
-        assert_eq!(process.status, Some(0), "{}\n{}", process.out, process.err);
         if process.document.is_none() {
             assert_eq!(
                 (process.out.as_str(), &process.said()[..]),
