@@ -2,7 +2,7 @@
 # usage: scripts/shake-tests.sh [--loads "LOAD ..."] [--limit SECONDS] [--built] PATTERN [ROUNDS [TEST ...]]
 # Runs test programs again and again, on a machine that is idle, busy, small or halting, to find the tests that fail
 # only sometimes. PATTERN is an extended regular expression for CRATE/PROGRAM, as in 'cluster/killed', '^verbs-tcp/'
-# or 'ycsb/(cli|signals)$'; a crate's own tests are CRATE/CRATE. TESTs are names, or parts of them, as cargo takes them.
+# or 'ycsb/(cli|signals)$'; those inside a library are CRATE/latchwork_CRATE. TESTs are names, or parts of them, as cargo takes them.
 #
 #   idle     as it is                         crowded   all tests of a program at once, on one busy core
 #   busy     four busy loops for each core    niced     the same loops, which go before the tests
