@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::{LONG, Load, hammer, named_line, read_counters, small, totals};
-use latchwork_cluster::{ClusterConfig, Group, JoinError, Joined, Member, MemoryHost, Transport};
+use latchwork_cluster::{
+    ClusterConfig, ClusterError, Group, JoinError, Joined, Member, MemoryHost, Transport,
+};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
     Joining, MemberState, Membership, MembershipError, MemoryStore, NodeName, Role,
@@ -425,7 +427,12 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
                 taken.expect_err("a dead node holds it").to_string()
             });
             let errors = errors.expect("no worker fails");
-            joined.leave().expect_err("a line of its own has failed");
+            // It leaves in order, unless the question was on its way when the node died: then the line has failed, and is kept.
+            let left = joined.leave();
+            assert!(
+                matches!(left, Ok(()) | Err(JoinError::Cluster(ClusterError::Leave(_)))),
+                "{left:?}"
+            );
             errors
         });
         assert!(!ends[0][0].is_empty());

@@ -7,11 +7,8 @@ use std::time::Duration;
 use latchwork_membership::{Mail, Membership, MembershipError, NodeName};
 use latchwork_verbs_ibv as ibv;
 
+use super::CONNECT;
 use crate::JoinError;
-
-/// How long a node may take to answer an offer at least. Whoever is alive answers, if its machine is not too busy, and membership says
-/// who is not: then letters fail at once. A node that counted as gone although it is there would not be told what it waits for.
-const CONNECT: Duration = Duration::from_secs(60);
 
 /// A fabric on the devices of this process, for the node that membership says.
 pub(super) fn open(

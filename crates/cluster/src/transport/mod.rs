@@ -28,6 +28,14 @@ const DIRECTORY: &str = "/dev/shm/latchwork";
 /// How long a device may take to destroy what a node leaves behind that is gone.
 const REMOVAL: Duration = Duration::from_secs(5);
 
+/// How long a node may take to answer who wants to connect, at least. Whoever is alive answers, if its machine is not too busy, and
+/// membership says who is not: then attempts fail at once. A node that counted as gone although it is there would not be told
+/// what it waits for.
+const CONNECT: Duration = Duration::from_secs(60);
+
+/// How long a node gives those that connect, at least, to say who they are.
+const GREETING: Duration = Duration::from_secs(15);
+
 /// What is between the processes of a cluster. The same kind for all of them.
 #[derive(Clone, Debug)]
 pub enum Transport {
@@ -76,8 +84,10 @@ impl Transport {
                 if listen.ip().is_unspecified() && advertise.is_none() {
                     return Err(JoinError::NoAddress { listen: *listen });
                 }
-                let epoch = membership.me().epoch;
-                let config = tcp::Config { epoch, ..tcp::Config::clone(config) };
+                let mut config = tcp::Config::clone(config);
+                config.epoch = membership.me().epoch;
+                config.connect_time = config.connect_time.max(CONNECT);
+                config.limits.greeting_time = config.limits.greeting_time.max(GREETING);
                 let fabric = tcp::Fabric::new(config)?;
                 Ok(Link::Tcp { fabric, listen: *listen, advertise: *advertise })
             }

@@ -36,6 +36,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
             "places",
             "read-lease",
             "record",
+            "retry-for",
             "roaming",
             "sync-us",
             "time",
