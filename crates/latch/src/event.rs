@@ -3,7 +3,7 @@
 use latchwork_verbs::ComputeNodeId;
 
 use crate::message::{Message, Request};
-use crate::{LatchWord, WordOp};
+use crate::{LatchWord, NodeSet, WordOp};
 
 /// What a node holds of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,6 +52,9 @@ pub enum Event {
     Received(Message),
     /// The pause after refused questions is over, or the time for which this node stands back.
     Retry,
+    /// Questions to these nodes were not sent, since they are gone: nobody waits for the line any more. To be reported only while
+    /// [`Line::can_unask`](crate::Line::can_unask) is true.
+    Unsent(NodeSet),
     /// Local code may have let go of the line.
     Serve,
 }

@@ -22,6 +22,18 @@ use crate::worker::Inner;
 /// Bytes of a line that are fetched when it is granted.
 const READY_MAX: usize = 4 << 10;
 
+/// Whether nothing depends on this action but what another node waits for.
+fn is_report(action: &Action) -> bool {
+    let Action::Send { message, .. } = action else { return false };
+    matches!(
+        message,
+        Message::Answer { .. }
+            | Message::Settled { .. }
+            | Message::Taken { .. }
+            | Message::GaveUp { .. }
+    )
+}
+
 impl Inner {
     /// The line's record; made from the frame when nothing is under way.
     pub(crate) fn record<'r>(&self, records: &'r mut Records, addr: GlobalAddr) -> &'r mut Record {
@@ -67,13 +79,15 @@ impl Inner {
         actions.reverse();
         let mut unasked = None;
         while let Some(action) = actions.pop() {
-            let asked = self.asked_by(&action);
+            let (asked, reports) = (self.asked_by(&action), is_report(&action));
             if let Err(error) = self.perform(addr, record, action, &mut group) {
                 match asked.filter(|_| error.is_unsent()) {
                     Some(to) => {
                         let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
                         unasked = Some((nodes.with(to), error));
                     }
+                    // Who is gone does not wait for it, and this node not for who is gone.
+                    None if reports => {}
                     None => record.fail(error),
                 }
             }

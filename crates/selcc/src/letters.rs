@@ -22,7 +22,7 @@
 //! Doubts stand in the record, not with the worker that forwarded, because any worker of the node may
 //! receive the verdict.
 
-use latchwork_latch::{Hold, Message, NodeSet};
+use latchwork_latch::{Event, Hold, Message, NodeSet};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, LocalBuffer, Message as Wire, Request as Verb, Target, VerbError,
@@ -189,13 +189,7 @@ impl Inner {
         let heeds = self.node.settings.heeds_the_gone;
         if heeds && record.failed.is_none() && record.line.can_unask() {
             record.disappoint(error);
-            let mut actions = Vec::new();
-            record.line.unask(unasked, &mut actions);
-            for action in actions {
-                // A node that cannot be told waits until its deadline, as for any that is gone.
-                let _ = self.perform(addr, record, action, &mut None);
-            }
-            return;
+            return self.drive(addr, record, Event::Unsent(unasked));
         }
         record.fail(error);
         self.abandon_pledges(addr, record);

@@ -96,6 +96,44 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
     });
 }
 
+/// A and C share lines with a dead node, and both try to write them at once. Each has asked the other when it learns that the dead one
+/// cannot be asked, and gives up its wish; each answers the other all the same.
+///
+/// Bug: both remembered the other's question, answered neither, and the line never came to rest at either of them. Mechanism:
+/// who gave up its wish had left the order of those who upgrade, though its question was still open. Fix: it stays in that
+/// order until it has its answers.
+#[test]
+fn two_who_cannot_ask_the_dead_answer_each_other() {
+    in_every_world(|seed| {
+        for takeover in [false, true] {
+            let mut config = config(seed);
+            config.node.takeover = takeover;
+            let stage = Stage::on(config);
+            let lines: Vec<_> = (0..8).map(|_| stage.line()).collect();
+            for line in &lines {
+                [A, B, C].into_iter().for_each(|node| assert_eq!(stage.read(node, *line), 0));
+            }
+            stage.cluster.silence(B);
+            tell_all(&stage, B);
+            for line in lines.iter().cycle().take(24) {
+                let accesses = [A, C].map(|node| stage.takes(node, *line, Mode::Exclusive));
+                for access in accesses {
+                    let end = stage.end(access);
+                    let unsent =
+                        matches!(end, Err(MemoryError::Fabric(VerbError::Unreachable { .. })));
+                    assert!(unsent, "seed {seed}: {end:?}");
+                }
+                for node in [A, C] {
+                    stage.until("the line is at rest", || stage.node(node).lines_under_way() == 0);
+                    assert_eq!(stage.read(node, *line), 0, "seed {seed}");
+                }
+            }
+            a_cache_without(&stage, 0);
+            stage.abandon();
+        }
+    });
+}
+
 /// Questions to a node are on their way, and one waits behind them at this node for want of room, when it is told that the node is gone. The
 /// first ones may have arrived, and cost a frame each; the last one was never sent, and costs none, though the line was given up
 /// before that was known.

@@ -156,17 +156,20 @@ impl Line {
 
     /// Gives up the wish: the nodes of `unasked`, whom the word names, are gone, and no question got there, so none of them will
     /// answer. The others still do, and until then their questions stay open (R5).
-    pub fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
+    ///
+    /// Until then the node keeps its place in the order of those who upgrade: whoever it asks may be about to ask it, and if both
+    /// remembered the other's question, neither would answer.
+    pub(super) fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
         let Phase::Asking { open, pledged, refused } = self.phase else { return };
+        debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
         self.give_up(pledged, out);
         self.want = None;
-        self.priority = 0;
-        self.met_lock = false;
         let (open, pledged) = (open.less(unasked), NodeSet::EMPTY);
         self.phase = match open.is_empty() {
             true => Phase::Rest,
             false => Phase::Asking { open, pledged, refused },
         };
+        self.forget_refusals();
     }
 
     /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody else wants the line, the
@@ -276,6 +279,9 @@ impl Line {
             // There are none unless the wish was given up: a pledged bit keeps everybody else from the line.
             self.give_up(pledged, out);
             self.phase = Phase::Rest;
+            if self.want.is_none() {
+                self.forget_refusals();
+            }
         } else if refused == Refused::Busy {
             self.give_up(pledged, out);
             self.locked_out(rules, copy, out);

@@ -181,6 +181,7 @@ impl Line {
                 }
                 _ => {}
             },
+            Event::Unsent(to) => self.unask(to, out),
             Event::Serve => {}
         }
         self.advance(rules, copy, out);
@@ -197,8 +198,7 @@ impl Line {
                 copy.set_starved(self.priority);
             }
             self.want = None;
-            self.priority = 0;
-            self.met_lock = false;
+            self.forget_refusals();
         }
         if !rules.binding && self.want.is_some() {
             self.break_pledge(copy);
@@ -251,14 +251,23 @@ impl Line {
 
     fn is_upgrading(&self) -> bool {
         self.hold == Hold::Shared
-            && self.want == Some(Want::Exclusive)
             && match self.phase {
                 Phase::Operating(op) => {
                     matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
                 }
-                Phase::Asking { .. } | Phase::Pausing => true,
+                // Whether or not it wishes so still: it waits for the answers, and those whom it asked go by the order, too.
+                Phase::Asking { .. } => true,
+                Phase::Pausing => self.want == Some(Want::Exclusive),
                 Phase::Rest | Phase::StandingBack | Phase::Pledged { .. } => false,
             }
+    }
+
+    /// A wish has ended. Where questions are open for it, others compare what they say with their own until they are answered.
+    fn forget_refusals(&mut self) {
+        self.met_lock = false;
+        if self.hold == Hold::Exclusive || !matches!(self.phase, Phase::Asking { .. }) {
+            self.priority = 0;
+        }
     }
 }
 

@@ -256,7 +256,8 @@ mod tests {
         line.step(&rules, Event::Completed { op: WordOp::Upgrade, old }, &mut Unused, &mut out);
         assert!(line.is_asking(gone) && line.is_asking(sharer) && line.can_unask());
         out.clear();
-        line.unask(NodeSet::of(gone), &mut out);
+        let unsent = Event::Unsent(NodeSet::of(gone));
+        line.step(&rules, unsent, &mut Unused, &mut out);
         assert_eq!((out.len(), line.is_wanted()), (0, false));
         assert!(!line.is_at_rest() && !line.is_asking(gone) && line.is_asking(sharer), "{line:?}");
         let pledged = Message::Pledged { by: sharer, asked: sharer, seq: line.seq() };

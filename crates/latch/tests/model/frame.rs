@@ -26,6 +26,12 @@ pub(crate) struct Frame {
     pub(crate) locked: Option<Want>,
 }
 
+impl Frame {
+    /// Of no line.
+    pub(crate) const EMPTY: Frame =
+        Frame { hold: Hold::Nothing, bytes: Bytes::Stale, reserved: false, starved: 0, locked: None };
+}
+
 /// A frame, for the time of one step of its machine.
 pub(crate) struct Copy<'a> {
     pub(crate) frame: &'a mut Frame,

@@ -119,12 +119,13 @@ fn memory() -> u64 {
         .map_or(0, |pages: u64| pages * PAGE)
 }
 
-/// Everybody has got what they asked for, and nothing is on its way.
+/// Everybody who lives has got what they asked for, or given it up, and nothing is on its way; or nobody is to expect that.
 fn is_content(world: &World) -> bool {
     let at_rest = |node: &crate::world::Node| {
-        node.line.is_at_rest() && node.flights.is_empty() && !node.frame.reserved
+        let idle = node.line.is_at_rest() && node.flights.is_empty() && !node.frame.reserved;
+        node.dead || idle
     };
-    world.wire.is_empty() && world.nodes.iter().all(at_rest)
+    world.spoilt || (world.wire.is_empty() && world.nodes.iter().all(at_rest))
 }
 
 /// Which states reach one of `goals` over the edges, given as (to, from).

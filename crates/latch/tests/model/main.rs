@@ -20,6 +20,8 @@
 //! longer).
 
 mod conflicts;
+mod deaths;
+mod departed;
 mod discipline;
 mod frame;
 mod graph;

@@ -6,7 +6,7 @@ use stateright::Model;
 
 use crate::frame::Bytes;
 use crate::setting::{Client, Setting, Step};
-use crate::world::{Flight, Node, Stage, World};
+use crate::world::{Flight, Node, Packet, Stage, World};
 
 /// A world whose steps are chosen one by one. After each step all properties are checked.
 pub(crate) struct Script {
@@ -104,6 +104,21 @@ impl Script {
     pub(crate) fn retry(&mut self, id: u8) {
         assert!(self.node(id).pausing, "node {id} does not pause");
         self.take(Step::Retry { at: Self::at(id) });
+    }
+
+    /// Node `id` dies, and nothing of it is on its way.
+    pub(crate) fn die(&mut self, id: u8) {
+        self.take(Step::Die { at: Self::at(id), lost: true });
+    }
+
+    /// Node `from` learns that its question to node `to`, which is dead, was not sent.
+    pub(crate) fn refuse(&mut self, to: u8, from: u8) {
+        let is_it = |packet: &Packet| {
+            let Message::Request(request) = packet.message else { return false };
+            packet.to == node(to) && request.from == node(from)
+        };
+        let packet = self.world.wire.iter().position(is_it).expect("a question on its way");
+        self.take(Step::Refuse { packet: packet as u16 });
     }
 
     /// Everything of the operation in flight takes effect, but it is not reported.

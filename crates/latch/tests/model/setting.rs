@@ -21,11 +21,14 @@ pub(crate) struct Client {
     escalates: bool,
     locks: bool,
     no_wait: bool,
+    mortal: bool,
 }
 
 impl Client {
     const fn new(id: u8, reads: bool, writes: bool) -> Self {
-        Client { id, reads, writes, evicts: true, escalates: true, locks: false, no_wait: false }
+        let (evicts, escalates) = (true, true);
+        let (locks, no_wait, mortal) = (false, false, false);
+        Client { id, reads, writes, evicts, escalates, locks, no_wait, mortal }
     }
 
     /// Only reads.
@@ -58,6 +61,12 @@ impl Client {
     /// Does not wait for locks of others.
     pub(crate) const fn no_wait(mut self) -> Self {
         self.no_wait = true;
+        self
+    }
+
+    /// May die.
+    pub(crate) const fn mortal(mut self) -> Self {
+        self.mortal = true;
         self
     }
 
@@ -106,6 +115,8 @@ pub(crate) struct Setting {
     pub(crate) blind: bool,
     /// What the nodes do wrong.
     pub(crate) breach: Option<Breach>,
+    /// So many of those die that may.
+    pub(crate) deaths: u8,
 }
 
 /// One step of the world.
@@ -121,6 +132,8 @@ pub(crate) enum Step {
     Retry { at: u8 },
     Progress { at: u8, flight: u8 },
     Fail { at: u8, flight: u8 },
+    Die { at: u8, lost: bool },
+    Refuse { packet: u16 },
     Deliver { packet: u16 },
     Renege { at: u8 },
 }
@@ -142,6 +155,7 @@ impl Setting {
             failures: 0,
             blind: false,
             breach: None,
+            deaths: 0,
         }
     }
 
@@ -169,25 +183,32 @@ impl Setting {
         self
     }
 
+    /// So many of the nodes that may die do, at any time.
+    pub(crate) fn dying(mut self, deaths: u8) -> Self {
+        self.deaths = deaths;
+        self
+    }
+
     /// The world before the first step.
     pub(crate) fn first(&self) -> World {
-        let &Setting { failures, blind, breach, .. } = self;
+        let &Setting { failures, blind, breach, deaths, .. } = self;
         let mut world = World::new(self.clients.iter().map(|client| client.id));
         for (node, client) in world.nodes.iter_mut().zip(&self.clients) {
             node.no_wait = client.no_wait;
         }
-        World { failures, blind, breach, ..world }
+        World { failures, blind, breach, deaths, ..world }
     }
 
     /// Whether the step is nobody's free choice: it will be taken at some time.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         match step {
-            Step::Progress { .. } | Step::Deliver { .. } => true,
+            Step::Progress { .. } | Step::Deliver { .. } | Step::Refuse { .. } => true,
             Step::Retry { .. } | Step::Access { .. } | Step::Unlock { .. } => true,
             // Without invalidations, the engine gives back what nobody uses.
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
             Step::Fail { .. } | Step::Renege { .. } | Step::Lock { .. } => false,
+            Step::Die { .. } => false,
         }
     }
 
@@ -199,6 +220,12 @@ impl Setting {
         for (at, (node, client)) in world.nodes.iter().zip(&self.clients).enumerate() {
             let at = at as u8;
             steps.extend((0..node.flights.len() as u8).map(|flight| Step::Progress { at, flight }));
+            if node.dead {
+                continue;
+            }
+            if client.mortal && world.deaths > 0 {
+                steps.extend([false, true].map(|lost| Step::Die { at, lost }));
+            }
             if world.failures > 0 {
                 let whole =
                     |flight: &u8| node.flights[usize::from(*flight)].stage != Stage::Inspect;
@@ -249,8 +276,11 @@ impl Setting {
         }
         for (packet, sent) in world.wire.iter().enumerate() {
             let same = packet > 0 && world.wire[packet - 1] == *sent;
-            if !same && self.may_arrive(world, &sent.message) {
-                steps.push(Step::Deliver { packet: packet as u16 });
+            let packet = packet as u16;
+            if !same && world.is_dead(sent.to) {
+                steps.push(Step::Refuse { packet });
+            } else if !same && self.may_arrive(world, &sent.message) {
+                steps.push(Step::Deliver { packet });
             }
         }
     }
@@ -276,6 +306,8 @@ impl Setting {
             Step::Evict { at } => next.evict(rules, at.into()),
             Step::Retry { at } => next.retry(rules, at.into()),
             Step::Fail { at, flight } => next.fail(at.into(), flight.into()),
+            Step::Die { at, lost } => next.die(at.into(), lost),
+            Step::Refuse { packet } => next.refuse(rules, packet.into()),
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
             Step::Renege { at } => next.renege(rules, at.into()),
@@ -377,7 +409,7 @@ fn word_is_true(world: &World) -> bool {
     let known = |id: u64| world.nodes.iter().any(|node| u64::from(node.id.get()) == id);
     (exclusive == 0 || known(exclusive))
         && world.word.shared().iter().all(|id| known(id.get().into()))
-        && world.nodes.iter().filter(|node| node.line.is_at_rest()).all(|node| {
+        && world.nodes.iter().filter(|node| node.line.is_at_rest() && !node.dead).all(|node| {
             let owner = world.word.exclusive();
             let bit = world.word.shared().contains(node.id);
             match node.line.hold() {
@@ -395,15 +427,15 @@ fn rest_is_rest(world: &World) -> bool {
         let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
         // It differs from a line at rest in that, and in nothing else.
         let stands_back = || line.stands_back() && !line.is_asked_for() && node.pausing;
-        let alone = || node.flights.is_empty() && node.awaited == 0;
+        let alone = || node.dead || (node.flights.is_empty() && node.awaited == 0);
         !(line.is_at_rest() || line.is_idle()) || ((fresh() || stands_back()) && alone())
     })
 }
 
 /// R5: of every question without a final answer there is one, be it on its way, remembered or travelling with
 /// a grant, or else its answer is on the way; of any other question there is none.
-fn questions_are_one(world: &World) -> bool {
-    world.nodes.iter().all(|node| {
+pub(crate) fn questions_are_one(world: &World) -> bool {
+    world.nodes.iter().filter(|node| !node.dead).all(|node| {
         let (mut found, mut once) = (0u64, true);
         let mut find = |asked: ComputeNodeId| {
             let bit = 1 << asked.index();
@@ -433,7 +465,7 @@ fn questions_are_one(world: &World) -> bool {
                 _ => {}
             }
         }
-        once && found == node.awaited
+        once && (found == node.awaited || (world.spoilt && found & !node.awaited == 0))
     })
 }
 

@@ -54,6 +54,12 @@ fn happening(world: &World, step: Step) -> String {
             let (id, op) = (id(at), format!("{op:?}"));
             format!("the connection fails under {id:?}'s {op}, at {stage:?}")
         }
+        Step::Die { at, lost: false } => format!("{:?} dies", id(at)),
+        Step::Die { at, lost: true } => format!("{:?} dies with all that it has sent", id(at)),
+        Step::Refuse { packet } => {
+            let Packet { to, message, .. } = &world.wire[usize::from(packet)];
+            format!("{} was not sent to {to:?}", content(message))
+        }
         Step::Renege { at } => format!("{:?} breaks its pledge: {:?}", id(at), world.breach),
         Step::Deliver { packet } => {
             let Packet { to, message, .. } = &world.wire[usize::from(packet)];

@@ -84,8 +84,7 @@ pub(crate) fn renamed(world: &World, name: &impl Fn(ComputeNodeId) -> ComputeNod
     nodes.sort_unstable_by_key(|node| node.id);
     let mut wire: Vec<_> = world.wire.iter().map(|packet| rename_packet(packet, name)).collect();
     wire.sort_unstable();
-    let World { memory, fault, failures, blind, breach, .. } = *world;
-    World { word: world.word.renamed(name), memory, nodes, wire, fault, failures, blind, breach }
+    World { word: world.word.renamed(name), nodes, wire, ..*world }
 }
 
 fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Node {
@@ -107,6 +106,7 @@ fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> N
         unsettled: node.unsettled,
         pledged: node.pledged.map(|(to, seq)| (name(to), seq)),
         no_wait: node.no_wait,
+        dead: node.dead,
     }
 }
 

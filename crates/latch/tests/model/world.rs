@@ -14,6 +14,7 @@ use latchwork_latch::{
 };
 use latchwork_verbs::ComputeNodeId;
 
+use crate::deaths::is_own_question;
 use crate::frame::{Bytes, Copy, Frame};
 
 /// How many operations of one node can be in flight. The discipline needs one (R1); the published
@@ -48,6 +49,13 @@ pub(crate) struct Flight {
     pub(crate) source: Bytes,
 }
 
+impl Flight {
+    /// Whether some of it may still take effect.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::WriteBack | Stage::Atomic)
+    }
+}
+
 /// A message on its way, with the bytes that were forwarded ahead of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Packet {
@@ -76,6 +84,7 @@ pub(crate) struct Node {
     pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
     /// Local code does not wait for other nodes' locks.
     pub(crate) no_wait: bool,
+    pub(crate) dead: bool,
 }
 
 /// What must never happen, and shows in a single step.
@@ -124,6 +133,10 @@ pub(crate) struct World {
     pub(crate) blind: bool,
     /// What the nodes do wrong.
     pub(crate) breach: Option<Breach>,
+    /// How many more nodes die.
+    pub(crate) deaths: u8,
+    /// A node has died that owed others something: they may wait for ever.
+    pub(crate) spoilt: bool,
 }
 
 /// What is wrong with weaker disciplines: pledges that do not bind, and questions that are not one.
@@ -141,6 +154,12 @@ pub(crate) enum Breach {
     RefusesWhatItSendsOn,
     /// Transaction locks keep nobody out.
     IgnoresLocks,
+    /// Who learns that a question was not sent waits for its answer all the same.
+    UnasksNobody,
+    /// Who learns that a question was not sent waits for no answer to others, either.
+    UnasksAll,
+    /// Who learns that a question was not sent forgets what it had of the line.
+    ForgetsItsCopy,
     /// A lock is not reported to the machine, which goes on remembering who waits.
     LocksSilently,
 }
@@ -153,13 +172,7 @@ impl World {
             Node {
                 id,
                 line: Line::at_rest(id, Hold::Nothing, Seq(0)),
-                frame: Frame {
-                    hold: Hold::Nothing,
-                    bytes: Bytes::Stale,
-                    reserved: false,
-                    starved: 0,
-                    locked: None,
-                },
+                frame: Frame::EMPTY,
                 flights: ArrayVec::new(),
                 wanted: None,
                 pausing: false,
@@ -167,6 +180,7 @@ impl World {
                 unsettled: 0,
                 pledged: None,
                 no_wait: false,
+                dead: false,
             }
         };
         World {
@@ -178,6 +192,8 @@ impl World {
             failures: 0,
             blind: false,
             breach: None,
+            deaths: 0,
+            spoilt: false,
         }
     }
 
@@ -321,6 +337,9 @@ impl World {
             }
         }
         self.nodes[at].flights[flight] = moving;
+        // There is nobody to whom it could be reported.
+        let Node { flights, dead, .. } = &mut self.nodes[at];
+        flights.retain(|flight| !*dead || flight.is_under_way());
     }
 
     /// A takeover that works clears only bits that are pledged to its sender, and its own.
@@ -328,7 +347,12 @@ impl World {
         if op.expected(by) != Some(self.word) {
             return;
         }
-        let pledged = |node: &Node| node.id == by || node.line.pledged_to() == Some(by);
+        // A dead one's machine is gone, but not what it has said.
+        let pledged_to = |node: &Node| match node.dead {
+            true => node.pledged.map(|(to, _)| to),
+            false => node.line.pledged_to(),
+        };
+        let pledged = |node: &Node| node.id == by || pledged_to(node) == Some(by);
         let bits = self.word.shared();
         if !self.nodes.iter().filter(|node| bits.contains(node.id)).all(pledged) {
             self.blame(Fault::TookUnpledged(by));
@@ -391,7 +415,7 @@ impl World {
 
     /// Gives an event to a machine and carries out its actions. `incoming` is what the frame holds if
     /// the machine publishes it.
-    fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
+    pub(crate) fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
         let locks = self.breach != Some(Breach::IgnoresLocks);
         let Node { id, line, frame, wanted, no_wait, .. } = &mut self.nodes[at];
@@ -470,6 +494,10 @@ impl World {
     fn send(&mut self, packet: Packet) {
         if !self.nodes.iter().any(|node| node.id == packet.to) {
             return self.blame(Fault::AskedNobody(packet.to));
+        }
+        if self.is_dead(packet.to) && !is_own_question(&packet) {
+            self.spoilt |= World::is_missed(&packet);
+            return;
         }
         let place = self.wire.partition_point(|other| *other < packet);
         self.wire.insert(place, packet);
