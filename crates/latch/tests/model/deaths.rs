@@ -20,19 +20,17 @@ impl World {
         self.deaths = self.deaths.saturating_sub(1);
         let node = &mut self.nodes[at];
         let dead = node.id;
-        let served = |op| {
-            matches!(op, WordOp::HandOver(_) | WordOp::Downgrade | WordOp::DowngradeFor(_))
-        };
-        let unsettled = node.flights.iter().any(|flight| served(flight.op));
+        let serves =
+            |op| matches!(op, WordOp::HandOver(_) | WordOp::Downgrade | WordOp::DowngradeFor(_));
+        let unsettled = node.flights.iter().any(|flight| serves(flight.op));
         node.flights.retain(|flight| !lost && flight.is_under_way());
         node.dead = true;
         node.line = Line::at_rest(dead, Hold::Nothing, Seq(0));
         node.frame = Frame::EMPTY;
         (node.wanted, node.pausing, node.awaited, node.unsettled) = (None, false, 0, 0);
         self.wire.retain(|packet| {
-            let sent = !matches!(&packet.message, Message::Request(request) if request.from == dead);
-            let unsent = is_own_question(packet);
-            (sent || !lost) && (packet.to != dead || unsent)
+            let asks = matches!(&packet.message, Message::Request(request) if request.from == dead);
+            !(asks && lost) && (packet.to != dead || is_own_question(packet))
         });
         let reports = |packet: &Packet, to| {
             let (Message::Taken { by, .. } | Message::GaveUp { by, .. }) = packet.message else {
@@ -53,10 +51,10 @@ impl World {
         let Message::Request(request) = message else { unreachable!("only questions") };
         let asks = |node: &Node| node.id == request.from && !node.dead;
         let Some(at) = self.nodes.iter().position(asks) else { return };
-        let all = NodeSet::EMPTY;
-        let all = self.nodes.iter().fold(all, |all, node| all.with(node.id));
+        let all = self.nodes.iter().fold(NodeSet::EMPTY, |all, node| all.with(node.id));
         let node = &mut self.nodes[at];
         if !node.line.is_asking(to) || !node.line.can_unask() {
+            // Its engine gives the line up.
             self.spoilt = true;
             return;
         }
@@ -79,22 +77,22 @@ impl World {
         self.nodes.iter().any(|node| node.id == id && node.dead)
     }
 
-    /// What is sent to a dead node is gone, but for questions, of which their senders are told. Whether others wait for it.
-    pub(crate) fn is_missed(packet: &Packet) -> bool {
-        match &packet.message {
-            // Not to be told of, since it was sent on.
+    /// What is sent to a dead node goes nowhere.
+    pub(crate) fn miss(&mut self, packet: &Packet) {
+        self.spoilt |= match &packet.message {
+            // It was sent on, so nobody is told.
             Message::Request(_) => true,
             Message::Grant { travelling, .. } => !travelling.is_empty(),
-            // It stays pledged.
+            // Its sender stays pledged.
             Message::Pledged { .. } => true,
             Message::Answer { .. } | Message::Settled { .. } => false,
             Message::Taken { .. } | Message::GaveUp { .. } => false,
-        }
+        };
     }
 }
 
-/// Whether this is a question from the one who asks to the one that it asks. One that comes back to the node that was
-/// asked first, having been sent on, counts as well: it could be taken for sent, and nobody is told of it then.
+/// Whether this is a question from the one who asks to the one that it asks. One that was sent on, and comes back to the node
+/// that was asked first, counts as well, though its asker would not be told of it.
 pub(crate) fn is_own_question(packet: &Packet) -> bool {
     matches!(&packet.message, Message::Request(request) if request.asked == packet.to)
 }

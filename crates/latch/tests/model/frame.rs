@@ -28,8 +28,13 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Of no line.
-    pub(crate) const EMPTY: Frame =
-        Frame { hold: Hold::Nothing, bytes: Bytes::Stale, reserved: false, starved: 0, locked: None };
+    pub(crate) const EMPTY: Frame = Frame {
+        hold: Hold::Nothing,
+        bytes: Bytes::Stale,
+        reserved: false,
+        starved: 0,
+        locked: None,
+    };
 }
 
 /// A frame, for the time of one step of its machine.

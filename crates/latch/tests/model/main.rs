@@ -9,6 +9,7 @@
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
 //!   switches.rs  the switches of the rules, alone and with each other
 //!   takeover.rs  the same of shared lines that are taken over by pledge
+//!   departed.rs  nodes that die, and questions that are not sent; deaths.rs: what a death takes along
 //!   locks.rs     locks of transactions, which keep a line: single runs, and what holds
 //!   larger.rs    settings that take long
 //!   story.rs     a path, told

@@ -84,6 +84,7 @@ pub(crate) struct Node {
     pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
     /// Local code does not wait for other nodes' locks.
     pub(crate) no_wait: bool,
+    /// It has died, and does nothing any more.
     pub(crate) dead: bool,
 }
 
@@ -496,8 +497,7 @@ impl World {
             return self.blame(Fault::AskedNobody(packet.to));
         }
         if self.is_dead(packet.to) && !is_own_question(&packet) {
-            self.spoilt |= World::is_missed(&packet);
-            return;
+            return self.miss(&packet);
         }
         let place = self.wire.partition_point(|other| *other < packet);
         self.wire.insert(place, packet);
