@@ -135,7 +135,15 @@ fn one_of_two_dies() {
 /// Both may have asked the other when they give up.
 #[test]
 fn a_reader_dies_beside_two_who_upgrade() {
-    is_live_with("a reader dies beside two of both", &upgraders(), 0);
+    let [_, (how, setting)] = one_dies(&upgraders(), 0);
+    is_live(&format!("a reader dies beside two of both, {how}"), &setting);
+}
+
+#[test]
+#[ignore = "half a million states: seconds"]
+fn a_reader_dies_beside_two_who_upgrade_and_release() {
+    let [(how, setting), _] = one_dies(&upgraders(), 0);
+    is_live(&format!("a reader dies beside two of both, {how}"), &setting);
 }
 
 fn upgraders() -> [Client; 3] {
