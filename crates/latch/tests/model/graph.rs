@@ -54,7 +54,7 @@ pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usiz
     numbers.insert(fingerprint(&first), 0);
     let mut came_by: Vec<Option<(u32, Step)>> = vec![None];
     let mut due: Vec<(u32, u32)> = Vec::new();
-    let mut content: Vec<u32> = Vec::new();
+    let (mut content, mut spoilt): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     let mut open = VecDeque::from([(0, first)]);
     let mut steps = Vec::new();
     let mut memory_peak = 0;
@@ -64,8 +64,11 @@ pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usiz
             let wrong = Some((property.name, path_to(&came_by, number)));
             return Ok(Graph { states: came_by.len(), memory_peak, wrong });
         }
-        if plan.live && is_content(&world) {
-            content.push(number);
+        match world.spoilt {
+            _ if !plan.live => {}
+            true => spoilt.push(number),
+            false if is_content(&world) => content.push(number),
+            false => {}
         }
         if number.is_multiple_of(1 << 16) {
             memory_peak = memory_peak.max(memory());
@@ -102,7 +105,11 @@ pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usiz
         return Ok(Graph { states, memory_peak, wrong: None });
     }
     memory_peak = memory_peak.max(memory());
-    let good = backwards(states, due, content);
+    if setting.may_be_spoilt_by_the_living() {
+        content.extend(&spoilt);
+    }
+    let mut good = backwards(states, due, content);
+    spoilt.iter().for_each(|&at| good[at as usize] = true);
     let stuck = good.iter().position(|&good| !good);
     let wrong = stuck.map(|at| ("all wishes can be met", path_to(&came_by, at as u32)));
     Ok(Graph { states, memory_peak, wrong })
@@ -119,13 +126,13 @@ fn memory() -> u64 {
         .map_or(0, |pages: u64| pages * PAGE)
 }
 
-/// Everybody who lives has got what they asked for, or given it up, and nothing is on its way; or nobody is to expect that.
+/// Everybody who lives has got what they asked for, or given it up, and nothing is on its way.
 fn is_content(world: &World) -> bool {
     let at_rest = |node: &crate::world::Node| {
         let idle = node.line.is_at_rest() && node.flights.is_empty() && !node.frame.reserved;
         node.dead || idle
     };
-    world.spoilt || (world.wire.is_empty() && world.nodes.iter().all(at_rest))
+    world.wire.is_empty() && world.nodes.iter().all(at_rest)
 }
 
 /// Which states reach one of `goals` over the edges, given as (to, from).

@@ -199,6 +199,12 @@ impl Setting {
         World { failures, blind, breach, deaths, ..world }
     }
 
+    /// Whether a world can be spoilt later than by a death: the living ask a dead owner to read, or get questions of a dead writer. Where
+    /// only readers die, all wishes of the living can be met, or given up, in every world that is not spoilt at once.
+    pub(crate) fn may_be_spoilt_by_the_living(&self) -> bool {
+        self.clients.iter().any(|client| client.mortal && client.writes)
+    }
+
     /// Whether the step is nobody's free choice: it will be taken at some time.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         match step {
