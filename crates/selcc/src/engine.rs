@@ -46,6 +46,10 @@ impl Inner {
 
     /// One event of a line, and what follows from it.
     pub(crate) fn drive(&self, addr: GlobalAddr, record: &mut Record, event: Event) {
+        // Nobody here waits for a line that was given up, so it is not asked for again.
+        if record.is_lost() || record.failed.is_some() && event == Event::Retry {
+            return;
+        }
         let node = &*self.node;
         let mut actions = self.actions.take();
         let now = self.handle.sweep_time();
@@ -112,7 +116,7 @@ impl Inner {
         if asked_for || !matches!(record.lease, Lease::Off) {
             self.see_to_lease(addr, record);
         }
-        if asked_for && record.line.is_blocked() {
+        if asked_for && record.line.is_blocked() && !record.is_lost() {
             // The sweep may have begun long ago: what it does at its end takes completions, too.
             record.blocked_since.get_or_insert_with(|| self.handle.now());
             if !record.listed {
@@ -285,7 +289,7 @@ impl Inner {
             Body::Line(message) => {
                 let mut records = self.node.records.shard(addr).lock();
                 let record = self.record(&mut records, addr);
-                if record.failed.is_some() && record.frame.is_none() {
+                if record.is_lost() {
                     drop(records);
                     return self.send_away(addr, wire.from, &message);
                 }

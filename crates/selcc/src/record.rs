@@ -239,6 +239,11 @@ impl Record {
         self.disappoint(error);
     }
 
+    /// Whether it was given up, and its frame as well: nothing can be posted for it, or written into it, any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.failed.is_some() && self.frame.is_none()
+    }
+
     /// Ends all accesses that wait for the line.
     pub(crate) fn disappoint(&mut self, error: VerbError) {
         // Who was granted the line before has a reservation, and uses it.
