@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use latchwork_cache::{Cache, CacheError};
 use latchwork_fabric::{Fabric, Inbox, Port};
@@ -145,9 +146,23 @@ pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorCon
     ExecutorConfig {
         depth: config.inflight,
         sweep_cost: config.sweep_cost,
+        yield_limit: yield_limit(config),
         seed: config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index as u64),
         ..ExecutorConfig::default()
     }
+}
+
+/// How long a worker may be away while it offers its core, before it takes the core for contended.
+///
+/// Workers of this cluster that share a core take turns there, each for a fraction of a millisecond. They must not
+/// take each other for foreign programs: a turn costs them less than a wake.
+fn yield_limit(config: &ClusterConfig) -> Duration {
+    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not notice it.
+    const MAX: Duration = Duration::from_millis(2);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let turns = (config.compute_nodes * config.workers).div_ceil(cores);
+    let limit = ExecutorConfig::default().yield_limit;
+    limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
 /// A handler parks as soon as it can: it only covers for workers that do not poll.

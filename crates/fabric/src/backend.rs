@@ -1,6 +1,7 @@
 //! The enums over the backends. Every method is the backend's own, behind one predicted branch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use latchwork_runtime::{Handle, Notifier};
 use latchwork_verbs::{
@@ -336,6 +337,18 @@ impl latchwork_verbs::Endpoint for Endpoint {
             #[cfg(target_os = "linux")]
             Endpoint::Ibv(endpoint) => endpoint.may_park(),
             Endpoint::Closed(endpoint) => endpoint.may_park(),
+        }
+    }
+
+    fn nap(&self, time: Duration) -> bool {
+        match self {
+            Endpoint::Shm(endpoint) => endpoint.nap(time),
+            Endpoint::Sim(endpoint) => endpoint.nap(time),
+            #[cfg(feature = "tcp")]
+            Endpoint::Tcp(endpoint) => endpoint.nap(time),
+            #[cfg(target_os = "linux")]
+            Endpoint::Ibv(endpoint) => endpoint.nap(time),
+            Endpoint::Closed(endpoint) => endpoint.nap(time),
         }
     }
 }

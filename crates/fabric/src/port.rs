@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{
@@ -238,6 +239,11 @@ impl Port {
         self.inner.borrow().endpoint.may_park()
     }
 
+    /// Sleeps until a completion may have arrived; see [`latchwork_verbs::Endpoint::nap`].
+    pub fn nap(&self, time: Duration) -> bool {
+        self.inner.borrow().endpoint.nap(time)
+    }
+
     /// Entries in the operation slab: batches in flight, and results that no future has taken yet.
     pub fn operations(&self) -> usize {
         self.inner.borrow().operations.len()
@@ -287,5 +293,9 @@ impl Poller for PortPoller {
 
     fn may_park(&self) -> bool {
         self.0.may_park()
+    }
+
+    fn nap(&self, time: Duration) -> bool {
+        self.0.nap(time)
     }
 }

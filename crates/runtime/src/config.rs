@@ -12,6 +12,10 @@ pub struct ExecutorConfig {
     pub spin_sweeps: u32,
     /// Further idle sweeps, each after offering the core to others, before parking. 64 by default.
     pub yield_sweeps: u32,
+    /// Offering the core may take this long. After a longer time other threads want the core for themselves, and
+    /// the executor parks without offering it, for 20 ms to 1 s. 1 ms by default: less than a time slice of the
+    /// kernel, and more than a few sweeps of workers that share the core.
+    pub yield_limit: Duration,
     /// How many calls of [`crate::Handle::coop`] a task may make before one of them yields. At least
     /// 1. 32 by default.
     pub coop_budget: u32,
@@ -33,6 +37,7 @@ impl Default for ExecutorConfig {
             depth: 64,
             spin_sweeps: 64,
             yield_sweeps: 64,
+            yield_limit: Duration::from_millis(1),
             coop_budget: 32,
             sweep_tasks: usize::MAX,
             seed: 0,

@@ -20,6 +20,10 @@ pub trait Driver: 'static {
     /// before. A virtual worker gives the thread back instead and never calls this.
     fn park(&self, until: Option<Time>);
 
+    /// Gives the core away for about this long. The executor has not announced a parking. A virtual
+    /// worker never calls this.
+    fn nap(&self, time: Duration);
+
     /// Adds CPU time to the worker's clock.
     fn charge(&self, cost: Duration) {
         let _ = cost;
@@ -111,6 +115,11 @@ impl Driver for RealDriver {
 
     fn notifier(&self) -> Notifier {
         self.notifier.clone()
+    }
+
+    fn nap(&self, time: Duration) {
+        // An old token ends it at once, which does no harm: the next sweep is early.
+        park_timeout(&self.thread, time);
     }
 
     fn park(&self, until: Option<Time>) {

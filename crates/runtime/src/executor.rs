@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::idle::{Idle, Step};
 use crate::mailbox::{TaskHeader, TaskId};
 use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
@@ -15,6 +16,10 @@ use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 /// The end of a sweep may come so much before the time of the worker's clock, to which short work of
 /// its last task has moved it: pollers post at the clock's time, and an event is spared.
 const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
+
+/// How long a thread sleeps at most that may not park, on a core that others want. Short beside a time slice of
+/// the others, long beside what a wake takes. Messages that come meanwhile end no nap.
+const NAP: Duration = Duration::from_micros(200);
 
 /// What one sweep found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,7 +208,8 @@ impl Executor<RealDriver> {
     /// afterwards.
     ///
     /// When there is nothing to do it spins, then offers the core to others between sweeps, then
-    /// parks until notified or until the next deadline. Pollers are served only inside this call: a
+    /// parks until notified or until the next deadline. Where other threads want the core it parks earlier
+    /// ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call: a
     /// thread that goes elsewhere for long removes its pollers, or drops the executor.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
@@ -237,26 +243,41 @@ impl Executor<RealDriver> {
     }
 
     fn drive(&mut self, root: &mut dyn FnMut(), done: &dyn Fn() -> bool) {
-        let spin = self.core.config.spin_sweeps;
-        let patience = spin.saturating_add(self.core.config.yield_sweeps);
-        let mut idle_sweeps = 0u32;
+        let mut idle = Idle::new(&self.core.config);
         while !done() {
             let Sweep::Idle { next } = self.sweep_with(root) else {
-                idle_sweeps = 0;
+                idle.worked();
                 continue;
             };
-            idle_sweeps = idle_sweeps.saturating_add(1);
-            if idle_sweeps <= spin {
-                spin_loop();
-            } else if idle_sweeps > patience && self.try_park(done) {
-                self.driver.park(next);
-                if self.unpark() {
-                    idle_sweeps = 0;
-                }
-            } else {
-                // Also when a poller refused to park: whoever it waits for may need this core.
-                yield_now();
+            let now = self.core.sweep_time.get();
+            let mut step = idle.step(now);
+            // Before any spinning: what the poller waits for may be another thread's turn on this core.
+            if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.nap(NAP)) {
+                continue;
             }
+            if step == Step::Park {
+                if self.try_park(done) {
+                    self.driver.park(next);
+                    if self.unpark() {
+                        idle.worked();
+                    }
+                    continue;
+                }
+                step = idle.refused(now);
+            }
+            match step {
+                Step::Spin | Step::Park => spin_loop(),
+                Step::Yield => self.offer_core(&mut idle),
+                Step::Nap => self.driver.nap(NAP),
+            }
+        }
+    }
+
+    fn offer_core(&self, idle: &mut Idle) {
+        let began = self.driver.now();
+        yield_now();
+        if idle.yielded(began, self.driver.now()) {
+            self.core.contended_until.set(idle.contended_until());
         }
     }
 }

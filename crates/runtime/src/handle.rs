@@ -80,6 +80,13 @@ impl Handle {
         self.0.sweep_time.get()
     }
 
+    /// Until when other threads are taken to want the core of this executor; in the past when none does.
+    /// Never on the virtual driver, whose workers have a core each.
+    #[inline]
+    pub fn contended_until(&self) -> Time {
+        self.0.contended_until.get()
+    }
+
     /// Is ready from `deadline` on.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(Rc::clone(&self.0), deadline)

@@ -63,6 +63,7 @@ mod error;
 mod executor;
 mod futures;
 mod handle;
+mod idle;
 mod join;
 mod mailbox;
 mod notifier;

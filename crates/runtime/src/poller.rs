@@ -1,5 +1,7 @@
 //! [`Poller`]: what a worker looks at on every sweep.
 
+use std::time::Duration;
+
 use crate::Time;
 
 /// A source of work that a worker looks at on every sweep: a completion queue, an inbox.
@@ -41,6 +43,14 @@ pub trait Poller {
     /// while it expects something.
     fn may_park(&self) -> bool {
         true
+    }
+
+    /// Sleeps until something arrives that this poller waits for, for `time` at most. Returns `false` at once when
+    /// it waits for nothing that it can sleep on. Asked on a core that other threads want, where polling would
+    /// keep from it what the poller waits for.
+    fn nap(&self, time: Duration) -> bool {
+        let _ = time;
+        false
     }
 
     /// The worker is awake again; called once for each time [`Poller::may_park`] returned `true`,

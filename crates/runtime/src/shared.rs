@@ -26,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) random: RefCell<Random>,
     pub(crate) sweep_time: Cell<Time>,
     pub(crate) activity: Cell<Activity>,
+    /// Until when other threads are taken to want this executor's core.
+    pub(crate) contended_until: Cell<Time>,
     tasks: RefCell<Tasks>,
     /// Calls of `coop` that the running task may still make before it has to yield.
     coop_left: Cell<u32>,
@@ -40,6 +42,7 @@ impl Core {
             random: RefCell::new(Random::new(config.seed)),
             sweep_time: Cell::new(driver.now()),
             activity: Cell::default(),
+            contended_until: Cell::new(Time::ZERO),
             tasks: RefCell::new(Tasks::new(config.depth)),
             coop_left: Cell::new(config.coop_budget),
             driver,

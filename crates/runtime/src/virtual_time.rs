@@ -35,6 +35,8 @@ impl Driver for VirtualDriver {
 
     fn park(&self, _until: Option<Time>) {}
 
+    fn nap(&self, _time: Duration) {}
+
     fn charge(&self, cost: Duration) {
         self.cpu.charge(cost);
     }

@@ -53,6 +53,7 @@
 mod access;
 mod costs;
 mod counters;
+mod cover;
 mod describe;
 mod engine;
 mod evict;

@@ -7,12 +7,13 @@ use latchwork_cache::Cache;
 use latchwork_coherence::MailBox;
 use latchwork_latch::Rules;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
-use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use latchwork_runtime::{Notifier, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 
 use crate::Settings;
 use crate::counters::{Counters, WorkerCounters};
+use crate::cover::Cover;
 use crate::history::History;
 use crate::lock::Share;
 use crate::record::{RecordTable, Records};
@@ -76,6 +77,8 @@ pub struct Node {
     pub(crate) handler: Mutex<Option<Notifier>>,
     /// Workers, the handler not counted, that are not parked.
     pub(crate) awake: AtomicUsize,
+    /// Until when the handler polls beside them.
+    pub(crate) cover: Cover,
     /// Workers, the handler not counted.
     pub(crate) workers: AtomicUsize,
     /// Nodes that are gone, a bit for each, until whoever polls has seen to it.
@@ -137,6 +140,7 @@ impl Node {
             refused: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
+            cover: Cover::default(),
             workers: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
             gone: AtomicU64::new(0),
@@ -226,6 +230,15 @@ impl Node {
     /// Whether it is still to be seen to that `peer` is [missed](Node::miss).
     pub fn minds(&self, peer: ComputeNodeId) -> bool {
         self.missed.load(Ordering::Acquire) & bit(peer) != 0
+    }
+
+    /// A worker finds at `now` that other programs want its core until then.
+    pub(crate) fn cover(&self, now: Time, until: Time) {
+        if self.cover.extend(now, until)
+            && let Some(handler) = &*self.handler.lock()
+        {
+            handler.notify();
+        }
     }
 
     /// How many workers it has. One that comes or goes this very moment may not be counted right.

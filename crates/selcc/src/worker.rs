@@ -372,8 +372,13 @@ impl Poller for Pump {
             Role::Worker => inner.node.settings.serve_interval,
             Role::Handler => COVER_INTERVAL,
         };
-        let serve = (!inner.node.blocked.is_empty()).then(|| inner.handle.sweep_time() + interval);
-        [alarm, serve].into_iter().flatten().min()
+        let now = inner.handle.sweep_time();
+        let serve = (!inner.node.blocked.is_empty()).then(|| now + interval);
+        let cover = match inner.role {
+            Role::Worker => None,
+            Role::Handler => inner.node.cover.next(now),
+        };
+        [alarm, serve, cover].into_iter().flatten().min()
     }
 
     fn may_park(&self) -> bool {
@@ -392,7 +397,16 @@ impl Poller for Pump {
         }
         inner.parked.set(true);
         inner.count_awake(-1);
+        // Every worker comes here soon after it learns that its core is contended: it parks instead of yielding.
+        let (now, until) = (inner.handle.sweep_time(), inner.handle.contended_until());
+        if inner.role == Role::Worker && now < until {
+            inner.node.cover(now, until);
+        }
         true
+    }
+
+    fn nap(&self, time: Duration) -> bool {
+        self.inner.upgrade().is_some_and(|inner| inner.port.nap(time))
     }
 
     fn unparked(&self) {

@@ -1,5 +1,7 @@
 //! The traits that a fabric implements, and the checks that all of them make on a batch.
 
+use std::time::Duration;
+
 use crate::address::{LocalBuffer, RegionKey, Target};
 use crate::error::VerbError;
 use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Kind, Message, Request};
@@ -43,6 +45,13 @@ pub trait Endpoint {
 
     /// Whether the worker may park: true when everything in flight will wake its notifier.
     fn may_park(&self) -> bool;
+
+    /// Sleeps until a completion may have arrived, for `time` at most; `false` at once where there is nothing to
+    /// sleep on. For a worker that may not park, on a core that other threads want.
+    fn nap(&self, time: Duration) -> bool {
+        let _ = time;
+        false
+    }
 }
 
 /// The messages that arrived for one compute node. Any worker of the node may take them.

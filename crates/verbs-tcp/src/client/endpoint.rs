@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_verbs::{
@@ -184,5 +185,12 @@ impl latchwork_verbs::Endpoint for Endpoint {
     fn may_park(&self) -> bool {
         // Replies wake nobody: they have to be polled for.
         self.in_flight == 0
+    }
+
+    fn nap(&self, time: Duration) -> bool {
+        let mut links: Vec<_> = self.lanes.iter().filter_map(Lane::awaits).collect();
+        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        // An error ends the nap, and the next step meets its cause.
+        !links.is_empty() && rustix::event::poll(&mut links, Some(&time)).is_ok()
     }
 }

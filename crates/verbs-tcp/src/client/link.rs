@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use rustix::event::{PollFd, PollFlags};
 use rustls::ClientConnection;
 
 use super::connect::Connected;
@@ -31,6 +32,12 @@ impl Link {
     /// Bytes of frames that have not left.
     pub(crate) fn waiting(&self) -> usize {
         self.out.len() - self.written
+    }
+
+    /// Something to read; also room to write, where frames wait for it.
+    pub(crate) fn awaits(&self) -> PollFd<'_> {
+        let write = if self.waiting() > 0 { PollFlags::OUT } else { PollFlags::empty() };
+        PollFd::new(&self.socket, PollFlags::IN | write)
     }
 
     /// Gives the socket what it takes of `out`.

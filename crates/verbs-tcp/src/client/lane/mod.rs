@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{Completion, Message, Request};
+use rustix::event::PollFd;
 use slab::Slab;
 
 use super::connect::Connected;
@@ -146,6 +147,14 @@ impl Lane {
     /// Whether anything is expected or waits.
     pub(crate) fn is_busy(&self) -> bool {
         !(self.queue.is_empty() && self.flights.is_empty() && self.doomed.is_empty())
+    }
+
+    /// What to sleep on until this lane can go on, if it waits for its connection.
+    pub(crate) fn awaits(&self) -> Option<PollFd<'_>> {
+        match &self.state {
+            State::Up(link) if self.is_busy() => Some(link.awaits()),
+            _ => None,
+        }
     }
 
     /// Goes on as far as it can without waiting. `connect` starts an attempt to connect.

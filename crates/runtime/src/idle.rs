@@ -1,0 +1,186 @@
+//! [`Idle`]: what a thread does while its executor has nothing to do.
+//!
+//! ```text
+//!              spin_sweeps          yield_sweeps more
+//!   at work ──► spin ─────► yield ───────────────────► park
+//!                             │  one yield takes longer than yield_limit
+//!                             ▼
+//!              contended:    spin ──► park             for `hold`; then one yield tries again
+//! ```
+//!
+//! A yield to a thread that has little to do returns at once. A yield to a thread that wants the core for itself
+//! costs that thread's whole time slice, which is milliseconds. A parked thread does not wait for that slice:
+//! the kernel lets a thread that wakes go before one that has used its share. So a thread on a contended core
+//! parks where it would have yielded.
+//!
+//! `hold` begins at [`HOLD_MIN`] and doubles with every yield that is too long, up to [`HOLD_MAX`]. So the yields
+//! that try cost a few per mille of a core that stays contended. One short yield sets `hold` back.
+
+use std::time::Duration;
+
+use crate::{ExecutorConfig, Time};
+
+/// How long a core counts as contended after the first yield that took too long.
+const HOLD_MIN: Duration = Duration::from_millis(20);
+/// The same after many in a row.
+const HOLD_MAX: Duration = Duration::from_secs(1);
+
+/// What to do after an idle sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Sweep again at once.
+    Spin,
+    /// Offer the core to other threads, and say how long that took: [`Idle::yielded`].
+    Yield,
+    /// Park. If a poller refuses: [`Idle::refused`].
+    Park,
+    /// Sleep for a moment: a poller refuses to park and has nothing to sleep on, and the core is contended.
+    Nap,
+}
+
+/// The idle sweeps of one executor, and whether other threads want its core.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    spin: u32,
+    /// Idle sweeps before parking.
+    patience: u32,
+    yield_limit: Duration,
+    /// Idle sweeps in a row.
+    sweeps: u32,
+    contended_until: Time,
+    hold: Duration,
+}
+
+impl Idle {
+    pub(crate) fn new(config: &ExecutorConfig) -> Self {
+        Idle {
+            spin: config.spin_sweeps,
+            patience: config.spin_sweeps.saturating_add(config.yield_sweeps),
+            yield_limit: config.yield_limit,
+            sweeps: 0,
+            contended_until: Time::ZERO,
+            hold: Duration::ZERO,
+        }
+    }
+
+    /// A sweep made progress, or a notification ended the parking.
+    #[inline]
+    pub(crate) fn worked(&mut self) {
+        self.sweeps = 0;
+    }
+
+    /// A sweep that began at `now` found nothing to do.
+    pub(crate) fn step(&mut self, now: Time) -> Step {
+        self.sweeps = self.sweeps.saturating_add(1);
+        if self.sweeps <= self.spin {
+            Step::Spin
+        } else if self.sweeps > self.patience || self.is_contended(now) {
+            Step::Park
+        } else {
+            Step::Yield
+        }
+    }
+
+    /// A poller refuses to park. It waits for something of which no notification comes.
+    pub(crate) fn refused(&self, now: Time) -> Step {
+        if !self.is_contended(now) {
+            // The awaited party may need this core.
+            Step::Yield
+        } else if self.sweeps <= self.spin.saturating_mul(2) {
+            // Mostly the next sweep finds it.
+            Step::Spin
+        } else {
+            Step::Nap
+        }
+    }
+
+    /// A yield took from `began` to `ended`. Returns whether the core is contended.
+    pub(crate) fn yielded(&mut self, began: Time, ended: Time) -> bool {
+        // A model checker runs other threads meanwhile, and the time they take must not decide anything.
+        if cfg!(loom) || ended - began <= self.yield_limit {
+            self.hold = Duration::ZERO;
+            return false;
+        }
+        self.hold = (self.hold * 2).clamp(HOLD_MIN, HOLD_MAX);
+        self.contended_until = ended + self.hold;
+        true
+    }
+
+    /// Until when the core counts as contended.
+    pub(crate) fn contended_until(&self) -> Time {
+        self.contended_until
+    }
+
+    /// Whether other threads want the core.
+    pub(crate) fn is_contended(&self, now: Time) -> bool {
+        now < self.contended_until
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(1);
+
+    fn idle() -> Idle {
+        let config = ExecutorConfig {
+            spin_sweeps: 2,
+            yield_sweeps: 3,
+            yield_limit: LIMIT,
+            ..ExecutorConfig::default()
+        };
+        Idle::new(&config)
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn steps<const N: usize>(idle: &mut Idle, now: Time) -> [Step; N] {
+        idle.worked();
+        std::array::from_fn(|_| idle.step(now))
+    }
+
+    #[test]
+    fn a_thread_on_a_quiet_core_spins_then_yields_then_parks() {
+        use Step::{Park, Spin, Yield};
+        let mut idle = idle();
+        assert_eq!(steps(&mut idle, at(0)), [Spin, Spin, Yield, Yield, Yield, Park, Park]);
+        assert_eq!(idle.refused(at(0)), Yield);
+        assert!(!idle.yielded(at(0), at(0) + LIMIT), "the limit itself is short");
+        assert_eq!(steps(&mut idle, at(1)), [Spin, Spin, Yield]);
+    }
+
+    #[test]
+    fn a_thread_on_a_contended_core_parks_instead_of_yielding() {
+        use Step::{Nap, Park, Spin, Yield};
+        let mut idle = idle();
+        assert!(idle.yielded(at(0), at(4)));
+        assert_eq!(idle.contended_until(), at(4) + HOLD_MIN);
+        assert_eq!(steps(&mut idle, at(5)), [Spin, Spin, Park]);
+        assert_eq!(idle.refused(at(5)), Spin);
+        assert_eq!([idle.step(at(5)), idle.step(at(5))], [Park, Park]);
+        assert_eq!(idle.refused(at(5)), Nap);
+        // When the hold is over, one yield tries again.
+        assert_eq!(steps(&mut idle, at(24)), [Spin, Spin, Yield]);
+    }
+
+    #[test]
+    fn the_hold_doubles_up_to_its_maximum_and_one_short_yield_sets_it_back() {
+        let mut idle = idle();
+        let mut now = at(0);
+        let mut holds = Vec::new();
+        for _ in 0..8 {
+            let ended = now + 4 * LIMIT;
+            assert!(idle.yielded(now, ended));
+            holds.push(idle.contended_until() - ended);
+            now = idle.contended_until();
+        }
+        let expected = [20, 40, 80, 160, 320, 640, 1000, 1000].map(Duration::from_millis);
+        assert_eq!(holds, expected);
+        assert!(!idle.yielded(now, now));
+        assert!(idle.yielded(now, now + 4 * LIMIT));
+        assert_eq!(idle.contended_until() - (now + 4 * LIMIT), HOLD_MIN);
+    }
+}

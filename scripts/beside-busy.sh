@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What YCSB A and TPC-C do beside busy foreign threads, one for each core, and on the machine as it is, in turns.
+#
+#   scripts/beside-busy.sh [ROUNDS [SECONDS [CASE..]]]
+#
+# A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without one: both programs, over shm and tcp, with one node and with two.
+# BIN is where the programs lie (default: target/release, which is built first). OTHER=DIR compares with other
+# builds of the same programs, in the same turns.
+#
+# The fair share of W workers beside B busy threads on C cores is (C / (W + B)) of a core each, by what
+# min(1, C / W) was before. The last column is the median beside the busy threads, by the median without them, by that share.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${1:-5} seconds=${2:-3}
+shift $(($# < 2 ? $# : 2))
+cases=("$@")
+if [ ${#cases[@]} -eq 0 ]; then
+    cases=({ycsb,tpcc}:{shm,tcp}:{1,2})
+fi
+if [ -z "${BIN:-}" ]; then
+    cargo build --release --locked --quiet --bin ycsb --bin tpcc
+    BIN=${CARGO_TARGET_DIR:-target}/release
+fi
+cores=$(nproc)
+work=$(mktemp -d)
+busy=()
+calm() {
+    [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true
+    [ ${#busy[@]} -eq 0 ] || wait "${busy[@]}" 2>/dev/null || true
+    busy=()
+}
+trap 'calm; rm -rf "$work"' EXIT
+disturb() {
+    local core
+    for ((core = 0; core < cores; core++)); do
+        timeout 120 sh -c 'while :; do :; done' &
+        busy+=($!)
+    done
+}
+
+# Throughput of one run, per second.
+once() { # DIRECTORY PROGRAM FABRIC NODES
+    local flags=(--fabric "$3" --compute-nodes "$4" --threads 1 --json "$work/r.json")
+    case $2 in
+    ycsb) flags=(run -w a -p recordcount=200000 -p operationcount=0 --time "$seconds" --warmup 1 "${flags[@]}") ;;
+    tpcc) flags=(--time "$seconds" --warmup 1 --check false "${flags[@]}") ;;
+    esac
+    rm -f "$work/r.json"
+    "$1/$2" "${flags[@]}" >"$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+    awk -F'[:,]' '/^ *"throughput_ops_s"/ {v = $2} END {printf "%.0f\n", v}' "$work/r.json"
+}
+
+median() { sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+
+builds=("$BIN" ${OTHER:+"$OTHER"})
+printf '%-12s %-24s %12s %12s %8s %10s\n' case build quiet busy ratio "of share"
+for case in "${cases[@]}"; do
+    IFS=: read -r program fabric nodes <<<"$case"
+    for ((round = 0; round < rounds; round++)); do
+        for mode in quiet busy; do
+            [ $mode = quiet ] || disturb
+            for build in "${!builds[@]}"; do
+                once "${builds[build]}" "$program" "$fabric" "$nodes" >>"$work/$case.$build.$mode"
+            done
+            calm
+        done
+    done
+    for build in "${!builds[@]}"; do
+        quiet=$(median <"$work/$case.$build.quiet") beside=$(median <"$work/$case.$build.busy")
+        awk -v n="$case" -v b="${builds[build]}" -v q="$quiet" -v x="$beside" -v c="$cores" -v w="$nodes" 'BEGIN {
+            own = c / w; if (own > 1) own = 1
+            share = c / (w + c); if (share > 1) share = 1
+            printf "%-12s %-24s %12d %12d %8.2f %10.2f\n", n, b, q, x, x / q, x / q / (share / own) }'
+    done
+done
