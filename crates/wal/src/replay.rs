@@ -10,7 +10,7 @@ use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use crate::directory::read_whole;
 use crate::format::{Content, names};
 use crate::reader::{GroupReader, Opened};
-use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, TableId, Timestamp, WalError};
+use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, Segment, TableId, Timestamp, WalError};
 
 /// Keys are dealt out to so many partitions.
 const PARTITIONS: usize = 64;
@@ -70,7 +70,7 @@ pub struct Replayed {
     pub notes: Vec<Note>,
     /// The highest timestamp: clocks have to be set above it.
     pub highest: Timestamp,
-    /// Whole groups that were read, those under the floor included.
+    /// Whole groups that were read, those under the floor included and the log's own left out.
     pub groups: u64,
     /// Entries that were taken.
     pub entries: u64,
@@ -158,6 +158,8 @@ struct File {
     content: Content,
     /// Entries that there must be.
     entries: Option<u64>,
+    /// Groups that there must be.
+    groups: Option<u64>,
 }
 
 #[derive(Default)]
@@ -207,13 +209,16 @@ impl LogDirectory {
         self.check_closed()?;
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
-            segments.extend(of_node.iter().map(|segment| (node, segment.number)));
+            let with_groups = of_node.iter().enumerate().map(|(at, segment)| {
+                (node, segment.number, groups_in(&of_node, at))
+            });
+            segments.extend(with_groups);
         }
         let read = in_parallel(threads, segments.len(), |at| {
-            let (node, number) = segments[at];
+            let (node, number, groups) = segments[at];
             let content = Content::Segment { node, number };
             let mut reader = self.reader(&names::segment(node, number), content)?;
-            read_whole(&mut reader, |offset, group| {
+            read_whole(&mut reader, groups, |offset, group| {
                 take(node, number, offset, group);
                 Ok(())
             })
@@ -257,7 +262,7 @@ impl LogDirectory {
         if let Some(manifest) = &manifest {
             for ((part, name), held) in (0..).zip(manifest.part_names()).zip(&manifest.parts) {
                 let content = Content::Part { number: manifest.number, part };
-                files.push(File { name, content, entries: Some(held.entries) });
+                files.push(File { name, content, entries: Some(held.entries), groups: None });
             }
         }
         let floor = manifest.map_or(Timestamp::ZERO, |manifest| manifest.floor);
@@ -269,7 +274,8 @@ impl LogDirectory {
                 }
                 let (number, name) = (segment.number, names::segment(node, segment.number));
                 let content = Content::Segment { node, number };
-                files.push(File { name, content, entries: None });
+                let groups = groups_in(&segments, at);
+                files.push(File { name, content, entries: None, groups });
             }
         }
         files
@@ -295,11 +301,11 @@ impl LogDirectory {
         floor: Timestamp,
         shards: &[Mutex<Shard>],
     ) -> Result<Read, WalError> {
-        let File { name, content, entries } = file;
+        let File { name, content, entries, groups } = file;
         let mut reader = self.reader(name, *content)?;
         let mut read = Read::default();
         let stamps = matches!(content, Content::Part { .. });
-        let highest = read_whole(&mut reader, |offset, group| {
+        let highest = read_whole(&mut reader, *groups, |offset, group| {
             read.groups += 1;
             // What a checkpoint holds counts, however old it is.
             if !stamps && group.timestamp() <= floor {
@@ -324,6 +330,14 @@ impl LogDirectory {
         }
         Ok(read)
     }
+}
+
+/// The groups of a segment, if the one that follows it tells.
+fn groups_in(segments: &[Segment], at: usize) -> Option<u64> {
+    let (segment, next) = (segments[at], segments.get(at + 1)?);
+    // Headers that contradict each other are damage, which no number of groups is right for.
+    let groups = next.groups.checked_sub(segment.groups).unwrap_or(u64::MAX);
+    (next.number == segment.number + 1).then_some(groups)
 }
 
 fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &GroupRef<'_>) -> Note {
