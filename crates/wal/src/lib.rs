@@ -85,7 +85,7 @@ pub mod storage;
 mod witness;
 
 pub use checkpoint::{CheckpointWriter, PartWriter};
-pub use directory::{Loss, LogDirectory, Opening, Segment};
+pub use directory::{LogDirectory, Loss, Opening, Segment};
 pub use error::WalError;
 pub use format::{Entries, Entry, Group, GroupRef, Kind};
 pub use ids::{DatabaseId, End, NodeId, TableId, Timestamp};

@@ -210,7 +210,9 @@ impl LogDirectory {
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
             let with_groups = of_node.iter().enumerate().map(|(at, segment)| {
-                (node, segment.number, groups_in(&of_node, at))
+                // What the checkpoint has need not be whole.
+                let is_needed = of_node.get(at + 1).is_none_or(|next| next.before > self.floor());
+                (node, segment.number, groups_in(&of_node, at).filter(|_| is_needed))
             });
             segments.extend(with_groups);
         }

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_no_bit_of_it_may_change() {
-        let ends = [(NodeId(0), End { segment: 3, bytes: 900, groups: 17 }), (NodeId(63), End::default())];
+        let ends =
+            [(NodeId(0), End { segment: 3, bytes: 900, groups: 17 }), (NodeId(63), End::default())];
         let witness = Witness { database: DatabaseId(7), ends: ends.into(), cut: true };
         let bytes = witness.encode();
         assert_eq!(Witness::decode(&bytes, Some(DatabaseId(7))).expect("whole"), witness);

@@ -37,7 +37,7 @@ pub(crate) struct Manifest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LogEnd {
     pub(crate) end: End,
-    /// The highest timestamp in it; of a log that was open, the highest of all.
+    /// The highest timestamp in it.
     pub(crate) through: Timestamp,
 }
 
@@ -129,11 +129,11 @@ impl Manifest {
         Some(Manifest { database, number, floor, parts, continues, logs })
     }
 
-    /// Whether no log of `node` is needed beside this checkpoint, if the log has `groups` groups: the log was
-    /// closed, and all that it holds is up to the floor. Its files may be gone.
-    pub(crate) fn outlives(&self, node: NodeId, groups: u64) -> bool {
-        let up_to_floor = |log: &LogEnd| log.through <= self.floor && groups <= log.end.groups;
-        !self.continues.contains_key(&node) && self.logs.get(&node).is_some_and(up_to_floor)
+    /// Whether the checkpoint has all of the log of `node`, if that has `groups` groups: they are up to the floor. Its
+    /// files may be gone.
+    pub(crate) fn covers(&self, node: NodeId, groups: u64) -> bool {
+        let log = self.logs.get(&node);
+        log.is_some_and(|log| log.through <= self.floor && groups <= log.end.groups)
     }
 
     /// The manifest in place; `None` when there is none.

@@ -14,7 +14,8 @@
 //! 5. Nor of its own node: what a commit has seen of its own node was appended before it, and logs are cut to
 //!    beginnings.
 //! 6. The checkpoint shows what was committed before it was put in place, and no more. It says how many groups
-//!    each log had then. A log that would be cut below that is an error.
+//!    each log had then. A log that would be cut below that is an error, unless all of these groups are up to the
+//!    floor: then the checkpoint has them whole, and they are left.
 //! 7. The commits that are left did what they do in the history where the lost ones had aborted: each reads what it
 //!    has read, by 4 and 5, and replay gives each key the last of the versions that are left. That history is
 //!    serializable: its conflicts are conflicts, or chains of conflicts, of the one that was.
@@ -94,7 +95,14 @@ pub(super) fn accept(
     let files = Files::read(storage, database, witness)?;
     let mut scans = BTreeMap::new();
     for node in all_nodes(&files) {
-        scans.insert(node, scan(storage, database, &files, node)?);
+        let mut scan = scan(storage, database, &files, node)?;
+        if let Some(log) = files.manifest.iter().find_map(|manifest| manifest.logs.get(&node))
+            && log.through <= files.floor()
+        {
+            // The checkpoint has all of them, so they are not lost with their files.
+            scan.end.groups = scan.end.groups.max(log.end.groups);
+        }
+        scans.insert(node, scan);
     }
     let mut known = files.known();
     for (node, seen) in scans.values().flat_map(|scan| &scan.marks).flat_map(|(_, seen)| seen) {
@@ -103,9 +111,7 @@ pub(super) fn accept(
     let mut limits: BTreeMap<NodeId, End> = BTreeMap::new();
     for (&node, scan) in &scans {
         let known = known.get(&node).copied().unwrap_or_default();
-        let is_needed =
-            files.manifest.as_ref().is_none_or(|manifest| !manifest.outlives(node, known.groups));
-        if is_needed && (scan.is_short || scan.end.is_short_of(&known)) {
+        if scan.is_short || scan.end.is_short_of(&known) {
             limits.insert(node, scan.end);
         }
     }
@@ -117,11 +123,13 @@ pub(super) fn accept(
         limits.insert(node, end);
     }
     check_against_checkpoint(storage, &files, &limits)?;
-    let losses = limits.iter().map(|(&node, &cut)| loss(node, cut, &scans[&node], known.get(&node)));
+    let losses =
+        limits.iter().map(|(&node, &cut)| loss(node, cut, &scans[&node], known.get(&node)));
     // Where only an end record goes, nothing is lost.
     let is_loss = |loss: &Loss| loss.missing + loss.given_up > 0 || scans[&loss.node].is_short;
     let losses = losses.filter(is_loss).collect();
-    let end = |(node, scan): (&NodeId, &Scan)| (*node, limits.get(node).copied().unwrap_or(scan.end));
+    let end =
+        |(node, scan): (&NodeId, &Scan)| (*node, limits.get(node).copied().unwrap_or(scan.end));
     let ends = scans.iter().map(end).collect();
     let decided = Witness { database, ends, cut: true };
     let files = Files { witness: Some(decided.clone()), ..files };
@@ -246,7 +254,8 @@ fn scan(
         last = Some(number);
         let end = |bytes, groups| End { segment: number, bytes, groups: header.groups + groups };
         let marks = &mut scan.marks;
-        let tail = read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));
+        let tail =
+            read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));
         let tail = match tail {
             Err(WalError::Damaged { .. }) => {
                 // A mark that makes no sense. What stands before it was counted with the mark before.

@@ -75,7 +75,7 @@ struct NodeLog {
     /// A [`Log`](crate::Log) appends to the last one.
     open: bool,
     segments: Vec<Segment>,
-    /// The highest timestamp in all that a node which is not open ever logged.
+    /// The highest timestamp in all that is durable.
     through: Timestamp,
     /// How far the log is durable.
     end: End,
@@ -325,12 +325,12 @@ impl LogDirectory {
 
     // ---- how far logs are durable ----------------------------------------------------------------
 
-    /// Says that `node`'s log is durable up to `end`. Comes before its commits are acknowledged: what another
+    /// Says that `node`'s log is durable up to `end`, with all timestamps up to `through`. Comes before its commits are acknowledged: what another
     /// node sees of them, its next [mark](crate::format::Mark) knows.
-    pub(crate) fn publish(&self, node: NodeId, end: End) {
+    pub(crate) fn publish(&self, node: NodeId, end: End, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             assert!(!end.is_short_of(&log.end), "a durable log does not become shorter");
-            log.end = end;
+            (log.end, log.through) = (end, log.through.max(through));
         }
     }
 
@@ -340,7 +340,8 @@ impl LogDirectory {
         let others = nodes.iter().filter(|(other, _)| **other != node);
         // Relaxed: what a commit of `node` has seen of another log was counted before it could be seen, and
         // this follows the commit's append. Happens-before makes the count visible, whatever the ordering here.
-        let seen = |log: &NodeLog| log.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
+        let seen =
+            |log: &NodeLog| log.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
         let known = others.map(|(other, log)| {
             (*other, Known { end: log.end, seen: seen(log).max(log.end.groups) })
         });
@@ -350,10 +351,7 @@ impl LogDirectory {
     /// Where all logs end, for a checkpoint.
     pub(crate) fn log_ends(&self) -> BTreeMap<NodeId, LogEnd> {
         let nodes = self.nodes.lock();
-        let end = |log: &NodeLog| LogEnd {
-            end: log.end,
-            through: if log.open { Timestamp(u64::MAX) } else { log.through },
-        };
+        let end = |log: &NodeLog| LogEnd { end: log.end, through: log.through };
         nodes.iter().map(|(node, log)| (*node, end(log))).collect()
     }
 
@@ -426,7 +424,7 @@ impl LogDirectory {
             Some(next) => next.before,
             None if log.open => return None,
             // The last one tells how far the log went. It goes when the checkpoint says so in its place.
-            None if !manifest.outlives(node, log.end.groups) => return None,
+            None if !manifest.covers(node, log.end.groups) => return None,
             None => log.through,
         };
         (through <= floor && first.number < needed).then(|| log.segments.remove(0).number)

@@ -108,6 +108,10 @@ impl Files {
 
     /// How far checkpoint and witness know logs to be durable.
     pub(super) fn known(&self) -> BTreeMap<NodeId, End> {
+        if let Some(limits) = self.limits() {
+            // What checkpoint and witness knew before has been given up.
+            return limits.clone();
+        }
         let mut known = BTreeMap::new();
         for (&node, log) in self.manifest.iter().flat_map(|manifest| &manifest.logs) {
             learn(&mut known, node, log.end);
@@ -157,21 +161,29 @@ pub(super) fn look_at(
         let (file, directory) = (names::WITNESS.to_owned(), storage.describe());
         return Err(WalError::Missing { file, directory });
     }
+    let limits = files.limits().cloned();
+    let Files { mut manifest, all, .. } = files;
     for (&node, &end) in &known {
         let log: &mut NodeLog = nodes.entry(node).or_default();
-        let manifest = files.manifest.as_ref();
-        if manifest.is_some_and(|manifest| manifest.outlives(node, end.groups)) {
+        if let Some(manifest) = manifest.as_ref().filter(|all| all.covers(node, end.groups)) {
             // What is left of it is not needed, but its numbers are not used again.
             if log.end.is_short_of(&end) {
-                log.end = end;
+                log.end = End { segment: log.end.segment.max(end.segment), ..end };
             }
-            let through = manifest.and_then(|manifest| manifest.logs.get(&node));
-            log.through = log.through.max(through.map_or(Timestamp::ZERO, |log| log.through));
+            let through = manifest.logs.get(&node).map(|log| log.through);
+            log.through = log.through.max(through.unwrap_or_default());
         } else if log.end.is_short_of(&end) {
             return Err(lost(storage, node, log.end, end));
         }
     }
-    let Files { manifest, all, .. } = files;
+    for (node, log) in manifest.iter_mut().flat_map(|manifest| &mut manifest.logs) {
+        // The checkpoint must not speak of what was given up.
+        if let Some(&left) = limits.as_ref().and_then(|limits| limits.get(node))
+            && left.is_short_of(&log.end)
+        {
+            log.end = left;
+        }
+    }
     Ok(Found { database, nodes, manifest, decided: None, all, plans })
 }
 
@@ -208,7 +220,8 @@ impl Look<'_> {
     /// The node's log, and what its last marks know of others.
     fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, End>), WalError> {
         let mut log = NodeLog::default();
-        let limit = self.files.limits().map(|ends| ends.get(&self.node).copied().unwrap_or_default());
+        let limit =
+            self.files.limits().map(|ends| ends.get(&self.node).copied().unwrap_or_default());
         let is_kept = |number: &&u64| limit.is_none_or(|limit| **number <= limit.segment);
         let kept: Vec<u64> = numbers.iter().filter(is_kept).copied().collect();
         for &number in &numbers[kept.len()..] {

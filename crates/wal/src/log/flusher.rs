@@ -234,7 +234,7 @@ impl Flusher {
         self.marked = Some(known);
         if let Some(directory) = &self.directory {
             // Before these groups are acknowledged: a batch of another log that has seen them must know of them.
-            directory.publish(self.shared.node, self.active.end(self.groups));
+            directory.publish(self.shared.node, self.active.end(self.groups), self.through);
             if self.owing.is_none() {
                 self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
             }
