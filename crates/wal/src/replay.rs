@@ -197,7 +197,8 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
 
 impl LogDirectory {
     /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment in
-    /// order, segments side by side on so many threads. No floor counts here, and no checkpoint.
+    /// order, segments side by side on so many threads. Segments that the checkpoint has made unnecessary, and a crash
+    /// has left, are passed over.
     ///
     /// # Errors
     /// As [`replay`](LogDirectory::replay).
@@ -209,11 +210,9 @@ impl LogDirectory {
         self.check_closed()?;
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
-            let with_groups = of_node.iter().enumerate().map(|(at, segment)| {
-                // What the checkpoint has need not be whole.
-                let is_needed = of_node.get(at + 1).is_none_or(|next| next.before > self.floor());
-                (node, segment.number, groups_in(&of_node, at).filter(|_| is_needed))
-            });
+            let needed = self.needed(&of_node);
+            let with_groups =
+                needed.map(|(at, segment)| (node, segment.number, groups_in(&of_node, at)));
             segments.extend(with_groups);
         }
         let read = in_parallel(threads, segments.len(), |at| {
@@ -267,13 +266,8 @@ impl LogDirectory {
                 files.push(File { name, content, entries: Some(held.entries), groups: None });
             }
         }
-        let floor = manifest.map_or(Timestamp::ZERO, |manifest| manifest.floor);
         for (node, segments) in self.segments() {
-            for (at, segment) in segments.iter().enumerate() {
-                // A crash may have left what was to be removed.
-                if segments.get(at + 1).is_some_and(|next| next.before <= floor) {
-                    continue;
-                }
+            for (at, segment) in self.needed(&segments) {
                 let (number, name) = (segment.number, names::segment(node, segment.number));
                 let content = Content::Segment { node, number };
                 let groups = groups_in(&segments, at);
@@ -281,6 +275,17 @@ impl LogDirectory {
             }
         }
         files
+    }
+
+    /// The segments of a node without those that the checkpoint has made unnecessary: a crash may have left them.
+    fn needed<'a>(
+        &self,
+        segments: &'a [Segment],
+    ) -> impl Iterator<Item = (usize, &'a Segment)> + use<'a> {
+        let floor = self.floor();
+        let is_needed =
+            move |at: usize| segments.get(at + 1).is_none_or(|next| next.before > floor);
+        segments.iter().enumerate().filter(move |(at, _)| is_needed(*at))
     }
 
     fn reader(&self, name: &str, content: Content) -> Result<GroupReader, WalError> {

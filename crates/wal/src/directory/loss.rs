@@ -23,8 +23,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::survey::{Files, Found, all_nodes, learn, look_at, read_groups};
-use crate::format::{Content, FileHeader, Known, names};
+use super::survey::{Files, Found, all_nodes, is_unneeded, learn, look_at, read_groups};
+use crate::format::{Content, Known, names};
 use crate::reader::{GroupReader, Opened};
 use crate::storage::Storage;
 use crate::witness::Witness;
@@ -107,6 +107,10 @@ pub(super) fn accept(
     let mut known = files.known();
     for (node, seen) in scans.values().flat_map(|scan| &scan.marks).flat_map(|(_, seen)| seen) {
         learn(&mut known, *node, seen.end);
+    }
+    for node in known.keys() {
+        // Of some logs nothing is left but what others know.
+        scans.entry(*node).or_default();
     }
     let mut limits: BTreeMap<NodeId, End> = BTreeMap::new();
     for (&node, scan) in &scans {
@@ -214,10 +218,7 @@ fn scan(
             break;
         }
         let is_last = at + 1 == numbers.len();
-        if let Some(&next) = numbers.get(at + 1)
-            && let Some(header) = header(storage, database, node, next)?
-            && header.before <= files.floor()
-        {
+        if is_unneeded(storage, database, files, node, numbers.get(at + 1))? {
             // A crash left what was to be removed.
             last = None;
             continue;
@@ -228,7 +229,8 @@ fn scan(
             Ok(Opened::Whole(reader)) => reader,
             Ok(Opened::Headless(mut reader)) => {
                 // One that was never begun, unless something stands in it.
-                scan.is_short |= !is_last || reader.was_synced_beyond(0)?;
+                let follows = number == 1 || last.is_some_and(|last| last + 1 == number);
+                scan.is_short |= !is_last || !follows || reader.was_synced_beyond(0)?;
                 break;
             }
             Err(WalError::Damaged { .. }) => {
@@ -272,19 +274,4 @@ fn scan(
         }
     }
     Ok(scan)
-}
-
-/// The header of a segment, if it is whole.
-fn header(
-    storage: &dyn Storage,
-    database: DatabaseId,
-    node: NodeId,
-    number: u64,
-) -> Result<Option<FileHeader>, WalError> {
-    let content = Content::Segment { node, number };
-    match GroupReader::open(storage, &names::segment(node, number), database, content) {
-        Ok(Opened::Whole(reader)) => Ok(Some(*reader.header())),
-        Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -14,6 +14,8 @@ const COPY: usize = 256 << 10;
 pub(super) enum Plan {
     /// The segment was never begun, or lies behind an accepted loss.
     Remove(String),
+    /// The checkpoint has all of the segment. It goes when the checkpoint is durable.
+    Forget(String),
     /// Its first bytes are what counts.
     Rewrite(String, u64),
 }
@@ -48,10 +50,16 @@ impl Found {
             // A cut that a crash brings back would take away what is appended from now on.
             sync()?;
         }
-        // Not before: the parts of another checkpoint are what a crash may go back to until this one is durable.
-        let mut parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref())).peekable();
-        if parts.peek().is_some() {
-            parts.try_for_each(|name| remove(storage, name))?;
+        // Not before: another checkpoint, with its parts and the segments that it needs, is what a crash may go back to
+        // until this one is durable.
+        let parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref()));
+        let segments = plans.iter().filter_map(|plan| match plan {
+            Plan::Forget(name) => Some(name),
+            _ => None,
+        });
+        let mut unneeded = parts.chain(segments).peekable();
+        if unneeded.peek().is_some() {
+            unneeded.try_for_each(|name| remove(storage, name))?;
             sync()?;
         }
         Ok(())
@@ -79,6 +87,7 @@ fn is_leftover(name: &str, manifest: Option<&Manifest>) -> bool {
 impl Plan {
     fn carry_out(&self, storage: &dyn Storage) -> Result<(), WalError> {
         match self {
+            Plan::Forget(_) => Ok(()),
             Plan::Remove(name) => remove(storage, name),
             Plan::Rewrite(name, length) => {
                 let written = rewrite(storage, name, *length);

@@ -64,7 +64,7 @@ impl Found {
     /// Where segments end that are torn, or may be.
     pub(super) fn tails(&self) -> BTreeMap<(NodeId, u64), u64> {
         let tail = |plan: &Plan| match plan {
-            Plan::Remove(_) => None,
+            Plan::Remove(_) | Plan::Forget(_) => None,
             Plan::Rewrite(name, length) => Some((names::as_segment(name)?, *length)),
         };
         self.plans.iter().filter_map(tail).collect()
@@ -227,6 +227,15 @@ impl Look<'_> {
         for &number in &numbers[kept.len()..] {
             self.plans.push(Plan::Remove(names::segment(self.node, number)));
         }
+        let mut needed = Vec::new();
+        for (at, &number) in kept.iter().enumerate() {
+            let next = kept.get(at + 1);
+            match is_unneeded(self.storage, self.database, self.files, self.node, next)? {
+                true => self.plans.push(Plan::Forget(names::segment(self.node, number))),
+                false => needed.push(number),
+            }
+        }
+        let kept = needed;
         let mut known = None;
         for (at, &number) in kept.iter().enumerate() {
             let is_last = at + 1 == kept.len();
@@ -245,8 +254,11 @@ impl Look<'_> {
         }
         // Where the last segment was never begun, the one before was whole and durable. And what other logs must
         // have, the last mark says, which a segment has before its first group.
-        for &Segment { number, .. } in log.segments.clone().iter().rev() {
-            if known.is_some() {
+        let segments = log.segments.clone();
+        for (at, &Segment { number, .. }) in segments.iter().enumerate().rev() {
+            // What the checkpoint has need not be whole, and the checkpoint knows what its marks know.
+            let next = segments.get(at + 1);
+            if known.is_some() || next.is_some_and(|next| next.before <= self.files.floor()) {
                 break;
             }
             if log.end.segment == number {
@@ -381,4 +393,21 @@ pub(crate) fn read_whole(
 /// Nodes that have files here, or of which something is known.
 pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
     files.segments.keys().chain(files.known().keys()).copied().collect()
+}
+
+/// Whether the checkpoint has all of a segment, of which `next` is the one behind it: a crash left what was to be removed.
+pub(super) fn is_unneeded(
+    storage: &dyn Storage,
+    database: DatabaseId,
+    files: &Files,
+    node: NodeId,
+    next: Option<&u64>,
+) -> Result<bool, WalError> {
+    let Some(&number) = next else { return Ok(false) };
+    let content = Content::Segment { node, number };
+    match GroupReader::open(storage, &names::segment(node, number), database, content) {
+        Ok(Opened::Whole(reader)) => Ok(reader.header().before <= files.floor()),
+        Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
