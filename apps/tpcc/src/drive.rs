@@ -78,6 +78,9 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let driver = Driver::start(settings)?;
     let outcome = driver.phases(clock);
+    // Also behind an error, which is the one that is told.
+    let closed = driver.session.close_logs();
+    let outcome = outcome.and_then(|outcome| closed.map(|()| outcome));
     driver.cluster.end(outcome)
 }
 
