@@ -70,16 +70,31 @@ fn assert_noticed(output: &Output, file: &Path) {
 /// came of it that never was. Here for many lengths, after a clean end.
 #[test]
 fn a_log_that_was_closed_and_lost_its_end_is_an_error_until_the_loss_is_accepted() {
+    cut_what_was_closed("--inflight 2", 6);
+}
+
+/// Transactions of several nodes, whose records stand in several logs, are left whole or not at all.
+#[test]
+fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
+    cut_what_was_closed("--inflight 2 --partitioned --distribution-ratio 50", 4);
+}
+
+#[test]
+fn a_loss_that_is_accepted_takes_with_it_what_was_built_on_early_releases() {
+    cut_what_was_closed("--inflight 8 --early-release on --roaming", 3);
+}
+
+fn cut_what_was_closed(flags: &str, parts: u64) {
     let directory = prepared("-w 2");
     let at = format!("--wal-dir {} {SHAPE}", directory.display());
-    good(&format!("run {at} --compute-nodes 2 --count 800 --inflight 2"));
+    good(&format!("run {at} --compute-nodes 2 --count 800 {flags}"));
     let all = orders(&format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display()));
     let mut given_up = 0;
     for node in [0, 1] {
         let length = fs::metadata(last_segment(&directory, node)).expect("there").len();
-        for part in 0..6 {
+        for part in 0..parts {
             // The end record alone is no commit.
-            let copy = cut(&directory, node, (length - 200) * part / 5);
+            let copy = cut(&directory, node, (length - 200) * part / (parts - 1));
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             let accepted = check(&copy, "--accept-loss");
             let err = text(&accepted.stderr);
