@@ -81,13 +81,13 @@ fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
 
 #[test]
 fn a_loss_that_is_accepted_takes_with_it_what_was_built_on_early_releases() {
-    cut_what_was_closed("--inflight 8 --early-release on --roaming", 3);
+    cut_what_was_closed("--inflight 3 --early-release on", 3);
 }
 
 fn cut_what_was_closed(flags: &str, parts: u64) {
     let directory = prepared("-w 2");
     let at = format!("--wal-dir {} {SHAPE}", directory.display());
-    good(&format!("run {at} --compute-nodes 2 --count 800 {flags}"));
+    good(&format!("run {at} --compute-nodes 2 --count 600 --retry-for 300 {flags}"));
     let all = orders(&format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display()));
     let mut given_up = 0;
     for node in [0, 1] {
@@ -109,7 +109,8 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             if part % 3 == 1 {
                 let history = temporary("history");
-                let flags = format!("--count 100 --compute-nodes 2 --record {}", history.display());
+                let flags = "--count 100 --compute-nodes 2 --retry-for 300 --record";
+                let flags = format!("{flags} {}", history.display());
                 good(&format!("run --accept-loss --wal-dir {} {SHAPE} {flags}", copy.display()));
                 fs::remove_file(&history).expect("a history");
                 let again = check(&copy, "");
@@ -156,20 +157,20 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Instant, u
 #[test]
 fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older_than_the_witness()
 {
-    for (nodes, seconds) in [(1, 6), (2, 1)] {
+    for nodes in [1, 2] {
         let directory = prepared("-w 2");
         let small = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
         let before = orders(&small);
         let flags = format!("--compute-nodes {nodes}");
-        let said = killed_run(&directory, &flags, Duration::from_secs(seconds));
+        let said = killed_run(&directory, &flags, WITNESS + Duration::from_secs(2));
         let (end, all) = *said.last().expect("it has said something");
         let old = said.iter().rev().find(|(at, _)| end - *at >= WITNESS).map_or(0, |(_, n)| *n);
-        assert!(nodes > 1 || old > 0, "{said:?}");
+        assert!(old > 0, "{said:?}");
         let length = fs::metadata(last_segment(&directory, 0)).expect("there").len();
         let (mut noticed, mut silent) = (0, 0);
         for part in 0..8 {
             // Most of them near the end, where nothing may know of what is lost.
-            let copy = cut(&directory, 0, length - (length >> (part * 2)));
+            let copy = cut(&directory, 0, length - (length >> part));
             let output = check(&copy, "");
             if output.status.success() {
                 silent += 1;
@@ -184,7 +185,7 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
             }
             fs::remove_dir_all(&copy).expect("removed");
         }
-        assert!(noticed > 2, "{noticed} noticed, {silent} silent, {length} bytes");
+        assert!(noticed > 0, "{noticed} noticed, {silent} silent, {length} bytes");
         fs::remove_dir_all(&directory).expect("removed");
     }
 }
