@@ -167,6 +167,11 @@ fn what_others_build_on_is_never_refused() {
             let first = log.append_to_build_on(&group(6, 2000)).expect("it is taken");
             // Before the device is asked, or behind it.
             let second = log.append(&group(7, 100));
+            let until = soon(&handle);
+            while log.stats().refused == 0 && handle.now() < until {
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+            // The refusal is counted just before it is told.
             handle.sleep(Duration::from_millis(5)).await;
             assert!(first.outcome().is_none(), "it waits for room");
             let third = log.append(&group(8, 100)).expect_err("full");

@@ -140,8 +140,7 @@ impl Life {
                 entries.push((key.clone(), value));
             }
             self.in_flight.borrow_mut().insert(at);
-            let appended = log.append(&group);
-            let waits = match appended {
+            let waits = match log.append(&group) {
                 Err(WalError::Backlog { .. }) => {
                     let _ = log.room(&handle, deadline(&handle)).await;
                     None
@@ -152,9 +151,12 @@ impl Life {
                     Some(position)
                 }
             };
+            let appended = waits.is_some();
             if let Some(position) = waits {
                 if self.mode == Mode::Async {
                     self.install(at, &entries);
+                    // Seen from now on, by both nodes.
+                    self.locked.borrow_mut().retain(|key| !keys.contains(key));
                 }
                 match log.durable(&handle, &position, deadline(&handle)).await {
                     Ok(()) => {
@@ -175,7 +177,9 @@ impl Life {
                 }
             }
             self.in_flight.borrow_mut().remove(&at);
-            self.locked.borrow_mut().retain(|key| !keys.contains(key));
+            if self.mode == Mode::Sync || !appended {
+                self.locked.borrow_mut().retain(|key| !keys.contains(key));
+            }
         }
         Ok(())
     }
