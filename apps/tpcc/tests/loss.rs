@@ -7,8 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use latchwork_runtime::{Clock, Time};
 use program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
@@ -125,7 +126,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
 }
 
 /// What a run has acknowledged, and when it said so.
-fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Instant, u64)> {
+fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)> {
     let at = format!("run --wal-dir {} {SHAPE} {flags}", directory.display());
     let often = "--warmup 0 --time 60 --interval 0.1 --checkpoint 0";
     let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
@@ -133,6 +134,7 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Instant, u
     let mut running =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let (mut said, mut acknowledged) = (Vec::new(), 0);
+    let clock = Clock::start();
     let out = BufReader::new(running.stdout.take().expect("piped"));
     for line in out.lines().map_while(Result::ok) {
         if line.starts_with("[Current] NEW_ORDER - ") {
@@ -142,7 +144,7 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Instant, u
         } else {
             continue;
         }
-        let now = Instant::now();
+        let now = clock.now();
         said.push((now, acknowledged));
         if said.first().is_some_and(|(first, _)| now - *first >= after) {
             break;
