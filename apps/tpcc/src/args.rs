@@ -172,6 +172,10 @@ pub(crate) struct Flags {
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
+    /// Go on where the log has lost what was durable: without the lost commits, and without those that may have seen
+    /// them. Says what is lost. `run` cuts the log so for good, `check` leaves it as it is.
+    #[arg(long, global = true, help_heading = "Log")]
+    pub(crate) accept_loss: bool,
     /// Write a checkpoint every so many seconds of a run, so that the log does not grow for ever; 0 never does.
     /// [default: 30]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]

@@ -8,7 +8,7 @@ use latchwork_partition::resolve;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
-use latchwork_wal::{Device, Log, LogDirectory, Mode, Stats, Timestamp, WalError};
+use latchwork_wal::{Device, Log, LogDirectory, Mode, Opening, Stats, Timestamp, WalError};
 use latchwork_workload::tpcc::Table;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -82,10 +82,12 @@ impl Logs {
     }
 
     /// The log of a database that was made before, and that database. `wal` is off where nothing is to be added.
+    /// `accept_loss`: what the log has lost is no error, and is told on standard error.
     pub(crate) fn recover(
         wal: Wal,
         path: &Path,
         threads: usize,
+        accept_loss: bool,
     ) -> Result<(Logs, Stored), AppError> {
         let none = |what: &str| {
             let path = path.display();
@@ -101,12 +103,13 @@ impl Logs {
         let id = id.ok_or_else(|| none("there is no database"))?;
         let clock = Clock::start();
         let begin = clock.now();
-        let directory = match wal {
-            // A device that is full is no obstacle then.
-            Wal::Off => LogDirectory::open_to_read(storage, id),
-            _ => LogDirectory::open(storage, id),
-        };
+        // A device that is full or cannot be written is no obstacle where nothing is added.
+        let opening = Opening { to_read: wal == Wal::Off, accept_loss };
+        let directory = LogDirectory::open_as(storage, id, opening);
         let directory = directory.map_err(|error| failed(&error))?;
+        if accept_loss {
+            tell_losses(&directory);
+        }
         if directory.floor() == Timestamp::ZERO {
             return Err(none(
                 "there is no checkpoint of a database: its preparation did not end, or it is the log of one node of many",
@@ -159,6 +162,16 @@ impl Logs {
             Some(device) => Log::simulated(&self.directory, node, settings, handle, device),
         };
         log.map(Some).map_err(|error| failed(&error))
+    }
+}
+
+/// Tells what is lost, at once: whatever fails later, it is lost.
+fn tell_losses(directory: &LogDirectory) {
+    for loss in directory.losses() {
+        eprintln!("tpcc: --accept-loss: {loss}");
+    }
+    if directory.losses().is_empty() {
+        eprintln!("tpcc: --accept-loss: the log has lost nothing that is known");
     }
 }
 

@@ -11,6 +11,7 @@ use latchwork_harness::outcome::many;
 use latchwork_harness::{AppError, ClusterFlags, Phase};
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_selcc::Worker;
 use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
 use latchwork_verbs::GlobalAddr;
@@ -119,6 +120,22 @@ impl Session {
         }
         let flushed = log.flush(&member.handle, member.handle.now() + WAIT).await;
         flushed.map_err(|error| log::failed(&error))
+    }
+
+    /// Closes the logs of this process that are in files, so that their ends are known from then on.
+    pub(crate) fn close_logs(&self) -> Result<(), AppError> {
+        let Some(logs) = &self.settings.logs else { return Ok(()) };
+        let logs = self.nodes().into_iter().filter(|_| !logs.is_simulated());
+        let logs: Vec<_> = logs.filter_map(|node| node.log().cloned()).collect();
+        let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+        let handle = executor.handle();
+        executor.block_on(async {
+            for log in logs {
+                let closed = log.close(&handle, handle.now() + WAIT).await;
+                closed.map_err(|error| log::failed(&error))?;
+            }
+            Ok(())
+        })
     }
 
     /// What the logs of this process have done so far; nothing without any.

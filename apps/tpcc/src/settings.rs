@@ -110,7 +110,7 @@ impl Settings {
         let (mut logs, stored) = match (command, &flags.wal_dir) {
             (Some(Command::Run | Command::Check), Some(path)) => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                let (logs, stored) = Logs::recover(wal, path, cores)?;
+                let (logs, stored) = Logs::recover(wal, path, cores, flags.accept_loss)?;
                 (Some(logs), Some(stored))
             }
             _ => (None, None),

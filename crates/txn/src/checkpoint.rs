@@ -4,7 +4,8 @@
 //!   floor F: what clocks show ──► clocks above F ──► new generation ──► the old one has ended
 //!                                                                           │ all commits up to F are installed
 //!   every log begins a segment ◄──────────────────────────────────────────┘
-//!   rows of all tables, as they come by ──► parts ──► logs lasting ──► in place ──► old segments go
+//!   rows of all tables, as they come by ──► parts ──► logs durable ──► in place ──► old segments go
+//!                                                    each begins a segment
 //! ```
 //!
 //! A row that is read has its own timestamp, so it does not matter when it is read: replay takes the later of it
@@ -66,7 +67,10 @@ impl<M: LineLocks> Database<M> {
         let bytes = part.bytes();
         part.finish()?;
         for log in &logs {
+            // Durable, and in segments that are whole: a log that loses its last segment has lost nothing that the
+            // checkpoint shows, and that loss can be accepted.
             log.flush(handle, deadline).await?;
+            log.rotate(handle, deadline).await?;
         }
         writer.publish()?;
         let mut segments_removed = 0;

@@ -88,7 +88,10 @@ pub enum WalError {
         understood: u32,
     },
     /// What was lasting is not as it was written.
-    #[error("{file} is damaged at byte {offset}: {what}; restore the directory from a copy")]
+    #[error(
+        "{file} is damaged at byte {offset}: {what}; restore the directory from a copy, or go on without what is lost \
+         (--accept-loss)"
+    )]
     Damaged {
         /// The file.
         file: String,
@@ -99,13 +102,44 @@ pub enum WalError {
     },
     /// A file that must be there is not.
     #[error(
-        "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy"
+        "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy, or go on \
+         without what is lost (--accept-loss)"
     )]
     Missing {
         /// The file.
         file: String,
         /// The directory.
         directory: String,
+    },
+    /// A log ends before a place up to which it is known to have been durable.
+    #[error(
+        "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \
+         lost; restore the directory from a copy, or go on without what is lost (--accept-loss)"
+    )]
+    Lost {
+        /// The segment in which the log should end, or go on.
+        file: String,
+        /// The directory.
+        directory: String,
+        /// Bytes of whole commits that the file has; 0 when it is not there.
+        bytes: u64,
+        /// Bytes that it had at least.
+        least: u64,
+        /// Commits that are missing at least.
+        groups: u64,
+    },
+    /// The loss is more than can be accepted: the checkpoint shows commits that the log has lost.
+    #[error(
+        "{file} in {directory} ends at byte {bytes}, and the checkpoint shows what was committed behind that: no state is left \
+         without the lost commits; restore the directory from a copy"
+    )]
+    LostBelowCheckpoint {
+        /// The segment in which the log ends; the first one when nothing is left.
+        file: String,
+        /// The directory.
+        directory: String,
+        /// Bytes of it that count.
+        bytes: u64,
     },
     /// The batch could not be written. None of it is in the log, now and after a restart; the log goes on.
     #[error("{file}: the commit could not be written and is not in the log: {cause}")]

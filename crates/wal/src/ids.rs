@@ -63,3 +63,22 @@ impl fmt::Display for Timestamp {
         write!(f, "{}.{}", self.counter(), self.node().0)
     }
 }
+
+/// How far a log goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct End {
+    /// The number of its last segment; 0 when there is none.
+    pub segment: u64,
+    /// The bytes of that segment.
+    pub bytes: u64,
+    /// Groups since the log's beginning, in this segment and in all before it.
+    pub groups: u64,
+}
+
+impl End {
+    /// Whether the log lacks groups here that it has at `other`. Groups alone are compared: without its end record, or
+    /// without a last segment that is empty, a log lacks nothing.
+    pub(crate) fn is_short_of(&self, other: &End) -> bool {
+        self.groups < other.groups
+    }
+}

@@ -10,7 +10,7 @@
 //!      ▼                                             │ LOCK                             │
 //!     Log ── Flusher: one write, one sync a batch ──►│ 00-0000000001.log   00-..02.log  │
 //!      │ durable(position)                           │ 01-0000000001.log                │
-//!                                                    │                                  │
+//!      └─ now and then: how far all logs go ────────►│ WITNESS                          │
 //!   coordinator: floor F, every log rotates,         │ CHECKPOINT: number, floor, parts │
 //!      tables are scanned ── CheckpointWriter ──────►│ checkpoint-..-0000.part  ..      │
 //!      segments up to F are removed                  │                                  │
@@ -31,8 +31,9 @@
 //! - Any other is there whole or not at all. One that was [refused](WalError::Refused) is not there, and one
 //!   that a restart did not find does not come back with the next one.
 //! - Nothing is in a replay that was not appended.
-//! - What was lasting and is not as it was is an error that names file and byte, not a shorter log; except in
-//!   the last batch before a crash, which looks like one that was torn.
+//! - What was durable and is not as it was is an error that names file and byte, not a shorter log, as far as a
+//!   second place knows that it was durable: the logs of the other nodes, which say so with every batch, and the
+//!   file `WITNESS`, which is written once a second and when a log is closed.
 //! - Bytes from outside never panic, and every wait has a deadline.
 //!
 //! What it stands on: a sector of 512 bytes is written whole or not at all, `fdatasync` and `fsync` of
@@ -81,12 +82,13 @@ mod reader;
 mod replay;
 mod settings;
 pub mod storage;
+mod witness;
 
 pub use checkpoint::{CheckpointWriter, PartWriter};
-pub use directory::{LogDirectory, Segment};
+pub use directory::{LogDirectory, Loss, Opening, Segment};
 pub use error::WalError;
 pub use format::{Entries, Entry, Group, GroupRef, Kind};
-pub use ids::{DatabaseId, NodeId, TableId, Timestamp};
+pub use ids::{DatabaseId, End, NodeId, TableId, Timestamp};
 pub use log::{Log, Position, Stats};
 pub use replay::{Latest, Note, NoteEntry, Partition, Replayed};
 pub use settings::{Device, Mode, Settings, SettingsError};

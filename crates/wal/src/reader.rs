@@ -49,7 +49,7 @@ impl GroupReader {
     ) -> Result<Opened, WalError> {
         let file = storage.open(name).map_err(|e| WalError::io("opening", name, e))?;
         let length = file.length().map_err(|e| WalError::io("reading", name, e))?;
-        let header = FileHeader { database, content, before: Timestamp::ZERO };
+        let header = FileHeader { database, content, before: Timestamp::ZERO, groups: 0 };
         let offset = FILE_HEADER as u64;
         let (buffer, name) = (Vec::new(), name.to_owned());
         let mut reader = GroupReader { file, name, header, length, offset, buffer, buffered: 0 };

@@ -10,7 +10,7 @@ use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use crate::directory::read_whole;
 use crate::format::{Content, names};
 use crate::reader::{GroupReader, Opened};
-use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, TableId, Timestamp, WalError};
+use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, Segment, TableId, Timestamp, WalError};
 
 /// Keys are dealt out to so many partitions.
 const PARTITIONS: usize = 64;
@@ -70,7 +70,7 @@ pub struct Replayed {
     pub notes: Vec<Note>,
     /// The highest timestamp: clocks have to be set above it.
     pub highest: Timestamp,
-    /// Whole groups that were read, those under the floor included.
+    /// Whole groups that were read, those under the floor included and the log's own left out.
     pub groups: u64,
     /// Entries that were taken.
     pub entries: u64,
@@ -158,6 +158,8 @@ struct File {
     content: Content,
     /// Entries that there must be.
     entries: Option<u64>,
+    /// Groups that there must be.
+    groups: Option<u64>,
 }
 
 #[derive(Default)]
@@ -195,7 +197,8 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
 
 impl LogDirectory {
     /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment in
-    /// order, segments side by side on so many threads. No floor counts here, and no checkpoint.
+    /// order, segments side by side on so many threads. Segments that the checkpoint has made unnecessary, and a crash
+    /// has left, are passed over.
     ///
     /// # Errors
     /// As [`replay`](LogDirectory::replay).
@@ -207,13 +210,16 @@ impl LogDirectory {
         self.check_closed()?;
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
-            segments.extend(of_node.iter().map(|segment| (node, segment.number)));
+            let needed = self.needed(&of_node);
+            let with_groups =
+                needed.map(|(at, segment)| (node, segment.number, groups_in(&of_node, at)));
+            segments.extend(with_groups);
         }
         let read = in_parallel(threads, segments.len(), |at| {
-            let (node, number) = segments[at];
+            let (node, number, groups) = segments[at];
             let content = Content::Segment { node, number };
             let mut reader = self.reader(&names::segment(node, number), content)?;
-            read_whole(&mut reader, |offset, group| {
+            read_whole(&mut reader, groups, |offset, group| {
                 take(node, number, offset, group);
                 Ok(())
             })
@@ -257,22 +263,29 @@ impl LogDirectory {
         if let Some(manifest) = &manifest {
             for ((part, name), held) in (0..).zip(manifest.part_names()).zip(&manifest.parts) {
                 let content = Content::Part { number: manifest.number, part };
-                files.push(File { name, content, entries: Some(held.entries) });
+                files.push(File { name, content, entries: Some(held.entries), groups: None });
             }
         }
-        let floor = manifest.map_or(Timestamp::ZERO, |manifest| manifest.floor);
         for (node, segments) in self.segments() {
-            for (at, segment) in segments.iter().enumerate() {
-                // A crash may have left what was to be removed.
-                if segments.get(at + 1).is_some_and(|next| next.before <= floor) {
-                    continue;
-                }
+            for (at, segment) in self.needed(&segments) {
                 let (number, name) = (segment.number, names::segment(node, segment.number));
                 let content = Content::Segment { node, number };
-                files.push(File { name, content, entries: None });
+                let groups = groups_in(&segments, at);
+                files.push(File { name, content, entries: None, groups });
             }
         }
         files
+    }
+
+    /// The segments of a node without those that the checkpoint has made unnecessary: a crash may have left them.
+    fn needed<'a>(
+        &self,
+        segments: &'a [Segment],
+    ) -> impl Iterator<Item = (usize, &'a Segment)> + use<'a> {
+        let floor = self.floor();
+        let is_needed =
+            move |at: usize| segments.get(at + 1).is_none_or(|next| next.before > floor);
+        segments.iter().enumerate().filter(move |(at, _)| is_needed(*at))
     }
 
     fn reader(&self, name: &str, content: Content) -> Result<GroupReader, WalError> {
@@ -295,11 +308,11 @@ impl LogDirectory {
         floor: Timestamp,
         shards: &[Mutex<Shard>],
     ) -> Result<Read, WalError> {
-        let File { name, content, entries } = file;
+        let File { name, content, entries, groups } = file;
         let mut reader = self.reader(name, *content)?;
         let mut read = Read::default();
         let stamps = matches!(content, Content::Part { .. });
-        let highest = read_whole(&mut reader, |offset, group| {
+        let highest = read_whole(&mut reader, *groups, |offset, group| {
             read.groups += 1;
             // What a checkpoint holds counts, however old it is.
             if !stamps && group.timestamp() <= floor {
@@ -324,6 +337,14 @@ impl LogDirectory {
         }
         Ok(read)
     }
+}
+
+/// The groups of a segment, if the one that follows it tells.
+fn groups_in(segments: &[Segment], at: usize) -> Option<u64> {
+    let (segment, next) = (segments[at], segments.get(at + 1)?);
+    // Headers that contradict each other are damage, which no number of groups is right for.
+    let groups = next.groups.checked_sub(segment.groups).unwrap_or(u64::MAX);
+    (next.number == segment.number + 1).then_some(groups)
 }
 
 fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &GroupRef<'_>) -> Note {

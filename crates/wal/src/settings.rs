@@ -61,6 +61,9 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Bytes that may wait to be written. 64 MiB by default.
     pub backlog_bytes: usize,
+    /// How old the file `WITNESS` may be, which tells how far logs were durable: what is older cannot be lost without
+    /// an error, also where no other node's log knows of it. 1 s by default.
+    pub witness: Duration,
 }
 
 impl Default for Settings {
@@ -71,6 +74,7 @@ impl Default for Settings {
             gather: Duration::from_millis(1),
             segment_bytes: 64 << 20,
             backlog_bytes: 64 << 20,
+            witness: Duration::from_secs(1),
         }
     }
 }
@@ -108,6 +112,12 @@ pub enum SettingsError {
         /// What was given.
         given: Duration,
     },
+    /// The device would do nothing else, or a loss be noticed much too late.
+    #[error("a witness every {given:?} is impossible: 1 ms to 1 minute would do")]
+    Witness {
+        /// What was given.
+        given: Duration,
+    },
     /// A commit would take too long.
     #[error("to gather for {given:?} is impossible: 0 to 1 s would do")]
     Gather {
@@ -137,6 +147,9 @@ impl Settings {
         }
         if !(Duration::from_micros(1)..=Duration::from_secs(60)).contains(&self.interval) {
             return Err(SettingsError::Interval { given: self.interval });
+        }
+        if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&self.witness) {
+            return Err(SettingsError::Witness { given: self.witness });
         }
         if self.gather > Duration::from_secs(1) {
             return Err(SettingsError::Gather { given: self.gather });
@@ -186,6 +199,7 @@ mod tests {
             Settings { backlog_bytes: usize::MAX, ..good.clone() },
             Settings { interval: Duration::ZERO, ..good.clone() },
             Settings { gather: Duration::from_secs(2), ..good.clone() },
+            Settings { witness: Duration::ZERO, ..good.clone() },
         ];
         for settings in wrong {
             let said = settings.check().expect_err("wrong").to_string();

@@ -167,6 +167,11 @@ fn what_others_build_on_is_never_refused() {
             let first = log.append_to_build_on(&group(6, 2000)).expect("it is taken");
             // Before the device is asked, or behind it.
             let second = log.append(&group(7, 100));
+            let until = soon(&handle);
+            while log.stats().refused == 0 && handle.now() < until {
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+            // The refusal is counted just before it is told.
             handle.sleep(Duration::from_millis(5)).await;
             assert!(first.outcome().is_none(), "it waits for room");
             let third = log.append(&group(8, 100)).expect_err("full");
@@ -397,6 +402,55 @@ fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
     assert_eq!(directory.replay(1).expect("whole").keys().count(), 0);
     let log = start(&directory, Settings::default());
     run(async |handle| commit(&log, &handle, 6..=7, 100).await);
+}
+
+/// The last commit before a pause is in no later batch, so the witness alone can know of it.
+#[test]
+fn what_an_idle_log_wrote_last_cannot_be_lost_unnoticed_when_the_witness_was_due() {
+    let witness = Duration::from_millis(20);
+    for (idle, is_noticed) in [(witness / 4, false), (witness * 2, true)] {
+        let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
+        let (handle, log) = (worker.handle(), Rc::new(log));
+        // It is not closed.
+        let _open = log.clone();
+        let ended = worker.run(Duration::from_secs(1), async move {
+            commit(&log, &handle, 1..=3, 100).await;
+            handle.sleep(idle).await;
+        });
+        ended.expect("it ends");
+        let torn = torn.crash(1);
+        assert!(torn.cut("01-0000000001.log", 300));
+        match open(&torn) {
+            Err(WalError::Lost { groups, .. }) => assert!(is_noticed && groups >= 1, "{groups}"),
+            Err(error) => panic!("{error}"),
+            Ok(_) => assert!(!is_noticed, "after {idle:?}"),
+        }
+    }
+}
+
+/// Two logs of one directory: what one of them wrote behind the other's commits knows of them.
+#[test]
+fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
+    let torn = Torn::new(1);
+    let directory = open(&torn).expect("empty");
+    let other = Log::threaded(&directory, latchwork_wal::NodeId(2), Settings::default());
+    let (log, other) = (start(&directory, Settings::default()), other.expect("a log"));
+    run(async |handle| {
+        commit(&log, &handle, 1..=3, 100).await;
+        commit(&other, &handle, 4..=5, 100).await;
+        // Nobody has built on it.
+        commit(&log, &handle, 6..=6, 100).await;
+    });
+    // Before they are closed.
+    let files = torn.crash(1);
+    let length = files.open("01-0000000001.log").and_then(|file| file.length()).expect("there");
+    let lost = |bytes: u64| {
+        assert!(files.cut("01-0000000001.log", length - bytes));
+        LogDirectory::open_to_read(Arc::new(files.clone()), DATABASE).map(drop)
+    };
+    lost(10).expect("the last commit alone");
+    let error = lost(300).expect_err("what another log knows of");
+    assert!(matches!(error, WalError::Lost { groups: 1, .. }), "{error}");
 }
 
 /// The worker of the flusher is gone: who waits learns it, in time.

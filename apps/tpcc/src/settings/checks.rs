@@ -32,6 +32,11 @@ pub(super) fn log(
              leave it out"
         )));
     }
+    if flags.accept_loss && !matches!(command, Some(Command::Run | Command::Check)) {
+        return Err(usage(
+            "--accept-loss: only a log that is recovered can have lost something; use it with run or check".to_owned(),
+        ));
+    }
     match (command, &flags.wal_dir) {
         (_, Some(directory)) if simulated => Err(usage(format!(
             "{}: what is simulated is on no disk; leave the flag out, and --wal sync works in memory",

@@ -1,13 +1,13 @@
 //! Commits per second on this machine's disk, beside how often it can sync.
 //!
 //! ```text
-//! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS] [MICROSECONDS]
+//! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS] [MICROSECONDS] [NODES]
 //! ```
 //!
 //! Each commit is one value of 100 bytes; committers are tasks of the given threads, each with one
-//! commit at a time. The directory should be on the disk that is asked about, and is left empty. With the
-//! last argument a sync does not reach the disk, and waits for so long instead: disks that others use
-//! take now this, now that.
+//! commit at a time. The directory should be on the disk that is asked about, and is left empty. With
+//! MICROSECONDS above 0 a sync does not reach the disk, and waits for so long instead: the time that a shared disk
+//! takes varies. With NODES the committers are dealt out to so many logs of one directory.
 
 mod paced;
 
@@ -25,7 +25,6 @@ use latchwork_wal::{
 
 use paced::Paced;
 
-const NODE: NodeId = NodeId(0);
 const ROUNDS: u32 = 9;
 const CASES: [(Mode, u64); 5] =
     [(Mode::Sync, 1), (Mode::Sync, 8), (Mode::Sync, 64), (Mode::Sync, 256), (Mode::Async, 64)];
@@ -37,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds: u64 = args.next().map_or(Ok(3), |seconds| seconds.parse())?;
     let threads: u64 = args.next().map_or(Ok(1), |threads| threads.parse::<u64>())?.max(1);
     let sync: Option<u64> = args.next().map(|micros| micros.parse()).transpose()?;
-    let sync = sync.map(Duration::from_micros);
+    let sync = sync.filter(|micros| *micros > 0).map(Duration::from_micros);
+    let nodes: u8 = args.next().map_or(Ok(1), |nodes| nodes.parse::<u8>())?.max(1);
     let span = Duration::from_secs(seconds.max(1));
     if path.exists() {
         return Err(format!("{} exists: name a directory that does not", path.display()).into());
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let path = path.join(format!("{n}-{mode}-{committers}"));
             let before = alone(storage(&path.join("before"), sync)?, round / 4)?;
             let (commits, stats) =
-                together(storage(&path, sync)?, round, mode, committers, threads)?;
+                together(storage(&path, sync)?, round, mode, committers, (threads, nodes))?;
             let syncs = (before + alone(storage(&path.join("after"), sync)?, round / 4)?) / 2.0;
             found.push(Round { syncs, commits, ratio: commits / syncs, stats });
         }
@@ -114,14 +114,16 @@ fn together(
     span: Duration,
     mode: Mode,
     committers: u64,
-    threads: u64,
+    (threads, nodes): (u64, u8),
 ) -> Result<(f64, Stats), Box<dyn Error>> {
     let directory = LogDirectory::open(disk, DatabaseId(1))?;
-    let log = Log::threaded(&directory, NODE, Settings { mode, ..Settings::default() })?;
+    let open =
+        |node| Log::threaded(&directory, NodeId(node), Settings { mode, ..Settings::default() });
+    let logs = (0..nodes).map(open).collect::<Result<Vec<Log>, WalError>>()?;
     let clock = Clock::start();
     let committed = std::thread::scope(|scope| {
         let run = |thread| {
-            let log = log.clone();
+            let logs = logs.clone();
             move || -> Result<u64, WalError> {
                 let config = ExecutorConfig { depth: 256, ..ExecutorConfig::default() };
                 let mut executor = Executor::new(RealDriver::with_clock(clock), config);
@@ -130,7 +132,8 @@ fn together(
                     let mine = (thread..committers).step_by(threads as usize);
                     let tasks: Vec<_> = mine
                         .map(|committer| {
-                            handle.spawn(commits(log.clone(), handle.clone(), committer, span))
+                            let log = logs[committer as usize % logs.len()].clone();
+                            handle.spawn(commits(log, handle.clone(), committer, span))
                         })
                         .collect();
                     let mut commits = 0;
@@ -148,10 +151,17 @@ fn together(
         })
     })?;
     let rate = committed as f64 * 1e9 / clock.now().as_nanos() as f64;
-    let stats = log.stats();
+    let stats = logs.iter().map(Log::stats).fold(Stats::default(), |all, one| Stats {
+        groups: all.groups + one.groups,
+        syncs: all.syncs + one.syncs,
+        syncing: all.syncing + one.syncing,
+        ..all
+    });
     let mut executor = Executor::new(RealDriver::with_clock(clock), ExecutorConfig::default());
     let handle = executor.handle();
-    executor.block_on(log.close(&handle, handle.now() + Duration::from_secs(10)))?;
+    for log in &logs {
+        executor.block_on(log.close(&handle, handle.now() + Duration::from_secs(10)))?;
+    }
     Ok((rate, stats))
 }
 

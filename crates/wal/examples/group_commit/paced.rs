@@ -58,6 +58,10 @@ impl Storage for Paced {
     fn lock(&self, name: &str) -> io::Result<Locked> {
         self.disk.lock(name)
     }
+
+    fn lock_to_read(&self, name: &str) -> io::Result<Option<Locked>> {
+        self.disk.lock_to_read(name)
+    }
 }
 
 impl File for PacedFile {

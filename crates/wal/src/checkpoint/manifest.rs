@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::format::{Reader, VERSION, names};
 use crate::storage::Storage;
-use crate::{DatabaseId, NodeId, Timestamp, WalError};
+use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHCKP";
 
@@ -14,6 +14,8 @@ const MAGIC: [u8; 8] = *b"LATCHCKP";
 ///  | magic | version u32 | nodes u32 | database | number | floor | parts u32 |
 ///  | bytes u64, entries u64   of each part |
 ///  | node u32, segment u64    of each node |
+///  | logs u32 |
+///  | node u32, segment u64, bytes u64, groups u64, through u64   of each log |
 ///  | crc of all before |
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +26,19 @@ pub(crate) struct Manifest {
     /// What is older than that, or as old, is in the parts, or was deleted.
     pub(crate) floor: Timestamp,
     pub(crate) parts: Vec<Part>,
-    /// From which segment on each node's log is needed; it must be there.
+    /// From which segment on each node's log is needed.
     pub(crate) continues: BTreeMap<NodeId, u64>,
+    /// How far each log was durable when the checkpoint was put in place. The checkpoint may show what
+    /// commits up to there have written.
+    pub(crate) logs: BTreeMap<NodeId, LogEnd>,
+}
+
+/// Where a log ended when a checkpoint was put in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) end: End,
+    /// The highest timestamp in it.
+    pub(crate) through: Timestamp,
 }
 
 /// One part's file.
@@ -51,6 +64,13 @@ impl Manifest {
         for (node, segment) in &self.continues {
             bytes.extend(u32::from(node.0).to_le_bytes());
             bytes.extend(segment.to_le_bytes());
+        }
+        bytes.extend((self.logs.len() as u32).to_le_bytes());
+        for (node, LogEnd { end, through }) in &self.logs {
+            bytes.extend(u32::from(node.0).to_le_bytes());
+            for number in [end.segment, end.bytes, end.groups, through.0] {
+                bytes.extend(number.to_le_bytes());
+            }
         }
         let crc = crc32fast::hash(&bytes);
         bytes.extend(crc.to_le_bytes());
@@ -98,9 +118,22 @@ impl Manifest {
         for _ in 0..nodes {
             continues.insert(NodeId(u8::try_from(reader.u32()?).ok()?), reader.u64()?);
         }
+        let mut logs = BTreeMap::new();
+        for _ in 0..reader.u32()? {
+            let node = NodeId(u8::try_from(reader.u32()?).ok()?);
+            let end = End { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
+            logs.insert(node, LogEnd { end, through: Timestamp(reader.u64()?) });
+        }
         let crc = reader.u32();
         (crc.is_some() && reader.0.is_empty()).then_some(())?;
-        Some(Manifest { database, number, floor, parts, continues })
+        Some(Manifest { database, number, floor, parts, continues, logs })
+    }
+
+    /// Whether the checkpoint has all of the log of `node`, if that has `groups` groups: they are up to the floor. Its
+    /// files may be gone.
+    pub(crate) fn covers(&self, node: NodeId, groups: u64) -> bool {
+        let log = self.logs.get(&node);
+        log.is_some_and(|log| log.through <= self.floor && groups <= log.end.groups)
     }
 
     /// The manifest in place; `None` when there is none.
@@ -172,12 +205,14 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
+        let end = End { segment: 4, bytes: 900, groups: 17 };
         Manifest {
             database: DatabaseId(7),
             number: 3,
             floor: Timestamp(900),
             parts: vec![Part { bytes: 4096, entries: 9 }, Part { bytes: 64, entries: 0 }],
             continues: [(NodeId(0), 4), (NodeId(5), 1)].into(),
+            logs: [(NodeId(0), LogEnd { end, through: Timestamp(u64::MAX) })].into(),
         }
     }
 

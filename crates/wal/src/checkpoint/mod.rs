@@ -6,7 +6,7 @@
 //!   CheckpointWriter::begin(floor)
 //!     PartWriter, PartWriter ..    each a file of its own: groups of entries, each with its timestamp
 //!     PartWriter::finish           sync
-//!   CheckpointWriter::publish      sync the directory: all parts last
+//!   CheckpointWriter::publish      sync the directory: all parts are durable
 //!                                  write CHECKPOINT.new, sync
 //!                                  rename it to CHECKPOINT, sync the directory     <- it counts from here
 //!                                  remove the parts of the one before
@@ -15,5 +15,5 @@
 mod manifest;
 mod writer;
 
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::{LogEnd, Manifest};
 pub use writer::{CheckpointWriter, PartWriter};

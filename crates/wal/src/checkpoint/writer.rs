@@ -75,7 +75,7 @@ impl CheckpointWriter {
         };
         let content = Content::Part { number: self.number, part };
         let (database, before) = (self.directory.database(), Timestamp::ZERO);
-        let header = FileHeader { database, content, before };
+        let header = FileHeader { database, content, before, groups: 0 };
         let name = names::part(self.number, part);
         let file = self.directory.storage().create(&name);
         let file = file.map_err(|e| WalError::io("making", &name, e))?;
@@ -113,8 +113,10 @@ impl CheckpointWriter {
             floor: self.floor,
             parts,
             continues: std::mem::take(&mut self.continues),
+            logs: self.directory.log_ends(),
         };
         let directory = self.directory.clone();
+        directory.ensure_witness()?;
         let sync = || {
             let synced = directory.storage().sync_directory();
             synced.map_err(|e| WalError::io("syncing", &directory.describe(), e))

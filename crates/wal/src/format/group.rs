@@ -12,15 +12,18 @@ pub enum Kind {
     /// The values of a transaction that has committed: replay takes them.
     Commit,
     /// Whatever the transaction layer makes of it, such as its part in a commit over several logs:
-    /// replay hands it over as it is.
+    /// replay hands it over as it is. Numbers from 253 on are one number.
     Note(u8),
 }
+
+/// The kind of the log's own groups, which no caller makes: [`Mark`](super::Mark).
+pub(super) const MARK: u8 = u8::MAX;
 
 impl Kind {
     fn encode(self) -> u8 {
         match self {
             Kind::Commit => 0,
-            Kind::Note(which) => which.saturating_add(1),
+            Kind::Note(which) => which.min(MARK - 2) + 1,
         }
     }
 
@@ -58,7 +61,7 @@ pub struct Entry<'a> {
 #[derive(Clone, Debug)]
 pub struct Group {
     timestamp: Timestamp,
-    kind: Kind,
+    kind: u8,
     entries: u32,
     body: Vec<u8>,
 }
@@ -69,12 +72,17 @@ impl Group {
 
     /// An empty group.
     pub fn new(kind: Kind, timestamp: Timestamp) -> Group {
-        Group { timestamp, kind, entries: 0, body: Vec::new() }
+        Group { timestamp, kind: kind.encode(), entries: 0, body: Vec::new() }
+    }
+
+    /// An empty mark. It is no commit, so it has no timestamp.
+    pub(super) fn mark() -> Group {
+        Group { timestamp: Timestamp::ZERO, kind: MARK, entries: 0, body: Vec::new() }
     }
 
     /// Empties it.
     pub fn reset(&mut self, kind: Kind, timestamp: Timestamp) {
-        (self.kind, self.timestamp, self.entries) = (kind, timestamp, 0);
+        (self.kind, self.timestamp, self.entries) = (kind.encode(), timestamp, 0);
         self.body.clear();
     }
 
@@ -90,7 +98,7 @@ impl Group {
 
     /// What it is for.
     pub fn kind(&self) -> Kind {
-        self.kind
+        Kind::decode(self.kind)
     }
 
     /// How many entries it has.
@@ -175,7 +183,7 @@ impl Group {
         put(&mut head, 0, MAGIC.to_le_bytes());
         put(&mut head, 4, (self.bytes() as u32).to_le_bytes());
         put(&mut head, 16, self.timestamp.0.to_le_bytes());
-        put(&mut head, 24, [self.kind.encode()]);
+        put(&mut head, 24, [self.kind]);
         put(&mut head, 28, self.entries.to_le_bytes());
         put(&mut head, 32, body_crc.to_le_bytes());
         target.extend_from_slice(&head);
@@ -202,7 +210,7 @@ pub(crate) struct Head {
     pub(crate) length: usize,
     pub(crate) synced: u64,
     pub(crate) timestamp: Timestamp,
-    kind: Kind,
+    kind: u8,
     entries: u32,
     body_crc: u32,
 }
@@ -215,7 +223,7 @@ impl Head {
         };
         let read = |mut reader: Reader<'_>| {
             let (magic, length, synced) = (reader.u32()?, reader.u32()?, reader.u64()?);
-            let (timestamp, kind) = (Timestamp(reader.u64()?), Kind::decode(reader.u8()?));
+            let (timestamp, kind) = (Timestamp(reader.u64()?), reader.u8()?);
             reader.take(3)?;
             let (entries, body_crc, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
             let length = length as usize;
@@ -251,7 +259,7 @@ impl Head {
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRef<'a> {
     timestamp: Timestamp,
-    kind: Kind,
+    kind: u8,
     entries: u32,
     stamps: bool,
     body: &'a [u8],
@@ -278,7 +286,12 @@ impl<'a> GroupRef<'a> {
 
     /// What it is for.
     pub fn kind(&self) -> Kind {
-        self.kind
+        Kind::decode(self.kind)
+    }
+
+    /// Whether it is the log's own, and nobody's commit.
+    pub(crate) fn is_mark(&self) -> bool {
+        self.kind == MARK
     }
 
     /// Its entries, in the order in which they were added.

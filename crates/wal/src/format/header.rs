@@ -18,17 +18,19 @@ pub(crate) enum Content {
 /// The head of a segment, or of a checkpoint's part.
 ///
 /// ```text
-///  0       8        12    13    14  16        20  24        32      40       48         60    64
-///  | magic | version | kind | node | 0 | part   | 0 | database | number | before | 0 ..    | crc |
+///  0       8        12    13    14  16        20  24        32      40       48       56  60    64
+///  | magic | version | kind | node | 0 | part   | 0 | database | number | before | groups | 0 | crc |
 /// ```
 ///
 /// `before` is the highest timestamp of all earlier segments of this node: so it is known
-/// whether earlier segments may be gone.
+/// whether earlier segments may be gone. `groups` counts the groups of all earlier segments, so the
+/// segment before this one cannot lose its end unnoticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileHeader {
     pub(crate) database: DatabaseId,
     pub(crate) content: Content,
     pub(crate) before: Timestamp,
+    pub(crate) groups: u64,
 }
 
 impl FileHeader {
@@ -45,6 +47,7 @@ impl FileHeader {
         put(&mut bytes, 24, self.database.0.to_le_bytes());
         put(&mut bytes, 32, u64::to_le_bytes(number));
         put(&mut bytes, 40, self.before.0.to_le_bytes());
+        put(&mut bytes, 48, self.groups.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..CRC_AT]);
         put(&mut bytes, CRC_AT, crc.to_le_bytes());
         bytes
@@ -84,7 +87,8 @@ impl FileHeader {
                 2 => Content::Part { number, part },
                 _ => return None,
             };
-            Some(FileHeader { database, content, before: Timestamp(reader.u64()?) })
+            let (before, groups) = (Timestamp(reader.u64()?), reader.u64()?);
+            Some(FileHeader { database, content, before, groups })
         };
         let header = read(&mut reader)
             .ok_or_else(|| WalError::damaged(file, 12, "there is no such kind of file"))?;

@@ -14,12 +14,14 @@
 mod bytes;
 mod group;
 mod header;
+mod mark;
 pub(crate) mod names;
 
 pub(crate) use bytes::{Reader, put};
 pub use group::{Entries, Entry, Group, GroupRef, Kind};
 pub(crate) use group::{Flaw, Head, finish, read_body};
 pub(crate) use header::{Content, FileHeader};
+pub(crate) use mark::{Known, Mark};
 
 /// Bytes of a file's header.
 pub(crate) const FILE_HEADER: usize = 64;
@@ -28,6 +30,6 @@ pub(crate) const GROUP_HEADER: usize = 40;
 /// The most bytes of a group, its header included.
 pub(crate) const GROUP_MAX: usize = 64 << 20;
 /// The version of all this.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Groups begin at multiples of it.
 pub(crate) const ALIGN: usize = 8;

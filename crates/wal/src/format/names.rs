@@ -6,6 +6,8 @@ use crate::NodeId;
 pub(crate) const LOCK: &str = "LOCK";
 /// The checkpoint that counts.
 pub(crate) const MANIFEST: &str = "CHECKPOINT";
+/// How far each log is known to be durable.
+pub(crate) const WITNESS: &str = "WITNESS";
 /// What a file is called until it is whole.
 pub(crate) const FRESH: &str = ".new";
 

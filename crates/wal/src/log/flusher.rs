@@ -1,14 +1,16 @@
 //! [`Flusher`]: writes what was appended, syncs it, and says so.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use latchwork_runtime::Handle;
 use latchwork_runtime::sync::Arc;
+use latchwork_runtime::{Handle, Time};
 
 use super::segment::{Active, NotBegun};
 use super::shared::{Rotation, Shared, Taken, Work, waits};
 use crate::directory::Segment;
-use crate::{Device, LogDirectory, Timestamp, WalError};
+use crate::format::{Known, Mark};
+use crate::{Device, End, LogDirectory, NodeId, Timestamp, WalError};
 
 /// The one who writes a log. One per log, on a thread of its own or as a task of virtual time.
 pub(super) struct Flusher {
@@ -17,6 +19,12 @@ pub(super) struct Flusher {
     active: Active,
     /// The highest timestamp that was ever logged by this node.
     through: Timestamp,
+    /// Groups since the log's beginning that are durable.
+    groups: u64,
+    /// What this segment's last mark knows of other logs; `None` before its first one.
+    marked: Option<BTreeMap<NodeId, Known>>,
+    /// Since when, and since which one, the witness lacks something of this log.
+    owing: Option<(Time, u64)>,
     /// What writing takes, where it takes no time by itself.
     device: Option<Device>,
     /// Groups in the last batch, and how long its sync took.
@@ -37,7 +45,7 @@ impl Flusher {
         let active = match Active::begin(&directory, shared.node, segment) {
             Ok(active) => active,
             Err(NotBegun::Refused(error)) => {
-                directory.leave(shared.node, segment.before);
+                directory.leave(shared.node, segment.before, None);
                 return Err(error);
             }
             Err(NotBegun::Unknown(error)) => return Err(error),
@@ -45,20 +53,40 @@ impl Flusher {
         shared.count(|stats| stats.segments += 1);
         let (through, last, spare) = (segment.before, (1, Duration::ZERO), Vec::new());
         let directory = Some(directory);
-        Ok(Flusher { shared, directory, active, through, device, last, spare, clean: false })
+        Ok(Flusher {
+            shared,
+            directory,
+            active,
+            through,
+            groups: segment.groups,
+            marked: None,
+            owing: None,
+            device,
+            last,
+            spare,
+            clean: false,
+        })
     }
 
     /// Works until the log is closed or has failed.
     pub(super) async fn run(mut self, handle: Handle) {
-        match self.serve(&handle).await {
-            Ok(end) => {
+        let served = self.serve(&handle).await;
+        let ended = match served {
+            Ok(last) => self.finish(&handle).await.map(|closed| (last, closed)),
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok((last, closed)) => {
                 self.clean = true;
-                // Given up before anybody learns of the end, so that whoever does can open it anew.
+                // Given up before the end is known, so that the log can be opened anew as soon as it is.
                 if let Some(directory) = self.directory.take() {
-                    directory.leave(self.shared.node, self.through);
+                    directory.leave(self.shared.node, self.through, closed);
+                    if let Err(error) = directory.note(true) {
+                        self.warn_of_witness(&error);
+                    }
                 }
                 self.shared.fail(&WalError::Closed);
-                self.shared.ended.keep(end);
+                self.shared.ended.keep(last);
             }
             Err(error) => self.stop(&error),
         }
@@ -67,7 +95,7 @@ impl Flusher {
     /// What became of the last batch, when the log is closed.
     async fn serve(&mut self, handle: &Handle) -> Result<Result<(), WalError>, WalError> {
         loop {
-            self.shared.work(1).await;
+            self.wait(handle).await;
             self.gather(handle).await;
             let Work { mut batch, rotation, closing } =
                 self.shared.take(std::mem::take(&mut self.spare));
@@ -99,6 +127,45 @@ impl Flusher {
         }
     }
 
+    /// Waits for something to do, and keeps the witness young meanwhile.
+    async fn wait(&mut self, handle: &Handle) {
+        while let Some((since, _)) = self.owing {
+            let due = since + self.shared.settings.witness;
+            if handle.now() < due && handle.timeout(due, self.shared.work(1)).await.is_ok() {
+                return;
+            }
+            self.note(handle).await;
+        }
+        self.shared.work(1).await;
+    }
+
+    /// Writes the witness, unless another log's flusher has done so.
+    async fn note(&mut self, handle: &Handle) {
+        let Some((_, times)) = self.owing.take() else { return };
+        let Some(directory) = &self.directory else { return };
+        let (now, lacks) = directory.noted(self.shared.node);
+        if !lacks {
+            return;
+        }
+        if now > times {
+            self.owing = Some((handle.now(), now));
+            return;
+        }
+        if let Some(device) = self.device {
+            handle.sleep(device.sync).await;
+        }
+        if let Err(error) = directory.note(false) {
+            self.warn_of_witness(&error);
+            // The one before stays, and is true. It is tried again when it is due again.
+            self.owing = Some((handle.now(), now));
+        }
+    }
+
+    fn warn_of_witness(&self, error: &WalError) {
+        let node = self.shared.node.0;
+        tracing::warn!(node, "what is lost of the log from now on may not be noticed: {error}");
+    }
+
     /// Lets more groups come, where that is worth it.
     async fn gather(&self, handle: &Handle) {
         let Shared { settings, .. } = &*self.shared;
@@ -120,9 +187,11 @@ impl Flusher {
         handle: &Handle,
         batch: &mut Taken,
     ) -> Result<Result<(), WalError>, WalError> {
-        self.active.finish(&mut batch.bytes);
+        let (mark, known) = self.mark()?;
+        let bytes = (mark.len() + batch.bytes.len()) as u64;
+        self.active.finish(&mut batch.bytes, mark.len());
         let mut is_first = true;
-        while let Err(cause) = self.active.append(&batch.bytes) {
+        while let Err(cause) = self.append(&mark, &batch.bytes) {
             self.shared.count(|stats| stats.refused += 1);
             let refused =
                 WalError::Refused { file: self.active.name.clone(), cause: Arc::new(cause) };
@@ -152,18 +221,73 @@ impl Flusher {
         }
         let begin = handle.now();
         if let Some(device) = self.device {
-            handle.sleep(device.writing(batch.bytes.len() as u64) + device.sync).await;
+            handle.sleep(device.writing(bytes) + device.sync).await;
         }
         if let Err(cause) = self.active.sync() {
             return self.failed(batch, "syncing", cause);
         }
-        // Not before: from here on these groups are acknowledged.
         let took = handle.now() - begin;
-        self.active.length += batch.bytes.len() as u64;
+        self.active.length += bytes;
+        self.groups += batch.groups as u64;
         self.through = self.through.max(batch.highest);
         self.last = (batch.groups, took);
+        self.marked = Some(known);
+        if let Some(directory) = &self.directory {
+            // Before these groups are acknowledged: a batch of another log that has seen them must know of them.
+            directory.publish(self.shared.node, self.active.end(self.groups), self.through);
+            if self.owing.is_none() {
+                self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
+            }
+        }
+        // Not before: from here on these groups are acknowledged.
         self.shared.end(batch, Ok(()), Some(took));
         Ok(Ok(()))
+    }
+
+    /// The mark that goes before a batch which was taken: what is known of other logs, if that is news. It is read after
+    /// the batch was taken, so it knows of all that the batch's commits have seen.
+    fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
+        let Some(directory) = &self.directory else { return Err(WalError::Closed) };
+        let known = directory.known_beside(self.shared.node);
+        if self.marked.as_ref() == Some(&known) {
+            return Ok((Vec::new(), known));
+        }
+        let mark = Mark { known, closes: false };
+        let mut bytes = mark.encode()?;
+        self.active.finish(&mut bytes, 0);
+        Ok((bytes, mark.known))
+    }
+
+    fn append(&self, mark: &[u8], batch: &[u8]) -> std::io::Result<()> {
+        if !mark.is_empty() {
+            self.active.append(mark)?;
+        }
+        self.active.append(batch)
+    }
+
+    /// Writes the end record of a log that is closed; where the log ends then. `Err`: the log has failed.
+    async fn finish(&mut self, handle: &Handle) -> Result<Option<End>, WalError> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let known = directory.known_beside(self.shared.node);
+        let mut record = Mark { known, closes: true }.encode()?;
+        self.active.finish(&mut record, 0);
+        let failed = |doing, cause: std::io::Error| WalError::Failed {
+            doing,
+            file: self.active.name.clone(),
+            cause: Arc::new(cause),
+        };
+        if let Err(cause) = self.active.append(&record) {
+            // All groups are durable, and the witness will say so.
+            tracing::warn!(node = self.shared.node.0, "a log ends without its end record: {cause}");
+            self.active.roll_back().map_err(|cause| failed("taking back a write", cause))?;
+            return Ok(None);
+        }
+        if let Some(device) = self.device {
+            handle.sleep(device.writing(record.len() as u64) + device.sync).await;
+        }
+        self.active.sync().map_err(|cause| failed("syncing", cause))?;
+        self.active.length += record.len() as u64;
+        Ok(Some(self.active.end(self.groups)))
     }
 
     fn failed<T>(
@@ -192,11 +316,12 @@ impl Flusher {
             // The file and the directory.
             handle.sleep(device.sync * 2).await;
         }
-        let next = Segment { number: number + 1, before: self.through };
+        let next = Segment { number: number + 1, before: self.through, groups: self.groups };
         let Some(directory) = &self.directory else { return Ok(Err(WalError::Closed)) };
         match Active::begin(directory, self.shared.node, next) {
             Ok(active) => {
                 self.active = active;
+                self.marked = None;
                 self.shared.count(|stats| stats.segments += 1);
                 Ok(Ok(next.number))
             }

@@ -9,6 +9,9 @@
 //!                            segment full, or rotate(): a new one, its header and its name synced
 //! ```
 //!
+//! What the log knows of the other nodes' logs stands in a mark before the batch, where it is news. A log that is
+//! closed ends with a mark, too: the end record.
+//!
 //! While one batch is being synced the next one fills. The flusher is one loop with two drivers: a
 //! thread of its own, which really writes; or a task in virtual time, which sleeps what a device would take
 //! and then writes to storage in memory.
@@ -96,8 +99,8 @@ impl Log {
         device: Option<Device>,
     ) -> Result<(Log, Flusher), WalError> {
         settings.check()?;
-        let segment = directory.enter(node)?;
         let shared = Arc::new(Shared::new(node, settings));
+        let segment = directory.enter(node, shared.visible.clone())?;
         let flusher = Flusher::new(shared.clone(), directory.clone(), segment, device)?;
         let inner = Inner { shared, directory: directory.clone() };
         Ok((Log(Arc::new(inner)), flusher))

@@ -5,7 +5,7 @@ use std::io;
 use crate::directory::Segment;
 use crate::format::{Content, FILE_HEADER, FileHeader, GROUP_HEADER, finish, names};
 use crate::storage::File;
-use crate::{LogDirectory, NodeId, WalError};
+use crate::{End, LogDirectory, NodeId, WalError};
 
 /// The last segment of a log, whole and lasting up to `length` whenever no batch is being written.
 pub(super) struct Active {
@@ -34,11 +34,12 @@ impl Active {
         node: NodeId,
         segment: Segment,
     ) -> Result<Active, NotBegun> {
-        let Segment { number, before } = segment;
+        let Segment { number, before, groups } = segment;
         let storage = directory.storage();
+        directory.ensure_witness().map_err(NotBegun::Refused)?;
         let name = names::segment(node, number);
         let content = Content::Segment { node, number };
-        let header = FileHeader { database: directory.database(), content, before };
+        let header = FileHeader { database: directory.database(), content, before, groups };
         let file = match storage.create(&name) {
             Ok(file) => file,
             Err(error) => return Err(NotBegun::Refused(WalError::io("making", &name, error))),
@@ -58,19 +59,26 @@ impl Active {
         Ok(Active { name, segment, length: FILE_HEADER as u64, header, file })
     }
 
+    /// Where the log ends, with so many groups.
+    pub(super) fn end(&self, groups: u64) -> End {
+        End { segment: self.segment.number, bytes: self.length, groups }
+    }
+
     /// Whether nothing was appended.
     pub(super) fn is_empty(&self) -> bool {
         self.length == FILE_HEADER as u64
     }
 
-    /// Completes the headers of the groups in `bytes`, which are going to be appended.
-    pub(super) fn finish(&self, bytes: &mut [u8]) {
+    /// Completes the headers of the groups in `bytes`, which are going to be appended `behind` bytes behind what is
+    /// durable.
+    pub(super) fn finish(&self, bytes: &mut [u8], behind: usize) {
         let mut at = 0;
         while at + GROUP_HEADER <= bytes.len() {
             let length =
                 u32::from_le_bytes([bytes[at + 4], bytes[at + 5], bytes[at + 6], bytes[at + 7]]);
             // All before this batch is lasting.
-            finish(&mut bytes[at..], &self.header, self.length + at as u64, self.length);
+            let offset = self.length + (behind + at) as u64;
+            finish(&mut bytes[at..], &self.header, offset, self.length);
             at += length as usize;
         }
     }

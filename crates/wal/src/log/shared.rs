@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use latchwork_runtime::sync::{Arc, Mutex};
+use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 use slab::Slab;
 
 use super::promise::Promise;
@@ -58,6 +58,8 @@ pub(super) struct Shared {
     pub(super) node: NodeId,
     pub(super) settings: Settings,
     state: Mutex<State>,
+    /// Groups since the log's beginning that other nodes may see before they are durable; none where they cannot.
+    pub(super) visible: Option<Arc<AtomicU64>>,
     /// Kept when the flusher is through with the files.
     pub(super) ended: Arc<Outcome>,
 }
@@ -105,7 +107,8 @@ pub(super) struct Work {
 
 impl Shared {
     pub(super) fn new(node: NodeId, settings: Settings) -> Shared {
-        Shared { node, settings, state: Mutex::default(), ended: Arc::default() }
+        let visible = waits(&settings).then(|| Arc::new(AtomicU64::new(0)));
+        Shared { node, settings, state: Mutex::default(), visible, ended: Arc::default() }
     }
 
     // ---- those who commit ------------------------------------------------------------------------
@@ -130,6 +133,10 @@ impl Shared {
             let batch = &mut state.batch;
             group.encode(crc, &mut batch.bytes);
             batch.groups += 1;
+            if let Some(visible) = &self.visible {
+                // Relaxed: another node that sees the group has synchronized with its commit, which follows this.
+                visible.fetch_add(1, Ordering::Relaxed);
+            }
             batch.highest = batch.highest.max(group.timestamp());
             batch.built_on |= built_on;
             let position = Position(batch.outcome.clone());

@@ -68,8 +68,8 @@ impl Storage for Disk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let file = fs::OpenOptions::new().read(true).append(true).open(self.at(name))?;
-        Ok(Box::new(DiskFile(file)))
+        // Not to be written: a file system may be there to be read only.
+        Ok(Box::new(DiskFile(fs::File::open(self.at(name))?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -89,22 +89,44 @@ impl Storage for Disk {
         let path = self.at(name);
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         // The system gives it back when the process ends, however that happens.
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(error) if error == rustix::io::Errno::WOULDBLOCK => {
-                let mut by = String::new();
-                file.take(64).read_to_string(&mut by)?;
-                // It has the lock, and has not said so yet.
-                let by = if by.trim().is_empty() { "(unknown)" } else { by.trim() };
-                return Ok(Locked::Held { by: by.to_owned() });
-            }
-            Err(error) => return Err(error.into()),
+        if !take(&file, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(Locked::Held { by: owner(file)? });
         }
         // Whose it is, for the error that others get. Nothing depends on it: a disk may be full.
         let said = file.set_len(0).and_then(|()| file.rewind());
         let _ = said.and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Locked::Taken(Box::new(Flock(file))))
     }
+
+    fn lock_to_read(&self, name: &str) -> io::Result<Option<Locked>> {
+        let file = match fs::File::open(self.at(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        // Shared: a file that is open to be read can have no other on every file system.
+        match take(&file, FlockOperation::NonBlockingLockShared)? {
+            true => Ok(Some(Locked::Taken(Box::new(Flock(file))))),
+            false => Ok(Some(Locked::Held { by: owner(file)? })),
+        }
+    }
+}
+
+/// Asks for a lock of a file; whether it was given.
+fn take(file: &fs::File, how: FlockOperation) -> io::Result<bool> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The process that has said that the lock is its own, if it still runs.
+fn owner(file: fs::File) -> io::Result<String> {
+    let mut by = String::new();
+    file.take(64).read_to_string(&mut by)?;
+    // The process that has the lock has not said so yet, or only reads and says nothing.
+    let runs = by.trim().parse::<u32>().is_ok_and(|id| Path::new(&format!("/proc/{id}")).exists());
+    Ok(if runs { by.trim().to_owned() } else { "(unknown)".to_owned() })
 }
 
 #[derive(Debug)]

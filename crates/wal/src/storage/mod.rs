@@ -36,7 +36,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The system's; `AlreadyExists` when there is one of this name.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
 
-    /// Opens a file, to read it and to append to it.
+    /// Opens a file to read it.
     ///
     /// # Errors
     /// The system's; `NotFound` when there is none of this name.
@@ -65,6 +65,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// The system's; [`Locked::Held`] is none.
     fn lock(&self, name: &str) -> io::Result<Locked>;
+
+    /// Sees to it that the directory is no other process's to write, until what it returns is dropped or the process
+    /// ends. Nothing is made or written: `None` where the lock was never made, so that no process can have it.
+    /// Those that read do not exclude one another.
+    ///
+    /// # Errors
+    /// As [`lock`](Storage::lock).
+    fn lock_to_read(&self, name: &str) -> io::Result<Option<Locked>>;
 }
 
 /// What became of a [`Storage::lock`].

@@ -29,18 +29,37 @@ pub(crate) struct Record {
     pub(crate) order: u64,
     pub(crate) entries: Vec<(Key, Value)>,
     pub(crate) fate: Fate,
+    /// When it was acknowledged, or found by a recovery, in the order of all appends and acknowledgements.
+    acknowledged: u64,
+}
+
+/// What a directory has gone through before it was opened.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    /// Crashes.
+    Whole,
+    /// Something was cut off, and nothing was said of it.
+    Cut {
+        /// All logs had been closed before.
+        clean: bool,
+    },
+    /// Something was cut off, and the loss was accepted, which these logs have.
+    Accepted(Vec<NodeId>),
 }
 
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) records: BTreeMap<Timestamp, Record>,
     orders: u64,
+    /// When the directory was opened, in the order of all appends and acknowledgements.
+    opened: u64,
 }
 
 impl Ledger {
     pub(crate) fn append(&mut self, at: Timestamp, node: NodeId, entries: Vec<(Key, Value)>) {
         self.orders += 1;
-        let record = Record { node, order: self.orders, entries, fate: Fate::Unknown };
+        let order = self.orders;
+        let record = Record { node, order, entries, fate: Fate::Unknown, acknowledged: 0 };
         // What is not in the log is not known after a restart: its timestamp may be drawn again.
         let before = self.records.insert(at, record);
         let gone = |record: Record| matches!(record.fate, Fate::Lost | Fate::Refused);
@@ -48,7 +67,9 @@ impl Ledger {
     }
 
     pub(crate) fn fate(&mut self, at: Timestamp, fate: Fate) {
-        self.records.get_mut(&at).expect("appended").fate = fate;
+        self.orders += 1;
+        let record = self.records.get_mut(&at).expect("appended");
+        (record.fate, record.acknowledged) = (fate, self.orders);
     }
 
     /// Judges what a recovery found, and takes it for the truth from now on.
@@ -56,6 +77,7 @@ impl Ledger {
         &mut self,
         directory: &LogDirectory,
         replayed: &Replayed,
+        opened: &Opened,
     ) -> Result<Tables, String> {
         let found = Mutex::new(BTreeMap::new());
         let read = directory.read(2, |node, segment, offset, group| {
@@ -88,16 +110,20 @@ impl Ledger {
             let last = last.entry(place.0).or_default();
             *last = (*last).max(self.records[at].order);
         }
+        self.judge_losses(floor, opened, |at| found.contains_key(&(*at, Kind::Commit)))?;
+        self.orders += 1;
+        self.opened = self.orders;
         for (at, record) in &mut self.records {
             let is_found = found.contains_key(&(*at, Kind::Commit));
             if is_found || *at <= floor && record.fate == Fate::Lasting {
                 record.fate = Fate::Lasting;
+                record.acknowledged = self.opened;
                 continue;
             }
-            if record.fate == Fate::Lasting {
+            if record.fate == Fate::Lasting && matches!(opened, Opened::Whole) {
                 return Err(format!("{at} of node {} was lasting and is lost", record.node.0));
             }
-            if record.fate == Fate::Unknown {
+            if matches!(record.fate, Fate::Unknown | Fate::Lasting) {
                 if *at > floor && last.get(&record.node).is_some_and(|last| *last > record.order) {
                     return Err(format!("{at} is lost, and later groups of its node are there"));
                 }
@@ -106,6 +132,57 @@ impl Ledger {
             }
         }
         self.compare(floor, replayed)
+    }
+
+    /// Whether what was durable and is not there may be gone so.
+    fn judge_losses(
+        &self,
+        floor: Timestamp,
+        opened: &Opened,
+        is_found: impl Fn(&Timestamp) -> bool,
+    ) -> Result<(), String> {
+        let there: Vec<_> = self.records.iter().filter(|(at, _)| is_found(at)).collect();
+        let lost = self.records.iter().filter(|(at, record)| {
+            let may_be_seen = matches!(record.fate, Fate::Lasting | Fate::Unknown);
+            !is_found(at) && **at > floor && may_be_seen
+        });
+        for (at, record) in lost {
+            match opened {
+                Opened::Whole => {}
+                Opened::Cut { clean } => {
+                    if record.fate == Fate::Lasting
+                        && (*clean || record.acknowledged <= self.opened)
+                    {
+                        return Err(format!("{at} is lost in silence: the witness knew of it"));
+                    }
+                    let knows = |other: &&(&Timestamp, &Record)| {
+                        record.fate == Fate::Lasting
+                            && other.1.node != record.node
+                            && other.1.order > record.acknowledged
+                    };
+                    if let Some((other, _)) = there.iter().find(knows) {
+                        return Err(format!("{at} is lost in silence, and {other} is there"));
+                    }
+                }
+                Opened::Accepted(logs) if logs.contains(&record.node) => {
+                    let keys = |record: &Record| -> Vec<Key> {
+                        record.entries.iter().map(|(key, _)| key.clone()).collect()
+                    };
+                    let own = keys(record);
+                    let has_seen = |(other, of): &&(&Timestamp, &Record)| {
+                        *other > at && keys(of).iter().any(|key| own.contains(key))
+                    };
+                    if let Some((other, of)) = there.iter().find(has_seen) {
+                        let (node, by) = (record.node.0, of.node.0);
+                        return Err(format!(
+                            "{at} of {node} is given up, and {other} of {by} has seen it"
+                        ));
+                    }
+                }
+                Opened::Accepted(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether the replay is what the lasting groups come to.

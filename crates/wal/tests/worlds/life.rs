@@ -30,6 +30,10 @@ pub(crate) struct Life {
     in_flight: RefCell<BTreeSet<Timestamp>>,
     locked: RefCell<BTreeSet<Key>>,
     pub(crate) checkpoints: Cell<u32>,
+    /// Logs are being closed: what waits is tried once more, and then refused.
+    closing: Cell<bool>,
+    /// All logs were closed, and said so.
+    pub(crate) clean: Cell<bool>,
     /// Checkpoints do not wait for what they have seen to be lasting: wrong in [`Mode::Async`].
     pub(crate) careless: bool,
 }
@@ -55,6 +59,8 @@ impl Life {
             in_flight: RefCell::default(),
             locked: RefCell::default(),
             checkpoints: Cell::new(0),
+            closing: Cell::new(false),
+            clean: Cell::new(false),
             careless: false,
         })
     }
@@ -72,6 +78,7 @@ impl Life {
             interval: Duration::from_micros(200),
             segment_bytes: 1024 << random.below(4),
             backlog_bytes: 16 << 10,
+            witness: Duration::from_millis(1 + random.below(4)),
             ..Settings::default()
         };
         let device = Device { sync: Duration::from_micros(20), bytes_per_second: 100_000_000 };
@@ -133,8 +140,7 @@ impl Life {
                 entries.push((key.clone(), value));
             }
             self.in_flight.borrow_mut().insert(at);
-            let appended = log.append(&group);
-            let waits = match appended {
+            let waits = match log.append(&group) {
                 Err(WalError::Backlog { .. }) => {
                     let _ = log.room(&handle, deadline(&handle)).await;
                     None
@@ -145,9 +151,12 @@ impl Life {
                     Some(position)
                 }
             };
+            let appended = waits.is_some();
             if let Some(position) = waits {
                 if self.mode == Mode::Async {
                     self.install(at, &entries);
+                    // Seen from now on, by both nodes.
+                    self.locked.borrow_mut().retain(|key| !keys.contains(key));
                 }
                 match log.durable(&handle, &position, deadline(&handle)).await {
                     Ok(()) => {
@@ -158,7 +167,7 @@ impl Life {
                     }
                     Err(WalError::Refused { .. }) => {
                         self.ledger.borrow_mut().fate(at, Fate::Refused);
-                        if self.mode == Mode::Async {
+                        if self.mode == Mode::Async && !self.closing.get() {
                             return Err(format!("{at} was acknowledged and then refused"));
                         }
                     }
@@ -168,7 +177,9 @@ impl Life {
                 }
             }
             self.in_flight.borrow_mut().remove(&at);
-            self.locked.borrow_mut().retain(|key| !keys.contains(key));
+            if self.mode == Mode::Sync || !appended {
+                self.locked.borrow_mut().retain(|key| !keys.contains(key));
+            }
         }
         Ok(())
     }
@@ -210,6 +221,14 @@ impl Life {
                 // Committers that are not through get an error that they take for the end.
                 let _ = log.flush(&handle, deadline(&handle)).await;
             }
+        }
+        if random.below(3) == 0 {
+            self.closing.set(true);
+            let mut closed = 0;
+            for log in &logs {
+                closed += usize::from(log.close(&handle, deadline(&handle)).await.is_ok());
+            }
+            self.clean.set(closed == logs.len() && self.torn.is_on());
         }
         Ok(())
     }
@@ -264,6 +283,12 @@ impl Life {
             // What was seen there must be lasting before the checkpoint is.
             for log in logs {
                 log.flush(handle, until).await?;
+            }
+            if random.below(2) == 0 {
+                // What the checkpoint has seen is in segments that are whole.
+                for log in logs {
+                    log.rotate(handle, until).await?;
+                }
             }
         }
         if random.below(4) == 0 {

@@ -12,11 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_simulation::Random;
+use latchwork_wal::storage::Storage;
 use latchwork_wal::storage::Torn;
 use latchwork_wal::storage::torn::{Lie, Operation};
-use latchwork_wal::{DatabaseId, LogDirectory, Mode};
+use latchwork_wal::{DatabaseId, LogDirectory, Mode, Opening, WalError};
 
-use ledger::{Fate, Ledger};
+use ledger::{Fate, Ledger, Opened};
 use life::Life;
 
 const DATABASE: DatabaseId = DatabaseId(0xda7a);
@@ -30,6 +31,8 @@ struct Trouble {
     faults: bool,
     /// See [`Life::careless`].
     careless: bool,
+    /// Logs lose their ends, by other ways than crashes.
+    cuts: bool,
 }
 
 /// What worlds came to, so that tests can say that they tested something.
@@ -41,6 +44,10 @@ struct Sum {
     checkpoints: u32,
     crashes: u32,
     crashes_while_opening: u32,
+    /// Cuts that took nothing that another place knew of, were noticed, and could not be accepted.
+    silent: u32,
+    noticed: u32,
+    hopeless: u32,
 }
 
 const OPERATIONS: [Operation; 7] = [
@@ -60,6 +67,7 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
         torn.lie(lie);
     }
     let ledger = Rc::new(RefCell::new(Ledger::default()));
+    let (mut cut, mut clean, mut accept) = (false, false, false);
     for life in 0..=LIVES {
         // Opening may be interrupted as anything else, again and again.
         let directory = loop {
@@ -67,16 +75,47 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
             if interrupted {
                 torn.power_off_after(random.below(12));
             }
-            let opened = LogDirectory::open(Arc::new(torn.clone()), DATABASE);
+            let opening = Opening { accept_loss: accept, ..Opening::default() };
+            let opened = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening);
             if torn.is_on() {
                 torn.power_off_after(u64::MAX / 2);
-                break opened.map_err(|e| format!("life {life}: {e}"))?;
+                match opened {
+                    Err(WalError::LostBelowCheckpoint { .. }) if accept => {
+                        sum.hopeless += 1;
+                        return Ok(());
+                    }
+                    Err(
+                        WalError::Lost { .. } | WalError::Damaged { .. } | WalError::Missing { .. },
+                    ) if cut && !accept => {
+                        sum.noticed += 1;
+                        accept = true;
+                        continue;
+                    }
+                    opened => break opened.map_err(|e| format!("life {life}: {e}"))?,
+                }
             }
             sum.crashes_while_opening += 1;
             torn = end(&torn, &mut random, sum);
         };
-        let replayed = directory.replay(1).map_err(|e| format!("life {life}: {e}"))?;
-        let judged = ledger.borrow_mut().judge(&directory, &replayed);
+        let replayed = match directory.replay(1) {
+            // A segment in the middle.
+            Err(WalError::Damaged { .. }) if cut && !accept => {
+                sum.noticed += 1;
+                return Ok(());
+            }
+            replayed => replayed.map_err(|e| format!("life {life}: {e}"))?,
+        };
+        let opened = match (cut, accept) {
+            (true, true) => {
+                Opened::Accepted(directory.losses().iter().map(|loss| loss.node).collect())
+            }
+            (true, false) => {
+                sum.silent += 1;
+                Opened::Cut { clean }
+            }
+            (false, _) => Opened::Whole,
+        };
+        let judged = ledger.borrow_mut().judge(&directory, &replayed, &opened);
         let tables = judged.map_err(|e| format!("life {life}: {e}"))?;
         if life == LIVES {
             break;
@@ -94,8 +133,10 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
         }
         new.run(&directory, random.draw()).map_err(|e| format!("life {life}: {e}"))?;
         sum.checkpoints += new.checkpoints.get();
+        clean = new.clean.get();
         torn = end(&torn, &mut random, sum);
         torn.set_capacity(u64::MAX);
+        (cut, accept) = (trouble.cuts && cut_something(&torn, &mut random), false);
     }
     for record in ledger.borrow().records.values() {
         match record.fate {
@@ -105,6 +146,37 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// Takes the end of a log away; whether there was one.
+fn cut_something(torn: &Torn, random: &mut Random) -> bool {
+    let names = torn.list().expect("the power is on");
+    let node = format!("{:02}-", random.below(u64::from(life::NODES)));
+    let segments: Vec<_> = names
+        .into_iter()
+        .filter(|name| name.starts_with(&node) && name.ends_with(".log"))
+        .collect();
+    let Some(last) = segments.last() else { return false };
+    let length = |name: &String| torn.open(name).and_then(|file| file.length()).expect("there");
+    match random.below(4) {
+        0 => {
+            let gone = 1 + random.below(segments.len() as u64) as usize;
+            for name in segments.iter().rev().take(gone) {
+                torn.remove(name).expect("there");
+            }
+            torn.sync_directory().expect("synced");
+        }
+        1 => {
+            let name = &segments[random.below(segments.len() as u64) as usize];
+            torn.cut(name, random.below(length(name).max(1)));
+        }
+        _ => {
+            // Not many bytes of it.
+            let length = length(last);
+            torn.cut(last, length.saturating_sub(1 + random.below(1 + length.min(600))));
+        }
+    }
+    true
 }
 
 /// The power goes off, or only the process ends.
@@ -156,6 +228,18 @@ fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
     }
 }
 
+/// Bug: a log that had lost its end was taken for one that ended there, and two nodes' logs came to a state that never
+/// was. Mechanism: what each log and the witness know of the others. Here a loss is an error unless no other place can
+/// know of it, and what is left of an accepted one is a state that was.
+#[test]
+fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was() {
+    for mode in Mode::ALL {
+        let sum = worlds(mode, 0..700, Trouble { cuts: true, ..Trouble::default() });
+        assert!(sum.noticed > 500 && sum.silent > 100, "{sum:?}");
+        assert!(sum.hopeless * 2 < sum.noticed, "{sum:?}");
+    }
+}
+
 /// What the judge would say about a log that does not sync where it has to.
 #[test]
 fn a_device_that_lies_is_found_out() {
@@ -190,5 +274,6 @@ fn more_worlds() {
         for faults in [false, true] {
             worlds(mode, from..to, Trouble { faults, ..Trouble::default() });
         }
+        worlds(mode, from..to, Trouble { cuts: true, ..Trouble::default() });
     }
 }

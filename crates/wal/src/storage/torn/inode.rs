@@ -52,6 +52,12 @@ impl Inode {
         self.dirty.clear();
     }
 
+    pub(super) fn cut(&mut self, length: usize) {
+        self.content.truncate(length);
+        self.lasting.truncate(length);
+        self.dirty.clear();
+    }
+
     pub(super) fn damage(&mut self, offset: usize, bits: u8) -> bool {
         for bytes in [&mut self.content, &mut self.lasting] {
             match bytes.get_mut(offset) {

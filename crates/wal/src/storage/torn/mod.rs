@@ -245,6 +245,15 @@ impl Torn {
         self.world.lock().lie = Some(lie);
     }
 
+    /// Takes the end of a durable file away, as a bad disk or a hand does: `length` bytes are left. `false` when there is
+    /// no such file.
+    pub fn cut(&self, name: &str, length: u64) -> bool {
+        let mut world = self.world.lock();
+        let Ok(inode) = world.inode(name) else { return false };
+        world.inodes[inode].cut(length as usize);
+        true
+    }
+
     /// Changes bits of a file that lasts, as bad memory or a bad disk does: the byte at `offset`
     /// becomes itself exclusive-or `bits`. `false` when there is no such byte.
     pub fn damage(&self, name: &str, offset: u64, bits: u8) -> bool {

@@ -1,0 +1,74 @@
+//! [`Mark`]: what a log says of the logs beside it.
+
+use std::collections::BTreeMap;
+
+use super::{Group, GroupRef, Reader};
+use crate::{End, NodeId, TableId, WalError};
+
+/// The table of the entry that makes a mark an end record: no node has this number.
+const CLOSES: TableId = TableId(u32::MAX);
+
+/// What one log knows of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    /// The other log is durable up to here.
+    pub(crate) end: End,
+    /// No commit behind the mark has seen a later group of the other log: so many groups since that
+    /// log's beginning.
+    pub(crate) seen: u64,
+}
+
+/// A group of the log's own: what the log knew of the others when it wrote the batch that follows. The
+/// last group of a log that was closed is a mark, too: the end record.
+///
+/// A mark holds all that is known, so the last one of a log is enough to find out what others must have.
+///
+/// ```text
+///  entry of another log   | table: its node | key: none | value: segment u64 | bytes u64 | groups u64 | seen u64 |
+///  end record             | table: 2^32 - 1 | key: none | value: none |
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mark {
+    pub(crate) known: BTreeMap<NodeId, Known>,
+    /// The log was closed here.
+    pub(crate) closes: bool,
+}
+
+impl Mark {
+    /// The mark as a group, whose place is not known yet.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, WalError> {
+        let mut group = Group::mark();
+        for (node, Known { end, seen }) in &self.known {
+            let mut value = [0; 32];
+            for (to, number) in
+                value.chunks_exact_mut(8).zip([end.segment, end.bytes, end.groups, *seen])
+            {
+                to.copy_from_slice(&number.to_le_bytes());
+            }
+            group.put(TableId(u32::from(node.0)), &[], &value)?;
+        }
+        if self.closes {
+            group.put(CLOSES, &[], &[])?;
+        }
+        let mut bytes = Vec::with_capacity(group.bytes());
+        group.encode(group.body_crc(), &mut bytes);
+        Ok(bytes)
+    }
+
+    /// What a group says that [is a mark](GroupRef::is_mark); `None` when no program of this version
+    /// wrote it.
+    pub(crate) fn decode(group: &GroupRef<'_>) -> Option<Mark> {
+        let mut mark = Mark::default();
+        for entry in group.entries() {
+            if entry.table == CLOSES {
+                mark.closes = true;
+                continue;
+            }
+            let node = NodeId(u8::try_from(entry.table.0).ok()?);
+            let mut value = Reader(entry.value?);
+            let end = End { segment: value.u64()?, bytes: value.u64()?, groups: value.u64()? };
+            mark.known.insert(node, Known { end, seen: value.u64()? });
+        }
+        Some(mark)
+    }
+}

@@ -1,0 +1,168 @@
+//! [`Witness`]: the file that says how far each log of the directory is durable.
+//!
+//! A log that lost its end looks like a log that ends there. The witness is the second place that knows.
+//! What it says stays true: a log never becomes shorter than it was durable, except by an accepted loss,
+//! which rewrites the witness first. So an old witness that a crash brings back does no harm.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crate::format::{Reader, VERSION, names};
+use crate::storage::Storage;
+use crate::{DatabaseId, End, NodeId, WalError};
+
+const MAGIC: [u8; 8] = *b"LATCHWIT";
+/// The flag of a witness with a [cut](Witness::cut).
+const CUT: u32 = 1;
+/// No witness is longer: 256 nodes.
+const WITNESS_MAX: u64 = 16 << 10;
+
+/// What the file `WITNESS` says.
+///
+/// ```text
+///  | magic | version u32 | nodes u32 | database u64 | flags u32 | 0 u32 |
+///  | node u32 | 0 u32 | segment u64 | bytes u64 | groups u64   of each node | crc |
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Witness {
+    pub(crate) database: DatabaseId,
+    /// How far each log is durable, at least.
+    pub(crate) ends: BTreeMap<NodeId, End>,
+    /// A loss was accepted: logs end here, and what stands behind is to be taken away.
+    pub(crate) cut: bool,
+}
+
+impl Witness {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((self.ends.len() as u32).to_le_bytes());
+        bytes.extend(self.database.0.to_le_bytes());
+        bytes.extend(if self.cut { CUT } else { 0 }.to_le_bytes());
+        bytes.extend([0; 4]);
+        for (node, end) in &self.ends {
+            bytes.extend(u64::from(node.0).to_le_bytes());
+            for number in [end.segment, end.bytes, end.groups] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend(crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], database: Option<DatabaseId>) -> Result<Witness, WalError> {
+        let file = names::WITNESS;
+        let damaged = |what| WalError::damaged(file, 0, what);
+        let mut reader = Reader(bytes);
+        // It is put in place when it is whole: nothing about it can be torn.
+        if reader.take(MAGIC.len()) != Some(&MAGIC) {
+            return Err(damaged("it does not say how far logs go"));
+        }
+        let found = reader.u32().ok_or_else(|| damaged("it is cut off"))?;
+        if found != VERSION {
+            return Err(WalError::Version { file: file.to_owned(), found, understood: VERSION });
+        }
+        let whole = bytes.split_last_chunk::<4>();
+        if whole.is_none_or(|(covered, crc)| crc32fast::hash(covered) != u32::from_le_bytes(*crc)) {
+            return Err(damaged("its checksum is wrong"));
+        }
+        let witness = Witness::fields(reader)
+            .ok_or_else(|| damaged("it does not have the length that it speaks of"))?;
+        match database {
+            Some(expected) if expected != witness.database => Err(WalError::OtherDatabase {
+                file: file.to_owned(),
+                found: witness.database,
+                expected,
+            }),
+            _ => Ok(witness),
+        }
+    }
+
+    fn fields(mut reader: Reader<'_>) -> Option<Witness> {
+        let (nodes, database, flags) = (reader.u32()?, DatabaseId(reader.u64()?), reader.u32()?);
+        reader.u32()?;
+        let mut ends = BTreeMap::new();
+        for _ in 0..nodes {
+            let node = NodeId(u8::try_from(reader.u64()?).ok()?);
+            let end = End { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
+            ends.insert(node, end);
+        }
+        let crc = reader.u32();
+        (crc.is_some() && reader.0.is_empty() && flags <= CUT).then_some(())?;
+        Some(Witness { database, ends, cut: flags == CUT })
+    }
+
+    /// The witness in place; `None` when there is none.
+    pub(crate) fn read(
+        storage: &dyn Storage,
+        database: Option<DatabaseId>,
+    ) -> Result<Option<Witness>, WalError> {
+        let name = names::WITNESS;
+        let file = match storage.open(name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(WalError::io("opening", name, error)),
+        };
+        let length = file.length().map_err(|e| WalError::io("reading", name, e))?;
+        if length > WITNESS_MAX {
+            return Err(WalError::damaged(name, WITNESS_MAX, "it is too long"));
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = file.read(0, &mut bytes).map_err(|e| WalError::io("reading", name, e))?;
+        bytes.truncate(read);
+        Witness::decode(&bytes, database).map(Some)
+    }
+
+    /// Puts this witness in place. Its bytes are durable then. Which name the file has is durable when the
+    /// directory has been synced after; until then a crash may leave the witness before, which is true as well.
+    pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
+        let fresh = format!("{}{}", names::WITNESS, names::FRESH);
+        let io = |doing| {
+            let fresh = fresh.clone();
+            move |error| WalError::io(doing, &fresh, error)
+        };
+        let file = match storage.create(&fresh) {
+            // Left by a write that failed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                storage.remove(&fresh).map_err(io("removing"))?;
+                storage.create(&fresh)
+            }
+            made => made,
+        };
+        let file = file.map_err(io("making"))?;
+        let written = file.append(&self.encode()).map_err(io("writing"));
+        let written = written
+            .and_then(|()| file.sync().map_err(io("syncing")))
+            .and_then(|()| storage.rename(&fresh, names::WITNESS).map_err(io("renaming")));
+        if written.is_err() {
+            // What there is of it only takes room. Otherwise the next start removes it.
+            let _ = storage.remove(&fresh);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_no_bit_of_it_may_change() {
+        let ends =
+            [(NodeId(0), End { segment: 3, bytes: 900, groups: 17 }), (NodeId(63), End::default())];
+        let witness = Witness { database: DatabaseId(7), ends: ends.into(), cut: true };
+        let bytes = witness.encode();
+        assert_eq!(Witness::decode(&bytes, Some(DatabaseId(7))).expect("whole"), witness);
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            Witness::decode(&bytes, Some(DatabaseId(7))).expect_err("damaged");
+        }
+        for length in 0..bytes.len() {
+            Witness::decode(&bytes[..length], None).expect_err("cut off");
+        }
+        let other = Witness::decode(&bytes, Some(DatabaseId(8))).expect_err("another");
+        assert!(matches!(other, WalError::OtherDatabase { .. }), "{other}");
+    }
+}
