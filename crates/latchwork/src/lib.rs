@@ -9,6 +9,7 @@
 //!   history        what transactions did: recorded, and checked; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
+//!   database       a database on a cluster: logs, recovery and tables behind one call
 //!   membership     with `tcp`: who is in a cluster of processes, in a directory or etcd
 //!   partition      two-phase commit over rows that are dealt out to nodes
 //!   txn            tables with schemas and indexes, serializable transactions
@@ -74,6 +75,7 @@ pub use latchwork_blink as blink;
 pub use latchwork_cache as cache;
 pub use latchwork_cluster as cluster;
 pub use latchwork_coherence as coherence;
+pub use latchwork_database as database;
 pub use latchwork_fabric as fabric;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;
