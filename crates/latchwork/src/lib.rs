@@ -66,6 +66,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! Tables with transactions, with a log or without one, are behind one call: [`database::Instance`].
+//!
 //! The same `session` runs in virtual time on a [`cluster::Simulated`], where one seed decides
 //! everything that a network leaves open.
 
