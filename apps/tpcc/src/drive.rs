@@ -53,11 +53,11 @@ struct Apart {
 }
 
 /// What went wrong on a node: its number, and a [`Health`].
-type Told = (usize, (usize, usize, usize), Option<String>);
+type Told = (usize, [usize; 4], [Option<String>; 2]);
 
 fn told((node, health): (usize, Health)) -> Told {
-    let Health { left_locked, given_up, retries, last } = health;
-    (node, (left_locked, given_up, retries), last)
+    let Health { left_locked, given_up, held_up, cause, retries, last } = health;
+    (node, [left_locked, given_up, held_up, retries], [cause, last])
 }
 
 impl Apart {
@@ -67,8 +67,9 @@ impl Apart {
         let partitions = outcome.partitions.into_iter().chain(self.partitions);
         outcome.partitions = partitions.reduce(|all, one| all + one);
         let health = self.health.into_iter();
-        outcome.health.extend(health.map(|(node, (left_locked, given_up, retries), last)| {
-            (node, Health { left_locked, given_up, retries, last })
+        outcome.health.extend(health.map(|(node, counts, [cause, last])| {
+            let [left_locked, given_up, held_up, retries] = counts;
+            (node, Health { left_locked, given_up, held_up, cause, retries, last })
         }));
     }
 }

@@ -3,15 +3,13 @@
 
 use crate::about::{About, table_id};
 use crate::args::Wal;
+use latchwork_database::{OpenError, draw_id, replay};
 use latchwork_harness::AppError;
-use latchwork_partition::resolve;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
 use latchwork_wal::{Device, Log, LogDirectory, Mode, Opening, Stats, Timestamp, WalError};
 use latchwork_workload::tpcc::Table;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +59,7 @@ impl Logs {
 
     /// What tells a database from another that was made in the same way.
     pub(crate) fn draw_id(seed: u64) -> u64 {
-        RandomState::new().hash_one(seed)
+        draw_id(seed).0
     }
 
     fn begin(
@@ -115,11 +113,8 @@ impl Logs {
                 "there is no checkpoint of a database: its preparation did not end, or it is the log of one node of many",
             ));
         }
-        let mut replayed = directory.replay(threads).map_err(|error| failed(&error))?;
-        // Who ran over partitions has left records of transactions over several nodes, in doubt or not.
-        let resolved = resolve(&replayed.notes, directory.floor());
-        let resolved = resolved.map_err(|error| AppError::Failed(error.to_string()))?;
-        resolved.merge_into(&mut replayed);
+        let (replayed, resolved) =
+            replay(&directory, threads).map_err(|error| open_failed(&error))?;
         let about = About::find(&replayed);
         let about = about.ok_or_else(|| {
             none("there is no whole database of TPC-C: its preparation did not end, or it is another one")
@@ -154,14 +149,14 @@ impl Logs {
     }
 
     /// Opens a compute node's log, if any is to be written; a simulated one is written by the worker of `handle`.
-    pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, AppError> {
+    pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, WalError> {
         let Some(mode) = self.mode else { return Ok(None) };
         let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };
         let log = match self.device {
             None => Log::threaded(&self.directory, node, settings),
             Some(device) => Log::simulated(&self.directory, node, settings, handle, device),
         };
-        log.map(Some).map_err(|error| failed(&error))
+        log.map(Some)
     }
 }
 
@@ -173,6 +168,11 @@ fn tell_losses(directory: &LogDirectory) {
     if directory.losses().is_empty() {
         eprintln!("tpcc: --accept-loss: the log has lost nothing that is known");
     }
+}
+
+/// The error that ends a run when a database cannot be opened.
+pub(crate) fn open_failed(error: &OpenError) -> AppError {
+    AppError::Failed(error.to_string())
 }
 
 fn mode(wal: Wal) -> Option<Mode> {

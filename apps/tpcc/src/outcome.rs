@@ -229,10 +229,11 @@ impl Outcome {
                 ];
                 document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
             }
-            for (_, Health { left_locked, given_up, retries, .. }) in &self.health {
+            for (_, Health { left_locked, given_up, held_up, retries, .. }) in &self.health {
                 let counts = [
                     ("transactions_left_locked", left_locked),
                     ("transactions_not_taken_back", given_up),
+                    ("transactions_held_up", held_up),
                     ("transaction_ends_retried", retries),
                 ];
                 for (name, count) in counts {
@@ -267,15 +268,17 @@ mod tests {
         };
         let (table, counters) = told(&outcome);
         assert!(!table.contains("health") && !counters.contains_key("transactions_left_locked"));
-        let last = Some("it was full".to_owned());
+        let cause = Some("it was full".to_owned());
         for node in [1, 3] {
-            let health = Health { left_locked: node, given_up: 2, retries: 7, last: last.clone() };
+            let (left_locked, cause) = (node, cause.clone());
+            let health =
+                Health { left_locked, given_up: 2, cause, retries: 7, ..Health::default() };
             outcome.health.push((node, health));
         }
         let (table, counters) = told(&outcome);
         let line =
             "health node 3: 3 transactions stay locked until a restart, 2 could not be taken back";
-        assert!(table.contains(line) && table.contains("the last error: it was full"), "{table}");
+        assert!(table.contains(line) && table.contains("the first error: it was full"), "{table}");
         assert_eq!(counters["transactions_left_locked"], 4);
         assert_eq!(counters["transactions_not_taken_back"], 4);
         assert_eq!(counters["transaction_ends_retried"], 14);

@@ -99,30 +99,8 @@ async fn write(
     member: &Member,
 ) -> Result<Checkpoint, AppError> {
     let Some(logs) = &session.settings.logs else { return Ok(Checkpoint::default()) };
-    let nodes = wait_for_nodes(session, member).await?;
+    let nodes = session.all_nodes(member, CHECKPOINT_WAIT).await?;
     let deadline = member.handle.now() + CHECKPOINT_WAIT;
     let written = store.checkpoint(&nodes, &logs.directory, deadline).await;
     written.map_err(|error| session.txn_error(&error))
-}
-
-/// All compute nodes, when they have come up.
-async fn wait_for_nodes(
-    session: &Session,
-    member: &Member,
-) -> Result<Vec<Arc<latchwork_txn::Node>>, AppError> {
-    let deadline = member.handle.now() + CHECKPOINT_WAIT;
-    loop {
-        let nodes = session.nodes();
-        if nodes.len() == session.settings.cluster.compute_nodes {
-            return Ok(nodes);
-        }
-        if member.handle.now() >= deadline {
-            return Err(AppError::Failed(format!(
-                "{} of {} compute nodes came up within {CHECKPOINT_WAIT:?}",
-                nodes.len(),
-                session.settings.cluster.compute_nodes
-            )));
-        }
-        member.handle.sleep(Duration::from_millis(1)).await;
-    }
 }

@@ -64,8 +64,9 @@ impl Blueprint {
                 let line_size = config.line_size as usize;
                 let frames_min = config.frames_min();
                 let make = |bytes| fabric.new_region(bytes).map_err(ClusterError::from);
-                let cache = Cache::with_memory_in(config.cache_bytes, line_size, frames_min, make)?
-                    .with_replacement(config.node.replacement_policy());
+                let cache =
+                    Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
+                        .with_replacement(config.node.replacement_policy());
                 fabric.add_compute_node(id)?;
                 // Before any port registers its own memory: the key is the same on all nodes.
                 let arena = fabric.register(id, cache.arena().clone())?;

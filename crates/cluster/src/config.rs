@@ -29,6 +29,8 @@ pub struct ClusterConfig {
     pub memory_bytes: u64,
     /// Bytes of each compute node's cache, all that belongs to it included.
     pub cache_bytes: usize,
+    /// Lines that each compute node's cache holds. Where it is given, `cache_bytes` does not count.
+    pub cache_frames: Option<usize>,
     /// Take all memory when an embedded cluster starts, which then takes longer, instead of at the first
     /// touch, which slows the first accesses down. Off by default. Means nothing to a simulated one.
     pub prefault: bool,
@@ -57,6 +59,7 @@ impl Default for ClusterConfig {
             sweep_tasks: 2,
             memory_bytes: 1 << 30,
             cache_bytes: 256 << 20,
+            cache_frames: None,
             prefault: false,
             line_size: Geometry::DEFAULT_LINE,
             chunk_size: Geometry::DEFAULT_CHUNK,
@@ -106,6 +109,14 @@ pub enum ConfigError {
         /// The line size.
         line_size: u32,
     },
+    /// The cache has too few lines.
+    #[error("a cache of {given} lines is below the working minimum of {least} lines")]
+    Frames {
+        /// The lines asked for.
+        given: usize,
+        /// The lines that would do.
+        least: usize,
+    },
     /// The cache is too large.
     #[error("a cache of {given} bytes is too large: a message can name the frames of {most} bytes")]
     CacheTooLarge {
@@ -129,6 +140,15 @@ pub enum ConfigError {
 const FRAMES_MIN: usize = 4;
 
 impl ClusterConfig {
+    /// Bytes of each compute node's cache, whichever way its size was given.
+    pub fn cache_size(&self) -> usize {
+        let Some(frames) = self.cache_frames else { return self.cache_bytes };
+        let line_size = self.line_size.max(1) as usize;
+        // `check` refuses more than that, and `footprint` must not overflow.
+        let most = ARENA_MAX as usize / line_size + 1;
+        Cache::footprint(frames.min(most), line_size)
+    }
+
     /// The fewest bytes that a cache needs with these settings: a frame for each operation in
     /// flight, and then some.
     pub fn cache_bytes_min(&self) -> usize {
@@ -158,16 +178,21 @@ impl ClusterConfig {
         }
         let geometry = Geometry::new(self.chunk_size, self.line_size)
             .map_err(|error| ConfigError::Geometry(error.to_string()))?;
-        if self.cache_bytes < self.cache_bytes_min() {
+        if self.cache_frames.is_some_and(|frames| frames < self.frames_min()) {
+            let given = self.cache_frames.unwrap_or_default();
+            return Err(ConfigError::Frames { given, least: self.frames_min() });
+        }
+        let cache_bytes = self.cache_size();
+        if cache_bytes < self.cache_bytes_min() {
             return Err(ConfigError::Cache {
-                given: self.cache_bytes,
+                given: cache_bytes,
                 least: self.cache_bytes_min(),
                 frames: self.frames_min(),
                 line_size: self.line_size,
             });
         }
-        if self.cache_bytes as u64 > ARENA_MAX {
-            return Err(ConfigError::CacheTooLarge { given: self.cache_bytes, most: ARENA_MAX });
+        if cache_bytes as u64 > ARENA_MAX {
+            return Err(ConfigError::CacheTooLarge { given: cache_bytes, most: ARENA_MAX });
         }
         Ok(geometry)
     }
@@ -194,5 +219,21 @@ mod tests {
         assert!(wrong(|c| c.line_size = 1000).contains("power of two"));
         assert!(wrong(|c| c.cache_bytes = (256 << 30) + 1).contains("274877906944"));
         assert!(wrong(|c| c.cache_bytes = 4096).contains("working minimum"));
+        assert!(
+            wrong(|c| c.cache_frames = Some(3)).contains("3 lines is below the working minimum")
+        );
+        assert!(wrong(|c| c.cache_frames = Some(usize::MAX)).contains("274877906944"));
+    }
+
+    #[test]
+    fn a_cache_has_as_many_lines_as_were_asked_for_whatever_their_size() {
+        for (line_size, frames) in [(512, 4), (2048, 100), (8192, 1000), (65536, 33)] {
+            let cache_frames = Some(frames);
+            let config = ClusterConfig { line_size, cache_frames, ..ClusterConfig::default() };
+            config.check().expect("a good configuration");
+            let (bytes, line_size) = (config.cache_size(), line_size as usize);
+            let cache = Cache::with_memory(bytes, line_size, frames).expect("memory");
+            assert_eq!(cache.capacity(), frames, "lines of {line_size} bytes");
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!   history        what transactions did: recorded, and checked; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
+//!   database       a database on a cluster: logs, recovery and tables behind one call
 //!   membership     with `tcp`: who is in a cluster of processes, in a directory or etcd
 //!   partition      two-phase commit over rows that are dealt out to nodes
 //!   txn            tables with schemas and indexes, serializable transactions
@@ -65,6 +66,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! Tables with transactions, with a log or without one, are behind one call: [`database::Instance`].
+//!
 //! The same `session` runs in virtual time on a [`cluster::Simulated`], where one seed decides
 //! everything that a network leaves open.
 
@@ -74,6 +77,7 @@ pub use latchwork_blink as blink;
 pub use latchwork_cache as cache;
 pub use latchwork_cluster as cluster;
 pub use latchwork_coherence as coherence;
+pub use latchwork_database as database;
 pub use latchwork_fabric as fabric;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;

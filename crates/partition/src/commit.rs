@@ -176,7 +176,7 @@ impl<M: LineLocks + Mail> Committing<M> {
     ) -> Result<Timestamp, TxnError> {
         // Dropped, it tells the others.
         self.open = true;
-        let _ = local.abort().await;
+        local.abort().await;
         Err(TxnError::not_logged(error))
     }
 
@@ -296,7 +296,7 @@ impl<M: LineLocks + Mail> Deciding<M> {
         }));
         match local.has_writes() {
             true => local.commit(cts).await.map(drop)?,
-            false => local.abort().await?,
+            false => local.abort().await,
         }
         inner.site.count(|counts: &Counts| -> &AtomicU64 { &counts.distributed }, 1);
         Ok(cts)

@@ -240,7 +240,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         let proposed = match prepared.propose() {
             Ok(proposed) => proposed,
             Err(error) => {
-                let _ = prepared.abort().await;
+                prepared.abort().await;
                 return no(&error);
             }
         };
@@ -250,7 +250,7 @@ impl<M: LineLocks + Mail> Inner<M> {
             if through {
                 // All others hold what they have locked: nothing changes any more that this one has seen.
                 self.bring(id, record);
-                let _ = prepared.abort().await;
+                prepared.abort().await;
                 return Left::Ended(Some(Reply::Done(proposed)));
             }
             self.keep_record(id, record);
@@ -259,7 +259,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
         if let Err(error) = self.log_prepare(id, proposed, &mut prepared).await {
             // Whether the record lasts is the same: without a decision it counts for nothing.
-            let _ = prepared.abort().await;
+            prepared.abort().await;
             return no(&TxnError::not_logged(error));
         }
         self.keep_record(id, record);
@@ -307,7 +307,7 @@ impl<M: LineLocks + Mail> Inner<M> {
             // If memory fails, a task goes on with it.
             let _ = prepared.commit(cts).await;
         } else {
-            let _ = prepared.abort().await;
+            prepared.abort().await;
         }
         let kept =
             self.participants.borrow_mut().get_mut(&id).map(|one| std::mem::take(&mut one.record));
@@ -355,10 +355,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         let task = async move {
             match stage {
                 Stage::Active(transaction) => transaction.abort(),
-                Stage::Held(prepared) | Stage::Voted(prepared) => {
-                    // If memory fails, a task goes on with it.
-                    let _ = prepared.abort().await;
-                }
+                Stage::Held(prepared) | Stage::Voted(prepared) => prepared.abort().await,
                 Stage::Busy => {}
             }
             drop(operation);

@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct ExecutorConfig {
     /// How many spawned tasks may be in flight; more wait. At least 1. 64 by default.
     pub depth: usize,
+    /// Tasks may wait for others that have not started. So when no task has started for this time although some wait to,
+    /// as many start beyond the depth as are in flight. 1 s by default.
+    pub start_within: Duration,
     /// Idle sweeps in a row before the core is offered to others between sweeps. 64 by default, which
     /// is a few microseconds: about what a wake through the kernel costs.
     pub spin_sweeps: u32,
@@ -35,6 +38,7 @@ impl Default for ExecutorConfig {
     fn default() -> Self {
         ExecutorConfig {
             depth: 64,
+            start_within: Duration::from_secs(1),
             spin_sweeps: 64,
             yield_sweeps: 64,
             yield_limit: Duration::from_millis(1),

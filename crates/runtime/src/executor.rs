@@ -143,6 +143,7 @@ impl<D: Driver> Executor<D> {
             waker.wake();
             progress = true;
         }
+        progress |= self.core.mind_line(now);
         if !self.core.mailbox.is_empty() {
             // Not until it is empty: other threads may fill it as fast as it is drained.
             for _ in 0..self.core.mailbox.len() {

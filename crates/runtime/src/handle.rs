@@ -17,6 +17,8 @@ pub struct Activity {
     pub polls: u64,
     /// Times that the executor parked.
     pub parks: u64,
+    /// Tasks that started beyond the depth, since none in flight ended.
+    pub late_starts: u64,
 }
 
 /// Access to one executor for its tasks; clones are cheap and the same executor.
@@ -27,8 +29,8 @@ pub struct Handle(pub(crate) Rc<Core>);
 
 impl Handle {
     /// Starts a task. Beyond [`crate::ExecutorConfig::depth`] tasks in flight it waits for one of
-    /// them to end; so a task must not wait for tasks that it spawns without knowing that the depth
-    /// allows them.
+    /// them to end. Where none ends it starts all the same, later
+    /// ([`start_within`](crate::ExecutorConfig::start_within)): those in flight may wait for it.
     ///
     /// A panic inside the task unwinds through the executor's sweep.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -58,6 +60,25 @@ impl Handle {
         let task = Box::pin(async move { completion.finish(future.await) });
         let id = self.0.spawn(task, counted);
         unbound.bind(Rc::clone(&self.0), id)
+    }
+
+    /// As [`spawn_service`](Handle::spawn_service), for a task that ends something which others would have to do without:
+    /// a worker that leaves in order waits for it, within its deadline.
+    pub fn spawn_finisher<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let finisher = Finisher::new(&self.0);
+        self.spawn_service(async move {
+            let _finisher = finisher;
+            future.await
+        })
+    }
+
+    /// How many tasks have not ended that [`spawn_finisher`](Handle::spawn_finisher) has started.
+    pub fn finishers(&self) -> usize {
+        self.0.finishers.get()
     }
 
     /// The time now, exactly: a look at the clock on the real driver; the worker's own clock, charged
@@ -204,5 +225,21 @@ impl Handle {
     /// How many timers are registered.
     pub fn timers(&self) -> usize {
         self.0.timers.borrow().len()
+    }
+}
+
+/// A task that a worker waits for before it leaves.
+struct Finisher(Rc<Core>);
+
+impl Finisher {
+    fn new(core: &Rc<Core>) -> Finisher {
+        core.finishers.set(core.finishers.get() + 1);
+        Finisher(Rc::clone(core))
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        self.0.finishers.set(self.0.finishers.get() - 1);
     }
 }

@@ -24,6 +24,8 @@
 //!
 //! - Futures are `!Send` and stay where they were spawned. At most [`ExecutorConfig::depth`] spawned
 //!   tasks are in flight; more wait in the order in which they were spawned.
+//! - No task waits for ever to start: where none in flight ends, tasks start beyond the depth
+//!   ([`ExecutorConfig::start_within`]).
 //! - A sweep is bounded: every task that was ready when it began is polled once. A task that is woken
 //!   meanwhile runs in the next sweep.
 //! - No wake is lost, from whatever thread and however close to parking (argued at

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use latchwork_simulation::Random;
 
@@ -29,6 +29,10 @@ pub(crate) struct Core {
     /// Until when other threads are taken to want this executor's core.
     pub(crate) contended_until: Cell<Time>,
     tasks: RefCell<Tasks>,
+    /// When tasks start beyond the depth, unless one starts before; `None` when none waits to.
+    late_at: Cell<Option<Time>>,
+    /// Tasks that the worker waits for before it leaves.
+    pub(crate) finishers: Cell<usize>,
     /// Calls of `coop` that the running task may still make before it has to yield.
     coop_left: Cell<u32>,
 }
@@ -44,6 +48,8 @@ impl Core {
             activity: Cell::default(),
             contended_until: Cell::new(Time::ZERO),
             tasks: RefCell::new(Tasks::new(config.depth)),
+            late_at: Cell::default(),
+            finishers: Cell::default(),
             coop_left: Cell::new(config.coop_budget),
             driver,
             config,
@@ -60,8 +66,10 @@ impl Core {
         }
         let (id, starts) = tasks.insert(future, counted, &self.mailbox);
         drop(tasks);
-        if let Some(waker) = starts {
-            waker.wake();
+        match starts {
+            Some(waker) => waker.wake(),
+            None if self.late_at.get().is_none() => self.watch_line(),
+            None => {}
         }
         id
     }
@@ -87,7 +95,13 @@ impl Core {
 
     fn finish(&self, id: TaskId) {
         let starts = self.tasks.borrow_mut().finish(id);
+        self.start(starts);
+    }
+
+    /// Starts a task whose turn has come.
+    fn start(&self, starts: Option<Waker>) {
         if let Some(waker) = starts {
+            self.watch_line();
             waker.wake();
         }
     }
@@ -95,9 +109,31 @@ impl Core {
     pub(crate) fn abort(&self, id: TaskId) {
         let (body, starts) = self.tasks.borrow_mut().abort(id);
         drop(body);
-        if let Some(waker) = starts {
-            waker.wake();
+        self.start(starts);
+    }
+
+    /// Tasks wait to start from now on, or a task has started: looks again in a while.
+    fn watch_line(&self) {
+        let waits = self.tasks.borrow().waiting() > 0;
+        self.late_at.set(waits.then(|| self.driver.now() + self.config.start_within));
+    }
+
+    /// Where no task has started for long although some wait to, starts some beyond the depth. Whether it did.
+    pub(crate) fn mind_line(&self, now: Time) -> bool {
+        if self.late_at.get().is_none_or(|late_at| now < late_at) {
+            return false;
         }
+        let waiting = self.tasks.borrow().waiting();
+        let wakers = self.tasks.borrow_mut().start_late();
+        self.watch_line();
+        let (depth, started) = (self.config.depth, wakers.len());
+        self.count(|activity| activity.late_starts += started as u64);
+        if started > 0 {
+            let what = "tasks start beyond the depth, since none in flight has ended for long";
+            tracing::warn!(depth, waiting, started, "{what}");
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        started > 0
     }
 
     /// How many tasks there are, waiting ones included.
@@ -136,13 +172,15 @@ impl Core {
     /// The earliest thing that will need a sweep although nobody notifies.
     pub(crate) fn next_deadline(&self, pollers: &Pollers) -> Option<Time> {
         let timer = self.timers.borrow().next();
-        pollers.iter().filter_map(|poller| poller.next_deadline()).chain(timer).min()
+        let asked = pollers.iter().filter_map(|poller| poller.next_deadline());
+        asked.chain(timer).chain(self.late_at.get()).min()
     }
 
     /// Drops all tasks, timers and pollers. They may hold handles, which hold this: without an end
     /// the circle would never be freed.
     pub(crate) fn close(&self) {
         let bodies = self.tasks.borrow_mut().close();
+        self.late_at.set(None);
         drop(bodies);
         let wakers = self.timers.borrow_mut().take_all();
         drop(wakers);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   spawn ──► Waiting ──(depth allows)──► Idle ⇄ Running ──► finished
+//!                │     (or waited long)     │       │
 //!                │                          │       │
 //!                └──────── abort ───────────┘       └── abort while running: dropped after this poll
 //! ```
@@ -125,7 +126,12 @@ impl Tasks {
     }
 
     fn start_next(&mut self) -> Option<Waker> {
-        while self.in_flight < self.depth {
+        if self.in_flight < self.depth { self.start_first() } else { None }
+    }
+
+    /// Starts the task that has waited longest.
+    fn start_first(&mut self) -> Option<Waker> {
+        loop {
             let id = self.waiting.pop_front()?;
             let Some(slot) = self.slot(id) else { continue };
             match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
@@ -138,7 +144,17 @@ impl Tasks {
                 other => slot.state = other,
             }
         }
-        None
+    }
+
+    /// How many tasks wait for the depth.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Starts as many waiting tasks as are in flight, beyond the depth. Gives their wakers.
+    pub(crate) fn start_late(&mut self) -> Vec<Waker> {
+        let more = self.in_flight.max(1);
+        (0..more).map_while(|_| self.start_first()).collect()
     }
 
     /// Aborts a task. Gives its body, for the caller to drop, and the waker of the task that may start

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
+use std::time::Duration;
 
 use latchwork_runtime::{Aborted, Executor, ExecutorConfig, Handle, RealDriver, Sweep};
 
@@ -78,6 +79,45 @@ fn a_sweep_polls_no_more_tasks_than_it_may_and_the_rest_comes_in_order() {
     }
     assert_eq!(counts, [2, 4, 6, 8, 10]);
     assert_eq!(*polled.borrow(), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn tasks_that_wait_for_one_another_all_start_although_they_are_more_than_the_depth() {
+    let (tasks, depth) = (20, 3);
+    let start_within = Duration::from_millis(5);
+    let config = ExecutorConfig { depth, start_within, ..Default::default() };
+    let (mut executor, handle) = executor(config);
+    let arrived = Rc::new(Cell::new(0));
+    let met = (0..tasks).map(|_| {
+        let (handle2, arrived) = (handle.clone(), arrived.clone());
+        handle.spawn(async move {
+            arrived.set(arrived.get() + 1);
+            while arrived.get() < tasks {
+                handle2.sleep(Duration::from_millis(1)).await;
+            }
+        })
+    });
+    let met: Vec<_> = met.collect();
+    let all = async {
+        for task in met {
+            task.await.expect("it is not aborted");
+        }
+    };
+    let deadline = handle.now() + Duration::from_secs(60);
+    let ended = executor.block_on(handle.timeout(deadline, all));
+    assert_eq!(ended, Ok(()), "{} of {tasks} tasks have started", arrived.get());
+    assert_eq!(handle.activity().late_starts, (tasks - depth) as u64);
+}
+
+#[test]
+fn a_finisher_counts_until_it_has_ended_or_was_dropped() {
+    let (mut executor, handle) = executor(ExecutorConfig::default());
+    let (ends, stays) = (handle.spawn_finisher(async {}), handle.spawn_finisher(pending::<()>()));
+    assert_eq!(handle.finishers(), 2);
+    settle(&mut executor);
+    assert!(ends.is_finished() && handle.finishers() == 1);
+    stays.abort();
+    assert_eq!(handle.finishers(), 0);
 }
 
 #[test]

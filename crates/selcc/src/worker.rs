@@ -187,8 +187,8 @@ impl Worker {
         self.inner.write_backs.taken()
     }
 
-    /// Waits until nothing that this worker posted is in flight, and gives up its part in the node's
-    /// epochs. To be awaited before the worker's thread ends: nobody else can take its completions. What
+    /// Waits for the worker's [finishers](Handle::spawn_finisher), and until nothing that this worker posted is in
+    /// flight, each within the deadline; gives up its part in the node's epochs. To be awaited before the worker's thread ends: nobody else can take its completions. What
     /// clones post after it has returned is taken as long as the executor runs, whether they live or not.
     ///
     /// # Errors
@@ -197,6 +197,14 @@ impl Worker {
     pub async fn leave(self) -> Result<(), MemoryError> {
         let inner = &self.inner;
         let waited = inner.node.settings.deadline;
+        let deadline = inner.handle.now() + waited;
+        // What they leave undone is told by those who have started them.
+        while inner.handle.finishers() > 0
+            && !inner.port.is_barred()
+            && inner.handle.now() < deadline
+        {
+            inner.handle.sleep(LEAVE_STEP).await;
+        }
         let deadline = inner.handle.now() + waited;
         loop {
             let in_flight = inner.unfinished();

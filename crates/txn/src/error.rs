@@ -179,14 +179,14 @@ pub enum TxnError {
     /// Transactions are in the log, or may be, that could not be carried through: what a checkpoint would find in the
     /// tables is not what they have written, and logs must not be shortened.
     #[error(
-        "{transactions} transactions of one node could not be carried through ({last}): a checkpoint would lose them; \
+        "{transactions} transactions of one node could not be carried through ({cause}): a checkpoint would lose them; \
          restart to recover them from the log"
     )]
     LeftLocked {
         /// How many.
         transactions: usize,
-        /// What was the matter last.
-        last: Box<str>,
+        /// Why the first of them could not.
+        cause: Box<str>,
     },
     /// Transactions went on for too long.
     #[error("{transactions} transactions of one worker did not end in time")]

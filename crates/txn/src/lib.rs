@@ -21,6 +21,8 @@
 //! - [`Key`]: columns as bytes that order like they do.
 //! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
 //!
+//! A program opens a database on a cluster by the crate `latchwork-database`, which calls all of this in order.
+//!
 //! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes hold one
 //! line's write guard, and never across an await.
 //!

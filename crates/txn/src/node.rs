@@ -90,7 +90,10 @@ pub struct Node {
     left_count: AtomicUsize,
 }
 
-/// What went wrong on a node behind the backs of those who commit.
+/// What became of the transactions of a node that no caller waits for any more.
+///
+/// A commit whose future was dropped is carried through, or taken back, by a task. The task meets other transactions like
+/// any other, and tries again: that is no fault.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Health {
     /// Transactions that are in the log, or may be, and could not be carried through: their rows stay locked, and
@@ -98,23 +101,27 @@ pub struct Health {
     pub left_locked: usize,
     /// Transactions that could not be taken back: what they had added stays in the way of others until a restart.
     pub given_up: usize,
-    /// Attempts to carry a transaction through, or to take it back, that failed when nobody waited for it any more, and
-    /// after which it was tried again.
+    /// Transactions whose end is held up at the moment: memory or the log fails, or other transactions have been in the
+    /// way for 10 seconds.
+    pub held_up: usize,
+    /// Why the first of all these did not end.
+    pub cause: Option<String>,
+    /// Attempts to end a transaction that failed, and after which it was tried again.
     pub retries: usize,
     /// Why the last of them failed.
     pub last: Option<String>,
 }
 
 impl Health {
-    /// Whether nothing went wrong.
+    /// Whether there is nothing that an operator must look at.
     pub fn is_good(&self) -> bool {
-        *self == Health::default()
+        (self.left_locked, self.given_up, self.held_up) == (0, 0, 0)
     }
 }
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Health { left_locked, given_up, retries, last } = self;
+        let Health { left_locked, given_up, held_up, cause, retries, last } = self;
         let mut told = Vec::new();
         if *left_locked > 0 {
             told.push(format!("{left_locked} transactions stay locked until a restart"));
@@ -124,6 +131,9 @@ impl fmt::Display for Health {
                 "{given_up} could not be taken back and are in the way until a restart"
             ));
         }
+        if *held_up > 0 {
+            told.push(format!("{held_up} cannot end at the moment"));
+        }
         if *retries > 0 {
             told.push(format!("{retries} attempts to end one failed and were made again"));
         }
@@ -131,7 +141,24 @@ impl fmt::Display for Health {
             return f.write_str("nothing went wrong");
         }
         f.write_str(&told.join(", "))?;
+        if !self.is_good() {
+            cause.iter().try_for_each(|cause| write!(f, "; the first error: {cause}"))?;
+        }
         last.iter().try_for_each(|last| write!(f, "; the last error: {last}"))
+    }
+}
+
+/// The end of a transaction that is held up, for as long as this value lives.
+pub(crate) struct HeldUp(Arc<Node>);
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        let mut health = self.0.health.lock();
+        health.held_up -= 1;
+        // What has passed by explains nothing that comes later.
+        if health.is_good() {
+            health.cause = None;
+        }
     }
 }
 
@@ -187,7 +214,7 @@ impl Node {
         worker
     }
 
-    /// What went wrong without anybody being told.
+    /// What became of the transactions that no caller waits for.
     pub fn health(&self) -> Health {
         self.health.lock().clone()
     }
@@ -204,18 +231,35 @@ impl Node {
         health.last = Some(error.to_string());
     }
 
-    /// Notes a transaction that is not taken back.
-    pub(crate) fn note_given_up(&self) {
-        self.health.lock().given_up += 1;
+    /// Notes that the end of a transaction is held up, until the value is dropped.
+    pub(crate) fn hold_up(self: &Arc<Self>, error: &TxnError) -> HeldUp {
+        let mut health = self.health.lock();
+        health.held_up += 1;
+        health.cause.get_or_insert_with(|| error.to_string());
         let node = self.clock.node().0;
-        tracing::error!(node, "a transaction is not taken back, and is in the way until a restart");
+        tracing::warn!(node, "the end of a transaction is held up: {error}");
+        HeldUp(self.clone())
+    }
+
+    /// Notes a transaction that is not taken back.
+    pub(crate) fn note_given_up(&self, why: &str) {
+        let mut health = self.health.lock();
+        health.given_up += 1;
+        health.cause.get_or_insert_with(|| why.to_owned());
+        let node = self.clock.node().0;
+        tracing::error!(
+            node,
+            "a transaction is not taken back, and is in the way until a restart: {why}"
+        );
     }
 
     /// Notes a transaction that stays locked.
-    pub(crate) fn note_left_locked(&self) {
-        self.health.lock().left_locked += 1;
+    pub(crate) fn note_left_locked(&self, why: &str) {
+        let mut health = self.health.lock();
+        health.left_locked += 1;
+        health.cause.get_or_insert_with(|| why.to_owned());
         let node = self.clock.node().0;
-        tracing::error!(node, "a transaction stays locked until a restart decides it");
+        tracing::error!(node, "a transaction stays locked until a restart decides it: {why}");
     }
 
     /// A worker ends, and leaves what it has not taken away yet to the others.
@@ -265,8 +309,8 @@ impl Node {
             let busy = self.under_way();
             let health = self.health();
             if health.left_locked > 0 {
-                let last = health.last.unwrap_or_default().into();
-                return Err(TxnError::LeftLocked { transactions: health.left_locked, last });
+                let cause = health.cause.unwrap_or_default().into();
+                return Err(TxnError::LeftLocked { transactions: health.left_locked, cause });
             }
             let Some(busy) = busy else { return Ok(()) };
             if handle.now() >= deadline {

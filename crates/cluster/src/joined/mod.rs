@@ -190,7 +190,7 @@ impl Begun {
         link.add_compute(id)?;
         let arena = |bytes| fabric.new_region(bytes).map_err(JoinError::from);
         let (line_size, least) = (config.line_size as usize, config.frames_min());
-        let cache = Cache::with_memory_in(config.cache_bytes, line_size, least, arena)?
+        let cache = Cache::with_memory_in(config.cache_size(), line_size, least, arena)?
             .with_replacement(config.node.replacement_policy());
         // Before any port registers its own memory: the key is the same on all nodes.
         let arena = fabric.register(id, cache.arena().clone())?;

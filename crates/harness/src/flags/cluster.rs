@@ -144,6 +144,7 @@ impl ClusterFlags {
                 let would_do = (*least as f64 / MIB as f64 * 100.0).ceil() / 100.0;
                 format!("--cache-mb {}: {error}; use --cache-mb {would_do} or more", self.cache_mb)
             }
+            ConfigError::Frames { .. } => format!("--cache-mb {}: {error}", self.cache_mb),
             ConfigError::CacheTooLarge { most, .. } => {
                 format!("--cache-mb {}: {error}; use {} or less", self.cache_mb, most / MIB)
             }

@@ -37,7 +37,8 @@ impl<M: LineLocks> Transaction<M> {
         let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
         let (database, generation) = (self.database.clone(), self.generation.clone());
         let (state, phase) = (Some(state), Phase::Deciding);
-        Ok(Last { database, state, phase, service: false, _generation: generation })
+        let (service, failure) = (false, None);
+        Ok(Last { database, state, phase, service, failure, _generation: generation })
     }
 }
 
@@ -66,9 +67,13 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// How often, and how long apart, a commit that memory does not take is tried again.
+/// How often an end that memory or the log fails is tried again. Other transactions are waited for without
+/// a count: each of them ends.
 const TRIES: u32 = 1000;
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
+/// After this time an operator has to look at what other transactions hold up.
+const HELD_UP_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) struct Last<M: LineLocks> {
     database: Database<M>,
@@ -77,6 +82,8 @@ pub(super) struct Last<M: LineLocks> {
     phase: Phase,
     /// It is a task of its own: nobody waits for it.
     service: bool,
+    /// Why the last attempt of that task failed.
+    failure: Option<Box<str>>,
     _generation: Arc<()>,
 }
 
@@ -98,23 +105,26 @@ impl<M: LineLocks> Drop for Last<M> {
             Phase::Deciding if state.is_unseen() && !state.has_strays() => {
                 self.database.give_back(state)
             }
-            // The worker ends. What has to stay locked does.
+            // The worker ends, or the task has given up. What has to stay locked does.
             Phase::Logged(_) | Phase::Installing { .. } if self.service => {
                 self.leave_locked(&mut state)
             }
             Phase::Prepared { sealed: true } => self.leave_locked(&mut state),
-            _ if self.service => self.database.node().note_given_up(),
+            _ if self.service => self.database.node().note_given_up(&self.why()),
             phase => {
                 let phase = match phase {
-                    Phase::Deciding | Phase::Prepared { .. } => Phase::Undoing(None),
+                    // The caller's error is not what may hold up the task.
+                    Phase::Deciding | Phase::Prepared { .. } | Phase::Undoing(_) => {
+                        Phase::Undoing(None)
+                    }
                     phase => phase,
                 };
                 let (database, generation) = (self.database.clone(), self._generation.clone());
                 let handle = database.memory().handle().clone();
-                let state = Some(state);
+                let (state, service, failure) = (Some(state), true, None);
                 let mut last =
-                    Last { database, state, phase, service: true, _generation: generation };
-                drop(handle.spawn_service(async move { last.run_alone().await }));
+                    Last { database, state, phase, service, failure, _generation: generation };
+                drop(handle.spawn_finisher(async move { last.run_alone().await }));
             }
         }
     }
@@ -124,19 +134,35 @@ impl<M: LineLocks> Last<M> {
     /// Only a restart can tell what becomes of it, or carry it through.
     fn leave_locked(&self, state: &mut State<M>) {
         state.leave_locked();
-        self.database.node().note_left_locked();
+        self.database.node().note_left_locked(&self.why());
     }
 
+    /// Why it has not ended.
+    fn why(&self) -> String {
+        match &self.failure {
+            Some(failure) => failure.to_string(),
+            None => "its worker ended first".to_owned(),
+        }
+    }
+
+    /// Ends it when no caller waits for it any more.
     async fn run_alone(&mut self) {
-        for _ in 0..TRIES {
+        let (node, handle) =
+            (self.database.node().clone(), self.database.memory().handle().clone());
+        let patience = handle.now() + HELD_UP_AFTER;
+        let mut held_up = None;
+        let mut tries = 0;
+        while tries < TRIES {
             let ended = self.run().await;
-            if self.state.is_none() {
-                return;
+            let (true, Err(error)) = (self.state.is_some(), ended) else { return };
+            let is_contended = error.conflict().is_some();
+            tries += u32::from(!is_contended);
+            if !is_contended || handle.now() >= patience {
+                held_up.get_or_insert_with(|| node.hold_up(&error));
             }
-            if let Err(error) = ended {
-                self.database.node().note_retry(&error);
-            }
-            self.database.memory().handle().sleep(PAUSE).await;
+            node.note_retry(&error);
+            self.failure = Some(error.to_string().into());
+            handle.sleep(PAUSE).await;
         }
     }
 
@@ -174,7 +200,7 @@ impl<M: LineLocks> Last<M> {
                             // Only a restart can tell. Until then nobody may see or overwrite these rows.
                             state.locks.retain(|held| held.mode == Mode::Exclusive);
                             state.leave_locked();
-                            database.node().note_left_locked();
+                            database.node().note_left_locked(&error.to_string());
                             self.end(Outcome::Unknown { cts: cts.0 });
                             return Err(TxnError::in_doubt(error));
                         }
@@ -197,14 +223,18 @@ impl<M: LineLocks> Last<M> {
                     database.purge_some().await;
                     return Ok(cts);
                 }
-                Phase::Undoing(error) => {
+                Phase::Undoing(cause) => {
                     let undone = database.undo(state).await;
-                    let error = error.take().unwrap_or(TxnError::Doomed);
-                    // Otherwise a service does what is left to do.
-                    if undone.is_ok() {
-                        self.end(Outcome::Aborted { cts: 0 });
-                    }
-                    return Err(error);
+                    // The caller learns why the transaction failed. A task has to know what holds it up.
+                    let cause = cause.take().filter(|_| !self.service || undone.is_ok());
+                    return match undone {
+                        Ok(()) => {
+                            self.end(Outcome::Aborted { cts: 0 });
+                            Err(cause.unwrap_or(TxnError::Doomed))
+                        }
+                        // A task does what is left to do.
+                        Err(failure) => Err(cause.unwrap_or(failure)),
+                    };
                 }
                 Phase::Prepared { .. } | Phase::Ended => return Err(TxnError::Doomed),
             }

@@ -113,16 +113,12 @@ impl<M: LineLocks> Prepared<M> {
         self.last.run().await
     }
 
-    /// Takes everything back, sealed or not. If this future is dropped, a task of its own goes on with it.
-    ///
-    /// # Errors
-    /// When memory fails.
-    pub async fn abort(mut self) -> Result<(), TxnError> {
+    /// Takes everything back, sealed or not. If this future is dropped, or other transactions or memory are in the
+    /// way, a task of its own goes on with it; [`Health`](crate::Health) tells what holds it up.
+    pub async fn abort(mut self) {
         self.last.set_phase(Phase::Undoing(None));
-        match self.last.run().await {
-            Err(TxnError::Doomed) => Ok(()),
-            other => other.map(drop),
-        }
+        // The task has the error again.
+        let _ = self.last.run().await;
     }
 
     /// Takes everything back after an error, and gives the error back.

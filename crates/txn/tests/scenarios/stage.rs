@@ -156,7 +156,7 @@ impl Stage {
     }
 
     pub(crate) fn unlock(&self, node: usize, locked: Prepared<Worker>) {
-        self.on(node, async move |_| locked.abort().await).expect("memory is in order");
+        self.on(node, async move |_| locked.abort().await);
     }
 
     /// Commits on a node what leaves something behind in the line of row `beside`, and has it wait in the node's queue: by the

@@ -200,6 +200,9 @@ impl Flusher {
                 tracing::warn!(node = self.shared.node.0, "{refused}");
             }
             if let Err(cause) = self.active.roll_back() {
+                // Why it was to be taken back matters more than why it could not be.
+                let both = format!("{cause}, after: {refused}");
+                let cause = std::io::Error::new(cause.kind(), both);
                 return self.failed(batch, "taking back a write", cause);
             }
             // What was acknowledged without being lasting, and what others build on, is tried again for as long as there

@@ -1,0 +1,91 @@
+//! [`OpenError`].
+
+use std::time::Duration;
+
+use latchwork_cluster::ClusterError;
+use latchwork_memnode::PoolError;
+use latchwork_partition::BadRecord;
+use latchwork_txn::TxnError;
+use latchwork_wal::WalError;
+use thiserror::Error;
+
+/// Why a database could not be opened, or not be closed in order.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A log failed.
+    #[error("the log failed: {0}")]
+    Log(#[from] WalError),
+    /// The engine failed.
+    #[error("the database failed: {0}")]
+    Txn(#[from] TxnError),
+    /// The catalogue of the memory pool failed.
+    #[error("the database cannot be opened: {0}")]
+    Catalogue(#[from] PoolError),
+    /// The cluster failed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A record of two-phase commit is damaged.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    /// Another worker has not done its part in time.
+    #[error("{what} within {waited:?}")]
+    Late {
+        /// What did not happen.
+        what: String,
+        /// How long this worker has waited.
+        waited: Duration,
+    },
+    /// The caller has stopped the opening.
+    #[error("the opening was stopped")]
+    Stopped,
+    /// Another worker has met an error.
+    #[error("another worker could not open the database: {cause}")]
+    Elsewhere {
+        /// The first error of all workers.
+        cause: String,
+    },
+    /// The database has a table of this name with other columns, keys or indexes.
+    #[error(
+        "the database has a table {table} with another schema: use the schema that made it, or another directory"
+    )]
+    OtherSchema {
+        /// The table.
+        table: String,
+    },
+    /// The directory cannot be used.
+    #[error("{path} cannot be used as the directory of a log: {cause}")]
+    Directory {
+        /// The directory.
+        path: String,
+        /// The system's error.
+        cause: std::io::Error,
+    },
+    /// The cluster has a database of this name that is not that of the directory.
+    #[error(
+        "the cluster has another database with the name {name} than {directory}: open it with another name"
+    )]
+    OtherDatabase {
+        /// The name.
+        name: String,
+        /// The directory.
+        directory: String,
+    },
+    /// The worker is none of the cluster that the instance was made for.
+    #[error(
+        "worker {worker} of node {node} does not belong to this instance: it is for {nodes} nodes with {workers} workers \
+         each, all in this process"
+    )]
+    NoMember {
+        /// The worker, from 0.
+        worker: usize,
+        /// Its node, from 0.
+        node: usize,
+        /// Nodes of the instance.
+        nodes: usize,
+        /// Workers of each node.
+        workers: usize,
+    },
+    /// There is no log for a checkpoint.
+    #[error("a database without a log has no checkpoints: open it in a directory")]
+    NoLog,
+}

@@ -1,0 +1,380 @@
+//! [`Instance`]: a database that this process has open.
+
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated};
+use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
+use latchwork_selcc::Worker;
+use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
+use latchwork_wal::storage::{Disk, Storage};
+use latchwork_wal::{Device, Log, LogDirectory, Timestamp, WalError};
+
+use crate::nodes::deadline;
+use crate::steps::{Step, Steps};
+use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay};
+
+/// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
+///
+/// Every worker of every compute node [opens](Instance::open) it, all at once; [`run`](Instance::run) does so.
+#[derive(Clone)]
+pub struct Instance(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    options: Options,
+    compute_nodes: usize,
+    /// Of each node.
+    workers: usize,
+    id: DatabaseId,
+    directory: Option<Arc<LogDirectory>>,
+    /// What a simulated device takes.
+    device: Option<Device>,
+    found: Found,
+    /// Until all workers are through with it: it has all rows once more.
+    recovery: Mutex<Option<Arc<Recovery>>>,
+    nodes: Nodes,
+    steps: Steps,
+}
+
+/// What a directory held when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Found {
+    /// Rows, those of the definitions of tables included.
+    pub rows: usize,
+    /// Commits in the logs that were read.
+    pub commits: u64,
+    /// The timestamp of the last commit; zero in an empty directory.
+    pub last: Timestamp,
+}
+
+impl Found {
+    /// Whether the directory held nothing: the database is new.
+    pub fn is_new(&self) -> bool {
+        self.last == Timestamp::ZERO && self.rows == 0
+    }
+}
+
+impl Instance {
+    /// A database whose logs and checkpoints are in this directory: the one that is there, as its last run left it, however
+    /// that ended, or a new one where the directory is empty or missing.
+    ///
+    /// # Errors
+    /// Another process has the directory; damage, which names the file; the system's errors.
+    pub fn at(
+        directory: impl AsRef<Path>,
+        cluster: &ClusterConfig,
+        options: Options,
+    ) -> Result<Instance, OpenError> {
+        let path = directory.as_ref();
+        let disk = Disk::new(path).map_err(|cause| unwritable(path, cause))?;
+        Instance::on(Arc::new(disk), None, cluster, options)
+    }
+
+    /// As [`at`](Instance::at), in any storage. In a simulated world the log takes the time of `device`.
+    ///
+    /// # Errors
+    /// As [`at`](Instance::at).
+    pub fn on(
+        storage: Arc<dyn Storage>,
+        device: Option<Device>,
+        cluster: &ClusterConfig,
+        options: Options,
+    ) -> Result<Instance, OpenError> {
+        options.log.check().map_err(WalError::from)?;
+        let directory = replay::open(storage)?;
+        let (replayed, _) = replay(&directory, options.replay_threads)?;
+        let rows = replayed.keys().filter(|(_, latest)| latest.value.is_some()).count();
+        let found = Found { rows, commits: replayed.groups, last: replayed.highest };
+        let recovery = Some(Recovery::new(replayed));
+        let id = directory.database();
+        Ok(Instance::new(cluster, options, id, (Some(directory), device), found, recovery))
+    }
+
+    /// A database without a log, which ends with its cluster.
+    pub fn in_memory(cluster: &ClusterConfig, options: Options) -> Instance {
+        let id = draw_id(cluster.seed);
+        Instance::new(cluster, options, id, (None, None), Found::default(), None)
+    }
+
+    fn new(
+        cluster: &ClusterConfig,
+        options: Options,
+        id: DatabaseId,
+        (directory, device): (Option<Arc<LogDirectory>>, Option<Device>),
+        found: Found,
+        recovery: Option<Recovery>,
+    ) -> Instance {
+        Instance(Arc::new(Inner {
+            options,
+            compute_nodes: cluster.compute_nodes,
+            workers: cluster.workers,
+            id,
+            directory,
+            device,
+            found,
+            recovery: Mutex::new(recovery.map(Arc::new)),
+            nodes: Nodes::new(cluster.compute_nodes),
+            steps: Steps::default(),
+        }))
+    }
+
+    /// What the directory held.
+    pub fn found(&self) -> Found {
+        self.0.found
+    }
+
+    /// What became of the transactions that no caller waits for, on each compute node that has come up.
+    pub fn health(&self) -> Vec<(NodeId, Health)> {
+        let nodes = self.0.nodes.up().map(|(_, node)| node);
+        nodes.map(|node| (node.clock().node(), node.health())).collect()
+    }
+
+    /// Opens the database on every worker of the cluster, runs `body` there, and closes it; the results in the order of the
+    /// workers. To be called again for another phase, if need be.
+    ///
+    /// # Errors
+    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers.
+    pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
+    where
+        T: Send,
+        F: Fn(Opened) -> Fut + Sync,
+        Fut: Future<Output = T>,
+    {
+        self.0.nodes.begin(false);
+        let body = &body;
+        let ends = cluster.run(|member| self.clone().work(member, body))?;
+        first_error(ends)
+    }
+
+    /// As [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
+    ///
+    /// # Errors
+    /// As [`run`](Instance::run).
+    pub fn run_simulated<T, F, Fut>(
+        &self,
+        cluster: &Simulated,
+        limit: Duration,
+        body: F,
+    ) -> Result<Vec<T>, OpenError>
+    where
+        T: 'static,
+        F: Fn(Opened) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        // A task of a worker that ends with the phase writes the log.
+        self.0.nodes.begin(self.0.device.is_some());
+        let (instance, body) = (self.clone(), std::rc::Rc::new(body));
+        let ends = cluster.run(limit, move |member| {
+            let (instance, body) = (instance.clone(), body.clone());
+            async move { instance.work(member, &*body).await }
+        })?;
+        first_error(ends)
+    }
+
+    async fn work<T, Fut>(
+        self,
+        member: Member,
+        body: &impl Fn(Opened) -> Fut,
+    ) -> Result<T, OpenError>
+    where
+        Fut: Future<Output = T>,
+    {
+        let opened = self.open(&member).await?;
+        let result = body(opened.clone()).await;
+        opened.close().await?;
+        Ok(result)
+    }
+
+    /// Opens the database on one worker; every worker of every compute node does so, at once. The first worker makes the
+    /// database, all of them recover it, and then the first one makes the tables that are missing.
+    ///
+    /// # Errors
+    /// What failed here, or on another worker; [`OpenError::Late`] where a worker does not come.
+    pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
+        let inner = &self.0;
+        if member.node >= inner.compute_nodes || member.worker >= inner.workers {
+            let (nodes, workers) = (inner.compute_nodes, inner.workers);
+            let (worker, node) = (member.worker, member.node);
+            return Err(OpenError::NoMember { worker, node, nodes, workers });
+        }
+        // Boxed: it is large, and most of it is needed once.
+        match Box::pin(inner.open(member)).await {
+            Ok(database) => Ok(Opened::new(self.clone(), database, member.clone())),
+            Err(OpenError::Stopped) => {
+                inner.steps.check()?;
+                Err(OpenError::Stopped)
+            }
+            Err(error) => {
+                inner.steps.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the logs, when no worker is at work any more. All that was appended is written, and another instance
+    /// can open the directory.
+    ///
+    /// # Errors
+    /// The log's: what the last commits that no caller has waited for came to.
+    pub fn close(self) -> Result<(), OpenError> {
+        let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
+        let handle = executor.handle();
+        let inner = &self.0;
+        let logs = inner.nodes.up().filter_map(|(_, node)| node.log().cloned());
+        // A simulated log was closed with its worker.
+        for log in logs.filter(|_| inner.device.is_none()) {
+            let deadline = handle.now() + inner.options.patience;
+            executor.block_on(log.close(&handle, deadline))?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    async fn open(&self, member: &Member) -> Result<Database<Worker>, OpenError> {
+        let (handle, workers) = (&member.handle, self.all_workers());
+        let stopped = || self.steps.has_failed();
+        let wait = self.wait(&stopped);
+        let node = self.nodes.of(member, &wait, || self.start_node(member)).await?;
+        let name = &self.options.name;
+        let recovery = self.recovery.lock().clone();
+        let made = std::cell::Cell::new(false);
+        let make = async |memory: Worker, node: Arc<Node>| {
+            made.set(true);
+            let database = Database::create(memory, node, self.id).await?;
+            if let Some(recovery) = &recovery {
+                recovery.tables(&database).await?;
+            }
+            Ok(database)
+        };
+        let database = open_named(member, node, name, &wait, make).await?;
+        if self.steps.is_over(Step::Tables, workers) {
+            return Ok(database);
+        }
+        if member.index == 0 && !made.get() {
+            // The memory of the cluster has it from an earlier instance, as new as the log or newer.
+            self.is_same(&database)?;
+            *self.recovery.lock() = None;
+        }
+        self.steps.end(Step::Made, workers, handle, &wait).await?;
+        let recovery = self.recovery.lock().clone();
+        if let Some(recovery) = recovery {
+            recovery.rows(&database).await?;
+            self.steps.end(Step::Rows, workers, handle, &wait).await?;
+            recovery.indexes(&database).await?;
+            self.steps.end(Step::Indexes, workers, handle, &wait).await?;
+            *self.recovery.lock() = None;
+        }
+        if member.index == 0 {
+            self.make_tables(&database).await?;
+        }
+        self.steps.end(Step::Tables, workers, handle, &wait).await?;
+        Ok(database)
+    }
+
+    /// Whether the database in memory is that of the directory.
+    fn is_same(&self, database: &Database<Worker>) -> Result<(), OpenError> {
+        match &self.directory {
+            Some(directory) if database.id() != self.id => Err(OpenError::OtherDatabase {
+                name: self.options.name.clone(),
+                directory: directory.describe(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the tables that are not there.
+    async fn make_tables(&self, database: &Database<Worker>) -> Result<(), OpenError> {
+        for schema in &self.options.tables {
+            match database.table(schema.name()).await {
+                Ok(table) if table.schema() == schema => {}
+                Ok(_) => {
+                    return Err(OpenError::OtherSchema { table: schema.name().to_owned() });
+                }
+                Err(TxnError::NoTable { .. }) => {
+                    database.create_table(schema.clone()).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn start_node(&self, member: &Member) -> Result<Arc<Node>, OpenError> {
+        // A cluster has at most 58 compute nodes.
+        let id = NodeId(member.node as u8);
+        let log = match (&self.directory, self.device) {
+            (None, _) => None,
+            (Some(directory), None) => {
+                Some(Log::threaded(directory, id, self.options.log.clone())?)
+            }
+            (Some(directory), Some(device)) => {
+                let settings = self.options.log.clone();
+                Some(Log::simulated(directory, id, settings, &member.handle, device)?)
+            }
+        };
+        Ok(Node::new(id, log, self.options.transactions.clone()))
+    }
+
+    pub(crate) async fn checkpoint(
+        &self,
+        database: &Database<Worker>,
+        handle: &Handle,
+    ) -> Result<Checkpoint, OpenError> {
+        let Some(directory) = &self.directory else { return Err(OpenError::NoLog) };
+        let wait = self.wait(&|| false);
+        let nodes = self.nodes.all(handle, &wait).await?;
+        Ok(database.checkpoint(&nodes, directory, deadline(handle, &wait)).await?)
+    }
+
+    /// Ends a worker's part.
+    pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
+        let wait = self.wait(&|| false);
+        self.nodes.end(member, self.workers, &wait).await?;
+        let node = self.nodes.up().find(|(index, _)| *index == member.node);
+        let log = node.and_then(|(_, node)| node.log().cloned());
+        // Its writer ends with this worker.
+        if let (Some(log), 0, Some(_)) = (log, member.worker, self.device) {
+            log.close(&member.handle, deadline(&member.handle, &wait)).await?;
+        }
+        Ok(())
+    }
+
+    fn wait<'a>(&self, stopped: &'a dyn Fn() -> bool) -> Wait<'a> {
+        Wait { limit: self.options.patience, stopped }
+    }
+
+    fn all_workers(&self) -> usize {
+        self.compute_nodes * self.workers
+    }
+}
+
+/// The results, or the error that the others are about.
+fn first_error<T>(ends: Vec<Result<T, OpenError>>) -> Result<Vec<T>, OpenError> {
+    let (mut results, mut first) = (Vec::new(), None);
+    for end in ends {
+        match end {
+            Ok(result) => results.push(result),
+            Err(error @ OpenError::Elsewhere { .. }) => first = first.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    first.map_or(Ok(results), Err)
+}
+
+fn unwritable(path: &Path, cause: std::io::Error) -> OpenError {
+    OpenError::Directory { path: path.display().to_string(), cause }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { id, directory, nodes, .. } = &*self.0;
+        let mut out = f.debug_struct("Instance");
+        out.field("id", id).field("directory", directory).field("nodes", nodes);
+        out.finish_non_exhaustive()
+    }
+}

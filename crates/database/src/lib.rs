@@ -1,0 +1,92 @@
+//! A database on a cluster behind one call: its logs are opened, it is recovered or made, and every worker has it.
+//!
+//! ```text
+//!   Instance::at(directory) ── opens the logs, replays them ──┐         Instance::in_memory: no log
+//!                                                             ▼
+//!   run, or on each worker of each node: open(member) ── Opened, which is a Database
+//!     │ 1  the first worker of a node opens its log, and makes its Node
+//!     │ 2  the first worker of all makes the database and its tables, and names it in the catalogue
+//!     │ 3  all workers restore rows, then build indexes                      } no worker begins a step
+//!     │ 4  the first worker makes the tables of the options that are missing } before all have ended the last
+//!     ▼
+//!   transactions, checkpoints ──► close: the log of the node is written
+//! ```
+//!
+//! - [`Instance`], [`Opened`], [`Options`]: the front door.
+//! - [`Nodes`], [`open_named`], [`replay`]: its parts, for programs that open a database step by step.
+//!
+//! # What holds
+//!
+//! - No worker sees the database before it is whole: a database of which only a part was recovered is never used.
+//! - The first error of any worker ends the opening on all of them, and is the error that `run` returns.
+//! - Every wait ends after [`Options::patience`].
+//! - All compute nodes of the cluster are in this process. In a cluster of processes each has its own directory, and what
+//!   one process has there is not the whole database.
+//!
+//! # Example
+//!
+//! ```
+//! use latchwork_cluster::{ClusterConfig, Embedded};
+//! use latchwork_database::{Instance, Opened, Options};
+//! use latchwork_txn::schema::ColumnType;
+//! use latchwork_txn::{Schema, TxnError};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path();
+//! let counters = Schema::builder("counters")
+//!     .column("name", ColumnType::Text(20))
+//!     .column("value", ColumnType::U64)
+//!     .primary_key(["name"])
+//!     .build()?;
+//! let options = Options { tables: vec![counters], ..Options::default() };
+//!
+//! // Two compute nodes add one each, and so do those of the next start.
+//! async fn add_one(database: Opened) -> Result<u64, TxnError> {
+//!     let counters = database.table("counters").await?;
+//!     let mut key = Vec::new();
+//!     counters.schema().encode_key(&["starts".into()], &mut key)?;
+//!     database
+//!         .run(async |tx| {
+//!             let mut row = Vec::new();
+//!             if tx.get_for_update(&counters, &key, &mut row).await? {
+//!                 let value = counters.schema().row(&row)?.u64(counters.schema().column("value")?)?;
+//!                 tx.update(&counters, &key, &(value + 1).to_le_bytes()).await?;
+//!                 return Ok(value + 1);
+//!             }
+//!             tx.insert(&counters, &key, &1_u64.to_le_bytes()).await?;
+//!             Ok(1)
+//!         })
+//!         .await
+//! }
+//!
+//! for start in 1..=2 {
+//!     let config =
+//!         ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..ClusterConfig::default() };
+//!     let cluster = Embedded::start(config)?;
+//!     let instance = Instance::at(directory, cluster.config(), options.clone())?;
+//!     let counts = instance.run(&cluster, add_one)?;
+//!     let highest = counts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().max();
+//!     assert_eq!(highest, Some(2 * start));
+//!     instance.close()?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod instance;
+mod named;
+mod nodes;
+mod opened;
+mod options;
+mod replay;
+mod steps;
+
+pub use error::OpenError;
+pub use instance::{Found, Instance};
+pub use named::open_named;
+pub use nodes::{Nodes, Wait};
+pub use opened::Opened;
+pub use options::Options;
+pub use replay::{draw_id, replay};

@@ -1,0 +1,45 @@
+//! A database by its name in the catalogue of the pool.
+
+use std::sync::Arc;
+
+use latchwork_cluster::Member;
+use latchwork_memnode::ObjectKind;
+use latchwork_selcc::Worker;
+use latchwork_txn::{Database, Node, TxnError};
+use latchwork_verbs::GlobalAddr;
+
+use crate::{OpenError, Wait};
+
+/// What kind of object a database is in the catalogue.
+const DATABASE: ObjectKind = ObjectKind(2);
+
+/// Opens the database with this name on a worker. Where there is none, the first worker of the cluster has it made, and
+/// then names it: a worker that finds the database finds what `make` has put into it.
+///
+/// # Errors
+/// Those of `make`, of the catalogue, and of [`Database::open`]; [`OpenError::Late`]; [`OpenError::Stopped`].
+pub async fn open_named(
+    member: &Member,
+    node: Arc<Node>,
+    name: &str,
+    wait: &Wait<'_>,
+    make: impl AsyncFnOnce(Worker, Arc<Node>) -> Result<Database<Worker>, TxnError>,
+) -> Result<Database<Worker>, OpenError> {
+    let (memory, catalogue) = (&member.memory, &member.catalogue);
+    let known = catalogue.lookup(memory.port(), name).await?;
+    if member.index == 0 && known.is_none() {
+        let database = make(memory.clone(), node).await?;
+        let root = database.root().bits();
+        catalogue.register(memory.port(), name, DATABASE, root).await?;
+        return Ok(database);
+    }
+    let entry = match known {
+        Some(entry) => entry,
+        None => {
+            let what = || "the first worker did not make the database".to_owned();
+            let look = async || Ok(catalogue.lookup(memory.port(), name).await?);
+            wait.until(&member.handle, what, look).await?
+        }
+    };
+    Ok(Database::open(memory.clone(), node, GlobalAddr::from_bits(entry.value)).await?)
+}

@@ -1,0 +1,153 @@
+//! [`Nodes`]: the compute nodes of this process that are at work on a database.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cluster::Member;
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_runtime::{Handle, Time};
+use latchwork_txn::Node;
+
+use crate::OpenError;
+
+/// How often a worker looks whether another has done its part.
+pub(crate) const LOOK: Duration = Duration::from_micros(100);
+
+/// Of each compute node, what its workers share of a database. The first worker of a node makes it.
+#[derive(Default)]
+pub struct Nodes(Vec<Place>);
+
+#[derive(Default)]
+struct Place {
+    node: Mutex<Option<Arc<Node>>>,
+    /// Workers that have ended.
+    ended: AtomicUsize,
+}
+
+/// How long a worker waits for others, and what else ends its wait.
+pub struct Wait<'a> {
+    /// The longest wait.
+    pub limit: Duration,
+    /// Whether the caller has stopped it.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+impl fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wait").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl Wait<'_> {
+    /// Waits until `found` finds something. `what` says what is missing.
+    pub(crate) async fn until<T>(
+        &self,
+        handle: &Handle,
+        what: impl Fn() -> String,
+        mut found: impl AsyncFnMut() -> Result<Option<T>, OpenError>,
+    ) -> Result<T, OpenError> {
+        let deadline = handle.now() + self.limit;
+        loop {
+            if let Some(found) = found().await? {
+                return Ok(found);
+            }
+            if (self.stopped)() {
+                return Err(OpenError::Stopped);
+            }
+            if handle.now() >= deadline {
+                return Err(OpenError::Late { what: what(), waited: self.limit });
+            }
+            handle.sleep(LOOK).await;
+        }
+    }
+}
+
+impl Nodes {
+    /// Places for so many compute nodes, none of which has come up.
+    pub fn new(nodes: usize) -> Nodes {
+        Nodes((0..nodes).map(|_| Place::default()).collect())
+    }
+
+    /// Begins a phase, in which all workers come again. `anew`: their nodes are made anew.
+    pub fn begin(&self, anew: bool) {
+        for place in &self.0 {
+            if anew {
+                *place.node.lock() = None;
+            }
+            place.ended.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The node of a worker, which its first worker makes.
+    ///
+    /// # Errors
+    /// Those of `make`; [`OpenError::Late`]; [`OpenError::Stopped`].
+    pub async fn of(
+        &self,
+        member: &Member,
+        wait: &Wait<'_>,
+        make: impl FnOnce() -> Result<Arc<Node>, OpenError>,
+    ) -> Result<Arc<Node>, OpenError> {
+        let place = &self.0[member.node];
+        if member.worker == 0 && place.node.lock().is_none() {
+            let node = make()?;
+            *place.node.lock() = Some(node);
+        }
+        let what =
+            || format!("the first worker of compute node {} did not come up", member.node + 1);
+        wait.until(&member.handle, what, async || Ok(place.node.lock().clone())).await
+    }
+
+    /// The nodes that have come up, by their index.
+    pub fn up(&self) -> impl Iterator<Item = (usize, Arc<Node>)> {
+        let node = |(index, place): (usize, &Place)| Some((index, place.node.lock().clone()?));
+        self.0.iter().enumerate().filter_map(node)
+    }
+
+    /// All compute nodes, when they have come up.
+    ///
+    /// # Errors
+    /// [`OpenError::Late`]; [`OpenError::Stopped`].
+    pub async fn all(&self, handle: &Handle, wait: &Wait<'_>) -> Result<Vec<Arc<Node>>, OpenError> {
+        let up = || self.up().map(|(_, node)| node).collect::<Vec<_>>();
+        let what = || format!("{} of {} compute nodes came up", up().len(), self.0.len());
+        let all = async || {
+            let up = up();
+            Ok((up.len() == self.0.len()).then_some(up))
+        };
+        wait.until(handle, what, all).await
+    }
+
+    /// Ends a worker's part. The first of a node stays until all `workers` of it have ended, or `wait` ends: it may be the one
+    /// that writes their log. Then it waits until the log has written everything.
+    ///
+    /// # Errors
+    /// The log's.
+    pub async fn end(
+        &self,
+        member: &Member,
+        workers: usize,
+        wait: &Wait<'_>,
+    ) -> Result<(), OpenError> {
+        let place = &self.0[member.node];
+        // Release and Acquire: what the others have appended comes before the flush.
+        place.ended.fetch_add(1, Ordering::Release);
+        let log = place.node.lock().as_ref().and_then(|node| node.log().cloned());
+        let Some(log) = log.filter(|_| member.worker == 0) else { return Ok(()) };
+        let all = async || Ok((place.ended.load(Ordering::Acquire) >= workers).then_some(()));
+        // The log is flushed whatever became of the others.
+        let _ = wait.until(&member.handle, String::new, all).await;
+        Ok(log.flush(&member.handle, deadline(&member.handle, wait)).await?)
+    }
+}
+
+pub(crate) fn deadline(handle: &Handle, wait: &Wait<'_>) -> Time {
+    handle.now() + wait.limit
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.up().map(|(index, _)| index)).finish()
+    }
+}

@@ -1,0 +1,75 @@
+//! [`Opened`]: one worker's part in an open database.
+
+use std::fmt;
+use std::ops::Deref;
+
+use latchwork_cluster::Member;
+use latchwork_selcc::Worker;
+use latchwork_txn::{Checkpoint, Database};
+
+use crate::{Instance, OpenError};
+
+/// A database as one worker has it open; it can be used like a [`Database`]. Clones are the same.
+#[derive(Clone)]
+pub struct Opened {
+    instance: Instance,
+    database: Database<Worker>,
+    member: Member,
+}
+
+impl Opened {
+    pub(crate) fn new(instance: Instance, database: Database<Worker>, member: Member) -> Opened {
+        Opened { instance, database, member }
+    }
+
+    /// The worker's place in the cluster.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database<Worker> {
+        &self.database
+    }
+
+    /// What is open.
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// Writes a checkpoint of the whole database, and removes what it makes unnecessary of the logs. Transactions go on
+    /// meanwhile. One worker at a time: without checkpoints logs only grow, and reading them takes ever longer.
+    ///
+    /// # Errors
+    /// [`OpenError::NoLog`]; as [`Database::checkpoint`].
+    pub async fn checkpoint(&self) -> Result<Checkpoint, OpenError> {
+        self.instance.0.checkpoint(&self.database, &self.member.handle).await
+    }
+
+    /// Ends this worker's part. The first worker of a node waits for the others of its node, and then until their log has
+    /// written everything.
+    ///
+    /// # Errors
+    /// The log's.
+    pub async fn close(self) -> Result<(), OpenError> {
+        let Opened { instance, database, member } = self;
+        drop(database);
+        instance.0.end(&member).await
+    }
+}
+
+impl Deref for Opened {
+    type Target = Database<Worker>;
+
+    fn deref(&self) -> &Database<Worker> {
+        &self.database
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Opened");
+        out.field("database", &self.database).field("worker", &self.member.index);
+        out.finish_non_exhaustive()
+    }
+}

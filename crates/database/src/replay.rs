@@ -1,0 +1,36 @@
+//! What a directory of logs holds, and opening one.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use latchwork_partition::{Resolved, resolve};
+use latchwork_txn::DatabaseId;
+use latchwork_wal::storage::Storage;
+use latchwork_wal::{LogDirectory, Replayed};
+
+use crate::OpenError;
+
+/// Opens the directory of a database. An empty directory becomes that of a new one.
+pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Arc<LogDirectory>, OpenError> {
+    let known = LogDirectory::identify(&*storage)?;
+    let id = known.unwrap_or_else(|| draw_id(0));
+    Ok(LogDirectory::open(storage, id)?)
+}
+
+/// Draws the number that tells a database from others, even from one with the same `seed`.
+pub fn draw_id(seed: u64) -> DatabaseId {
+    DatabaseId(RandomState::new().hash_one(seed))
+}
+
+/// Reads the checkpoint and all logs of a directory with so many threads, and decides what two-phase commit has left
+/// open ([`resolve`]).
+///
+/// # Errors
+/// Damage, and the system's errors. No log of the directory may be open.
+pub fn replay(directory: &LogDirectory, threads: usize) -> Result<(Replayed, Resolved), OpenError> {
+    let mut replayed = directory.replay(threads)?;
+    let resolved = resolve(&replayed.notes, directory.floor())?;
+    resolved.merge_into(&mut replayed);
+    Ok((replayed, resolved))
+}
