@@ -78,7 +78,7 @@ trap 'exit 143' TERM HUP
 
 # What the guest loads, with what that depends on. What a kernel has built in is passed over.
 modules=(virtio_pci virtio_console 9pnet_virtio 9p ib_uverbs rdma_ucm crc32_generic rdma_rxe veth bridge sch_netem)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/latchwork/rxe-vm
+cache=${XDG_CACHE_HOME:-${HOME:-${TMPDIR:-/tmp}}/.cache}/latchwork/rxe-vm
 # Of another package: RXE_VM_KERNEL=linux-image-6.12-amd64, for instance.
 package=${RXE_VM_KERNEL:-linux-image-amd64}
 kernel=$cache/$package-1

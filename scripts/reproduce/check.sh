@@ -21,7 +21,7 @@ figure tiny "\$@"
 for nodes in 1 2; do
     for protocol in selcc sel; do
         point nodes=\$nodes series=\$protocol -- microbench "\${simulated[@]}" --compute-nodes \$nodes \\
-            --threads 2 --lines 500 --operations 2000 --protocol \$protocol $*
+            --memory-nodes 2 --threads 2 --lines 500 --operations 2000 --protocol \$protocol $*
     done
 done
 finish

@@ -20,6 +20,9 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Runs the experiments of a TOML file, and ends in one table.
     Matrix(Matrix),
+    /// Removes what processes that were killed have left: directories of runs, and files in shared memory. What a living
+    /// process has stays.
+    Clean(Clean),
     #[command(hide = true)]
     Guard(Guard),
     #[command(hide = true)]
@@ -224,6 +227,13 @@ pub(crate) struct Matrix {
     /// The script that boots the virtual machine, where the file does not say so.
     #[arg(long, value_name = "FILE")]
     pub(crate) vm_script: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clean {
+    /// A directory that programs were given with --shm-dir; may be repeated. /dev/shm/latchwork is looked at in any case.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) shm_dir: Vec<PathBuf>,
 }
 
 /// Waits until whoever started it is over, and cleans up.

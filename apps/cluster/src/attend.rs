@@ -1,7 +1,7 @@
 //! A process for somebody on another machine: it lives as long as the connection does.
 //!
-//! Standard input has what it is to be told, a line each: the number of a signal. Its end is the end of the process. Standard error is
-//! the process' own; standard output is an archive, once it is over: what the process wrote there (`out`), and the
+//! Standard input has what it is to be told, a line each: the number of a signal, or that the run is over: then a process that is
+//! stopped is killed. Its end is the end of the process. Standard error is the process' own; standard output is an archive, once it is over: what the process wrote there (`out`), and the
 //! files that it made in the directory that `{scratch}` in its arguments stands for.
 
 use std::fs::{self, File};
@@ -13,13 +13,15 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_runtime::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Attend;
 use crate::guard::{MARK, PATIENCE, Scratch};
+use crate::live::STOPPED;
 use crate::plan::SCRATCH;
 use crate::signals::Signals;
-use crate::{archive, node};
+use crate::{archive, node, proc};
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -59,7 +61,8 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
             let _ = kill_process(pid, signal);
         }
     };
-    let mut killed = false;
+    let clock = Clock::start();
+    let (mut killed, mut is_over, mut stopped_since) = (false, false, None);
     let ended = loop {
         let told = match killed {
             true => {
@@ -67,7 +70,10 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
                 None
             }
             false => match lines.recv_timeout(LOOK) {
-                Ok(line) => line.parse().ok().and_then(Signal::from_named_raw),
+                Ok(line) => {
+                    is_over = true;
+                    line.parse().ok().and_then(Signal::from_named_raw)
+                }
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
                     killed = true;
@@ -76,6 +82,11 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
             },
         };
         told.map(send);
+        if !is_over || !proc::is_stopped(child.id()) {
+            stopped_since = None;
+        } else if clock.now() - *stopped_since.get_or_insert(clock.now()) >= STOPPED {
+            send(Signal::KILL);
+        }
         match child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => {}

@@ -27,6 +27,7 @@ use latchwork_runtime::Clock;
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 
 use crate::args;
+use crate::proc::{parent, space, started};
 use crate::signals::Signals;
 use crate::tell;
 
@@ -65,9 +66,14 @@ pub(crate) struct Scratch {
     pipe: Option<ChildStdin>,
 }
 
+/// Where runs keep their files.
+fn places() -> [PathBuf; 2] {
+    [std::env::temp_dir(), PathBuf::from(SHARED)]
+}
+
 /// Where a run keeps its files, by its mark.
 pub(crate) fn directories(mark: &str) -> [PathBuf; 2] {
-    [std::env::temp_dir().join(mark), Path::new(SHARED).join(mark)]
+    places().map(|place| place.join(mark))
 }
 
 impl Scratch {
@@ -80,7 +86,12 @@ impl Scratch {
         let own = std::process::id();
         let started = started(own).ok_or_else(|| failed("/proc cannot be read", &own))?;
         let space = space().ok_or_else(|| failed("/proc cannot be read", &"ns/pid"))?;
-        sweep(&[&std::env::temp_dir(), Path::new(SHARED)], &space);
+        for left in sweep(&places(), &space) {
+            // What cannot be removed is another user's, and stays there.
+            if left.removed.is_ok() {
+                tell(&format!("cluster: removed what {} had left", left.mark));
+            }
+        }
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{PREFIX}{space}-{own}-{started}-{number}");
         let directories = directories(&mark);
@@ -278,32 +289,20 @@ fn is_between_programs(pid: u32) -> bool {
     !memory.is_empty() && !memory.starts_with(b"0 ") && read("cmdline").is_empty()
 }
 
-/// When a process was started, in ticks since the machine was: none where there is no such process.
-fn started(pid: u32) -> Option<u64> {
-    stat(pid, 22)
+/// A directory that a run had left.
+pub(crate) struct Left {
+    pub(crate) mark: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) removed: Result<(), AppError>,
 }
 
-/// Who started it, or has taken it over.
-fn parent(pid: u32) -> Option<u32> {
-    stat(pid, 4).map(|pid| pid as u32)
+/// Removes what runs of this machine have left that were killed together with their guard.
+pub(crate) fn sweep_all() -> Vec<Left> {
+    // Without a namespace no run can be told to be over.
+    space().map_or_else(Vec::new, |space| sweep(&places(), &space))
 }
 
-/// A field of what the kernel tells of a process, counted from 1.
-fn stat(pid: u32, field: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in brackets, which may have anything in it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(field - 3)?.parse().ok()
-}
-
-/// The PID namespace of this process: numbers mean nothing in another.
-fn space() -> Option<String> {
-    let link = fs::read_link("/proc/self/ns/pid").ok()?;
-    let digits = link.to_str()?.chars().filter(char::is_ascii_digit);
-    Some(digits.collect())
-}
-
-/// Removes what runs have left that were killed together with their guard.
-fn sweep(places: &[&Path], space: &str) {
+fn sweep(places: &[PathBuf], space: &str) -> Vec<Left> {
     let names = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
     let mut dead: Vec<(String, PathBuf)> = Vec::new();
     for entry in names {
@@ -313,12 +312,11 @@ fn sweep(places: &[&Path], space: &str) {
             dead.push((name, entry.path()));
         }
     }
-    for (mark, directory) in dead {
-        // What is somebody else's stays there.
-        if clean(&mark, &[directory], PATIENCE).is_ok() {
-            tell(&format!("cluster: removed what {mark} had left"));
-        }
-    }
+    let clean = |(mark, directory): (String, PathBuf)| {
+        let removed = clean(&mark, std::slice::from_ref(&directory), PATIENCE);
+        Left { mark, directory, removed }
+    };
+    dead.into_iter().map(clean).collect()
 }
 
 /// Whether this is the mark of a run of this PID namespace whose owner is no more.
@@ -359,7 +357,8 @@ mod tests {
         for directory in [&living, &dead, &other] {
             fs::create_dir_all(directory.join("store")).expect("a directory");
         }
-        sweep(&[place.path()], &space);
+        let left = sweep(&[place.path().to_owned()], &space);
+        assert!(matches!(&left[..], [left] if left.directory == dead && left.removed.is_ok()));
         assert_eq!([living.is_dir(), dead.is_dir(), other.is_dir()], [true, false, true]);
     }
 

@@ -5,14 +5,22 @@ use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_runtime::Time;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::guard::MARK;
 use crate::plan::{HOLDER, Launch};
 use crate::tail::Tail;
-use crate::{node, signals, tell};
+use crate::{node, proc, signals, tell};
+
+/// A process that is stopped for so long does not hear that its run is over.
+pub(crate) const STOPPED: Duration = Duration::from_secs(1);
+
+/// What a process on another machine is told when the run is over, instead of the number of a signal.
+pub(crate) const OVER: &str = "over";
 
 /// A process that was started, whether it is over or not.
 pub(crate) struct Live {
@@ -25,6 +33,10 @@ pub(crate) struct Live {
     complaint: Complaint,
     pub(crate) is_ready: bool,
     pub(crate) ended: Option<ExitStatus>,
+    /// Since when it was seen stopped and nothing else.
+    stopped_since: Option<Time>,
+    /// It was told on its pipe that the run is over.
+    knows_end: bool,
 }
 
 #[derive(Default)]
@@ -82,7 +94,17 @@ impl Live {
         })?;
         let launch = launch.clone();
         let (complaint, is_ready) = (Complaint::default(), launch.ready.is_none());
-        Ok(Live { launch, child, pipe, said, complaint, is_ready, ended: None })
+        Ok(Live {
+            launch,
+            child,
+            pipe,
+            said,
+            complaint,
+            is_ready,
+            ended: None,
+            stopped_since: None,
+            knows_end: false,
+        })
     }
 
     /// Looks what it has said, and whether it is over.
@@ -135,6 +157,30 @@ impl Live {
         {
             // Nobody has waited for it, so that the number is its own.
             let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another machine is told that the run is
+    /// over, and `cluster attend` does the same there.
+    ///
+    /// A debugger stops a process for a moment, and many times: what counts is that nothing else was seen for [`STOPPED`].
+    pub(crate) fn end_if_stopped(&mut self, now: Time) {
+        if self.ended.is_some() {
+            return;
+        }
+        if self.launch.is_attended {
+            if !self.knows_end {
+                self.knows_end = true;
+                self.pipe.iter_mut().for_each(|pipe| drop(writeln!(pipe, "{OVER}")));
+            }
+            return;
+        }
+        if !proc::is_stopped(self.child.id()) {
+            self.stopped_since = None;
+        } else if now - *self.stopped_since.get_or_insert(now) >= STOPPED {
+            tell(&format!("cluster: {} is stopped, and the run is over: killed", self.launch.name));
+            self.signal(Signal::KILL.as_raw());
+            self.stopped_since = None;
         }
     }
 

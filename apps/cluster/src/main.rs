@@ -25,12 +25,14 @@
 mod archive;
 mod args;
 mod attend;
+mod clean;
 mod guard;
 mod live;
 mod matrix;
 mod node;
 mod outcome;
 mod plan;
+mod proc;
 mod results;
 mod run;
 mod shell;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Matrix(matrix) => {
             Signals::install().and_then(|signals| matrix::command(&matrix, &signals))
         }
+        Command::Clean(clean) => clean::command(&clean),
         Command::Guard(guard) => guard::command(&guard),
         Command::Attend(attend) => attend::command(&attend),
         Command::Node(node) => Err(node::command(&node)),

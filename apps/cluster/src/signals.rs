@@ -1,9 +1,11 @@
-//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends.
+//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends. A command that was
+//! started with SIGHUP ignored, as by `nohup`, outlives the terminal, and so do its processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use latchwork_harness::AppError;
+use latchwork_harness::stop::is_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -27,6 +29,9 @@ impl Signals {
             flag::register_usize(signal, Arc::clone(&signals.first), signal as usize)
         };
         for signal in ALL {
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
             install(signal).map_err(|error| {
                 AppError::Failed(format!("signal {signal} cannot be handled: {error}"))
             })?;

@@ -8,6 +8,9 @@
 //!                                                                     ▼
 //!                                     memory nodes: SIGTERM, drain; SIGKILL; then the store
 //! ```
+//!
+//! - A process that is stopped (SIGSTOP) is killed as soon as its end is waited for: it would not hear a request.
+//! - After a failed run memory nodes do not wait for compute nodes to leave: the programs have ended, and the dead never leave.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -32,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const IN_ORDER: Duration = Duration::from_secs(60);
 /// How long namespaces may take.
 const HOLD: Duration = Duration::from_secs(120);
+/// How long memory nodes have to leave in order after a run that failed.
+const HASTE: Duration = Duration::from_secs(1);
 /// How long an end by SIGKILL may take.
 const FIRM: Duration = Duration::from_secs(20);
 /// The exit status when the time is over, as that of timeout(1).
@@ -92,7 +97,7 @@ pub(crate) fn run(
     let mut supervisor = Supervisor { nodes: Vec::new(), around, limits, signals, clock, deadline };
     let halt = supervisor.start(plan)?;
     let (status, problem) = supervisor.judge(halt);
-    let late = supervisor.stop_rest();
+    let late = supervisor.stop_rest(status != 0);
     let (status, problem) = match (status, problem) {
         (0, None) if late.is_some() => (1, late),
         ended => ended,
@@ -163,8 +168,13 @@ impl Supervisor<'_> {
         let deadline = self.clock.now() + limit;
         loop {
             self.look();
-            let left = |node: &Live| roles.contains(&node.launch.role) && node.ended.is_none();
-            if !self.nodes.iter().any(left) {
+            let now = self.clock.now();
+            let mut left = false;
+            for node in self.nodes.iter_mut().filter(|node| roles.contains(&node.launch.role)) {
+                node.end_if_stopped(now);
+                left |= node.ended.is_none();
+            }
+            if !left {
                 return true;
             }
             if self.clock.now() >= deadline {
@@ -236,10 +246,17 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Ends what serves the programs. What went wrong with it.
-    fn stop_rest(&mut self) -> Option<String> {
-        let drain = self.limits.drain + self.limits.kill_after;
-        self.end(&[Role::Memory], drain);
+    /// Ends what serves the programs, which have ended. What went wrong with it.
+    fn stop_rest(&mut self, has_failed: bool) -> Option<String> {
+        if has_failed {
+            // Those that died did not leave, and a memory node would wait for the ends of their leases.
+            self.signal(&[Role::Memory], Signal::TERM.as_raw());
+            self.outlast(&[Role::Memory], HASTE);
+            // The second signal ends it at once.
+            self.end(&[Role::Memory], self.limits.kill_after);
+        } else {
+            self.end(&[Role::Memory], self.limits.drain + self.limits.kill_after);
+        }
         let bad = |node: &&Live| node.launch.role == Role::Memory && node.status() != Some(0);
         let problem = self.nodes.iter().find(bad).map(Live::complaint);
         self.end(&[Role::Store], self.limits.kill_after);

@@ -45,17 +45,43 @@ fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
     let place = Place::new();
     let running = place.start_run("--grace 0", "hangs");
     place.wait_for("results/C2.err", "begun");
-    let memory = |pid: &u32| {
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
-        words.get(1).is_some_and(|word| word.ends_with(b"memnode"))
-    };
+    let memory = |pid: &u32| is_script(*pid, "memnode");
     let pid = running.processes().into_iter().find(memory).expect("a memory node");
     signal(pid, "KILL");
     let ended = running.wait();
     assert_eq!(ended.status, Some(137), "{}", ended.err);
     assert!(ended.err.contains("cluster: M0 was ended by SIGKILL"), "{}", ended.err);
     assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
+}
+
+/// Bug: a process that was stopped held up the end of its run for the grace and more: 20 s with the defaults. Mechanism: it was
+/// asked to end, and a stopped process hears nothing. Fix: it is killed as soon as its end is waited for.
+#[test]
+fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
+    let place = Place::new();
+    // Far longer than the test waits.
+    let running = place.start_run(&format!("{TWO} --grace 3600"), "stopped");
+    place.wait_for("results/C2.err", "begun");
+    for name in ["program", "memnode"] {
+        let last = |pid: &u32| is_script(*pid, name);
+        // C2 is the last of the programs, and M1 of the memory nodes.
+        let pid = running.processes().into_iter().rfind(last).expect("a process");
+        signal(pid, "STOP");
+    }
+    std::fs::write(place.path("stopped"), "").expect("a file");
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(3), "{}", ended.err);
+    for name in ["C2", "M1"] {
+        let told = format!("cluster: {name} is stopped, and the run is over: killed");
+        assert!(ended.err.contains(&told), "{}", ended.err);
+    }
+}
+
+/// Whether a process is a stand-in of this name.
+fn is_script(pid: u32, name: &str) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+    words.get(1).is_some_and(|word| word.ends_with(format!("/{name}").as_bytes()))
 }
 
 #[test]
@@ -77,6 +103,22 @@ fn the_first_signal_ends_the_run_in_order() {
         assert_eq!(ended.status, Some(0), "{by}: the programs say so: {}", ended.err);
         assert!(place.path("results/document.json").is_file(), "{by}");
     }
+}
+
+/// Bug: a command that was started by `nohup` ended when its terminal was closed. Mechanism: it handled SIGHUP whether that was ignored
+/// or not. Fix: a signal that is to be ignored stays ignored, as in all programs.
+#[test]
+fn a_command_that_is_to_outlive_its_terminal_does() {
+    let place = Place::new();
+    let running = place.start_by("trap '' HUP; exec \"$0\" \"$@\"", TWO, "in-order");
+    place.wait_for("results/C1.err", "begun");
+    place.wait_for("results/C2.err", "begun");
+    running.signal("HUP");
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    assert!(!running.is_over(), "it outlives the terminal");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
 }
 
 #[test]
@@ -130,6 +172,48 @@ fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
     assert_eq!(ended.status, Some(0), "{}", ended.err);
     // Others that start at the same time may have been faster.
     assert!(wait_until(|| left().is_empty()), "{:?}", left());
+}
+
+/// Bug: what killed processes had left stayed in memory until the next start, and no command removed it.
+#[test]
+fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
+    use latchwork_verbs::MemoryNodeId;
+    use latchwork_verbs_shm::{Config, Fabric};
+
+    let place = Place::new();
+    let (dead, living) = (place.path("dead"), place.path("living"));
+    for path in [&dead, &living] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    // As of a process that was killed: its owner's file is there, and no lock.
+    let left = dead.join("latchwork-00000000000000aa-memory-0");
+    std::fs::write(&left, [0; 4096]).expect("a file");
+    std::fs::write(dead.join("latchwork-00000000000000aa-owner"), "").expect("a file");
+    std::fs::write(dead.join("thesis"), "").expect("a file");
+    let fabric = Fabric::in_directory(living.as_path(), Config::default()).expect("a directory");
+    fabric.serve_memory_as(MemoryNodeId(0), 1 << 16).expect("room");
+    let before = std::fs::read_dir(&living).expect("a directory").count();
+    // A run that lives: its directories stay as well.
+    let running = place.start_run(TWO, "hangs");
+    place.wait_for("results/C2.err", "begun");
+    let own = directories(place.directory.path(), running.pid());
+
+    let (dead, living) = (dead.display(), living.display());
+    let ended = place.run_beside(&format!("clean --shm-dir {dead} --shm-dir {living}"));
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    assert!(ended.out.contains(&format!("removed 2 files (0.0 MiB) in {dead}")), "{}", ended.out);
+    assert!(!ended.out.contains(&living.to_string()), "{}", ended.out);
+    let names = |path: &str| -> Vec<_> {
+        let entries = std::fs::read_dir(place.path(path)).expect("a directory").flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    };
+    assert_eq!(names("dead"), ["thesis"]);
+    assert_eq!(names("living").len(), before, "what a living process has");
+    assert_eq!(directories(place.directory.path(), running.pid()), own, "a run that lives");
+    running.signal("TERM");
+    running.signal("INT");
+    running.wait();
+    drop(fabric);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Recorded histories: checks that they are serializable, and exports them to Elle.
 //!
 //! ```text
-//!   tpcc --record FILE ──► FILE ──► history check [--strict] ──► verdict, shortest cycles; exit status
+//!   tpcc --record FILE ──► FILE ──► histories check [--strict] ──► verdict, shortest cycles; exit status
 //!                           │
-//!                           └─────► history elle ──► EDN, as Jepsen writes it
+//!                           └─────► histories elle ──► EDN, as Jepsen writes it
 //! ```
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use latchwork_history::{History, Model, Options, check, write_edn};
 
 /// Histories of transactions, as the programs record them with --record.
 #[derive(Debug, Parser)]
-#[command(name = "history", version, max_term_width = 100)]
+#[command(name = "histories", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -71,7 +71,7 @@ enum ModelName {
 }
 
 fn main() -> ExitCode {
-    latchwork_harness::main("history", Cli::try_parse(), |cli| match cli.command {
+    latchwork_harness::main("histories", Cli::try_parse(), |cli| match cli.command {
         Command::Check(arguments) => {
             let options = Options { is_strict: arguments.strict, kept_max: arguments.show };
             let report = check(&load(&arguments.files)?, options);

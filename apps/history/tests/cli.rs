@@ -1,14 +1,30 @@
 //! The program as its users meet it: what it says, and how it exits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use latchwork_history::{Change, Outcome, Recording};
 use tempfile::TempDir;
 
 fn history(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_history"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_histories"));
     command.args(arguments).output().expect("the program starts")
+}
+
+/// Bug: a shell that has the program in its path ran its own builtin `history`. Fix: a name that no shell has.
+#[test]
+fn a_shell_with_the_program_in_its_path_runs_the_program() {
+    let program = Path::new(env!("CARGO_BIN_EXE_histories"));
+    let directory = program.parent().expect("it is in a directory");
+    let name = program.file_name().and_then(|name| name.to_str()).expect("text");
+    for shell in ["sh", "bash"] {
+        let mut command = Command::new(shell);
+        let path = std::env::join_paths([directory, Path::new("/usr/bin"), Path::new("/bin")]);
+        command.env("PATH", path.expect("a path")).args(["-c", &format!("{name} --version")]);
+        let output = command.output().expect("the shell starts");
+        let expected = format!("{name} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(text(&output.stdout), expected, "{shell}: {output:?}");
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -117,7 +133,7 @@ fn what_is_no_history_is_one_line() {
     let output = history(&["check", "nothing-of-that-name"]);
     let err = text(&output.stderr);
     assert!(
-        err.starts_with("history: nothing-of-that-name: opening failed: No such file"),
+        err.starts_with("histories: nothing-of-that-name: opening failed: No such file"),
         "{err}"
     );
     assert_eq!(output.status.code(), Some(2));

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, MemoryHost};
-use latchwork_harness::{AppError, FabricChoice, stop};
+use latchwork_cluster::{ClusterConfig, JoinError, MemoryHost};
+use latchwork_harness::{AppError, FabricChoice, LEFT_OVERS, stop};
 use latchwork_membership::Role;
+use latchwork_verbs_shm::ShmError;
 
 use crate::args::Cli;
 
 /// Between two looks at the lease, while no signal comes.
 const LOOK: Duration = Duration::from_millis(100);
+
+fn failed(error: JoinError) -> AppError {
+    let is_full = matches!(error, JoinError::Shm(ShmError::NoRoom { .. }));
+    AppError::Failed(format!("{error}{}", if is_full { LEFT_OVERS } else { "" }))
+}
 
 /// Serves memory until a signal comes, or the lease is lost. Whether it ended well.
 pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
@@ -27,8 +33,7 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         return Err(AppError::Usage(text));
     }
     let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
-    let host = MemoryHost::start(&transport, membership.clone(), cli.prefault)
-        .map_err(|error| AppError::Failed(error.to_string()))?;
+    let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
     eprintln!(
         "memnode: {} serves {} MiB over {} at {}",

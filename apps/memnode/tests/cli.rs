@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use latchwork_processes::command;
+
 /// Starts a memory node by this command, waits until it serves, and tells the process.
 fn serving(command: &mut Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
@@ -40,13 +42,13 @@ fn a_closed_terminal_ends_it_in_order_unless_it_is_to_outlive_that() {
         format!("--join file:{} --shm-dir {} --memory 16M", place("store"), place("shm"));
     let program = env!("CARGO_BIN_EXE_memnode");
 
-    let child = serving(Command::new(program).args(arguments.split(' ')));
+    let child = serving(command(program).args(arguments.split(' ')));
     signal(&child, "-HUP");
     assert_eq!(status(child), Some(0));
 
     // The id was given up, or nobody could begin here any more.
     let line = format!("trap '' HUP; exec {program} {arguments}");
-    let mut child = serving(Command::new("sh").args(["-c", &line]));
+    let mut child = serving(command("sh").args(["-c", &line]));
     signal(&child, "-HUP");
     thread::park_timeout(Duration::from_millis(300));
     assert!(child.try_wait().expect("it is a child").is_none(), "it outlives the terminal");
@@ -65,6 +67,19 @@ fn one_that_is_too_small_for_any_pool_does_not_join() {
     assert!(told.starts_with("memnode: --memory: ") && told.lines().count() == 1, "{told}");
     assert!(told.contains("use --memory 16M or more"), "{told}");
     assert!(!directory.exists(), "there is no cluster of it");
+}
+
+#[test]
+fn one_that_has_no_room_says_what_may_have_taken_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    let arguments =
+        format!("--join file:{} --shm-dir {} --memory 9000T", place("store"), place("shm"));
+    let output = command(env!("CARGO_BIN_EXE_memnode")).args(arguments.split(' ')).output();
+    let output = output.expect("it starts");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("are needed") && told.contains("`cluster clean`"), "{told}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::time::Duration;
 #[command(mut_arg("cache_mb", |arg| arg.hide_default_value(true)))]
 #[command(mut_arg("stripes", |arg| arg.help("Memory nodes over which each compute node spreads the lines. [default: all]")))]
 #[command(mut_arg("inflight", |arg| arg.default_value("1")))]
-#[command(mut_arg("memory_nodes", |arg| arg.default_value("2")))]
+#[command(mut_arg("memory_nodes", |arg| arg.help("Memory nodes. [default: 2; with --fabric sim as many as compute nodes]")))]
 #[command(mut_arg("threads", |arg| arg.help("Workers of each compute node. [default: as many threads as give each core one; 8 in a simulated network]")))]
 pub(crate) struct Flags {
     /// Lines that each node accesses.

@@ -54,6 +54,8 @@ pub(crate) struct Done {
     pub(crate) looked_at: u64,
     /// What it saw of the sample.
     pub(crate) witness: Witness,
+    /// When its last measured access ended.
+    pub(crate) end: Time,
 }
 
 /// What an access did.
@@ -98,6 +100,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
             garbage: None,
             looked_at: 0,
             witness: Witness::default(),
+            end: run.begin,
         }),
         run,
     });
@@ -264,6 +267,7 @@ impl Runner {
         if part == Part::WarmUp {
             return;
         }
+        done.end = done.end.max(end);
         match garbage {
             None => done.latencies.record(access.kind, end - begin, None),
             Some(_) => done.latencies.record_failure(access.kind, Failure::UnexpectedState),

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::Check;
-use latchwork_harness::{Cluster, Course, Plan, Warmup, Went, stop};
+use latchwork_harness::{Cluster, Course, Limit, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
     };
     let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
     let lines = Arc::new(lines::spread(made, settings.workload.lines()));
-    let (run, went, mut done) = measure(&settings, cluster, &lines)?;
+    let Measured { run, went, mut done, limit } = measure(&settings, cluster, &lines)?;
     let clients = match settings.workload.config().writes {
         WriteKind::Locked => 0,
         WriteKind::Blind => Run::clients(&settings),
@@ -75,17 +75,27 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
             Err(problem) => Check::new("linearizability", false, problem),
         });
     }
-    let figures = Figures::new(&settings, done, went);
+    let figures = Figures::new(&settings, done, went, limit);
     let (event_hash, is_told_here) = (cluster.event_hash(), cluster.is_first());
     Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
 }
 
-/// The measured run, how it went, and what each worker did.
+/// What came of the measured run.
+struct Measured {
+    run: Arc<Run>,
+    went: Went,
+    /// What each worker did.
+    done: Vec<Done>,
+    /// What limited it.
+    limit: Option<Limit>,
+}
+
+/// The measured run.
 fn measure(
     settings: &Arc<Settings>,
     cluster: &Cluster,
     lines: &Arc<Vec<GlobalAddr>>,
-) -> Result<(Arc<Run>, Went, Vec<Done>), AppError> {
+) -> Result<Measured, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
     let is_simulated = matches!(cluster, Cluster::Simulated(_));
     // What all processes do together, each does its share of.
@@ -106,16 +116,19 @@ fn measure(
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
     let (settings, lines) = (settings.clone(), lines.clone());
     let run = Arc::new(Run { settings, lines, begin, course, sample });
-    let done: Vec<Option<Done>> = {
-        let (shared, ending) = (run.clone(), run.clone());
+    let (done, limit) = {
+        let (shared, ending, metered) = (run.clone(), run.clone(), run.clone());
         let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        cluster.run_course(&run.course, move |member| client::run(shared.clone(), member))?
+        let body = move |member| client::run(shared.clone(), member);
+        let measured = || cluster.run_course(&run.course, body);
+        cluster.metered(move |_| metered.course.part(), measured)
     };
+    let done: Vec<Option<Done>> = done?;
     // Why it failed says more than that workers have nothing to tell.
     let went = cluster.all_went(run.course.went())?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
-    Ok((run, went, done))
+    Ok(Measured { run, went, done, limit })
 }
 
 fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {

@@ -2,7 +2,7 @@
 
 use crate::client::Done;
 use crate::settings::Settings;
-use latchwork_harness::Went;
+use latchwork_harness::{Limit, Went};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::micro::MicroKind;
@@ -21,10 +21,17 @@ pub(crate) struct Figures {
     pub(crate) warm_up_windows: usize,
     /// Operations of each node up to the end of each interval.
     pub(crate) series: Vec<Vec<u64>>,
+    /// What limited it.
+    pub(crate) limit: Option<Limit>,
 }
 
 impl Figures {
-    pub(crate) fn new(settings: &Settings, done: Vec<Done>, went: Went) -> Figures {
+    pub(crate) fn new(
+        settings: &Settings,
+        done: Vec<Done>,
+        went: Went,
+        limit: Option<Limit>,
+    ) -> Figures {
         let nodes = settings.cluster.compute_nodes;
         let mut latencies = Latencies::new();
         let mut node_ops = vec![0; nodes];
@@ -44,7 +51,9 @@ impl Figures {
                 *step = sum;
             }
         }
-        let phase = Phase::new(latencies.ok(), went.elapsed_s());
+        // An access that began in time may end later, and counts.
+        let end = done.iter().map(|worker| worker.end).max().unwrap_or(went.end).max(went.end);
+        let phase = Phase::new(latencies.ok(), (end - went.from).as_secs_f64());
         Figures {
             phase,
             latencies,
@@ -53,6 +62,7 @@ impl Figures {
             warm_ups: went.warm_ups,
             warm_up_windows: went.hit_ratios.len(),
             series,
+            limit,
         }
     }
 
@@ -93,6 +103,9 @@ pub(crate) fn jain(counts: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::witness::Witness;
+    use latchwork_runtime::Time;
+    use std::time::Duration;
 
     #[test]
     fn the_index_is_one_when_all_are_alike_and_a_share_when_one_has_all() {
@@ -100,5 +113,44 @@ mod tests {
         assert_eq!(jain(&[8, 0, 0, 0]), 0.25);
         assert_eq!(jain(&[0, 0]), 1.0);
         assert!((jain(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
+    }
+
+    /// Bug: a short timed run had too high a rate. Mechanism: accesses counted that ended after the time that they were divided by.
+    /// Fix: the time goes on until the last worker's last access has ended.
+    #[test]
+    fn the_rate_is_of_the_time_until_the_last_access_has_ended() {
+        let arguments = ["microbench", "--time", "0.001", "--threads", "1"];
+        let flags = <crate::args::Flags as clap::Parser>::try_parse_from(arguments).expect("flags");
+        let settings = Settings::new(flags).expect("settings");
+        let at = |us: u64| Time::from_nanos(us * 1_000);
+        let worker = |node, end| {
+            let mut latencies = Latencies::new();
+            (0..100)
+                .for_each(|_| latencies.record(MicroKind::Read, Duration::from_micros(10), None));
+            Done {
+                node,
+                latencies,
+                series: Vec::new(),
+                writes: Vec::new(),
+                garbage: None,
+                looked_at: 0,
+                witness: Witness::default(),
+                end,
+            }
+        };
+        let went = Went {
+            from: at(500),
+            end: at(1_500),
+            warm_ups: 0,
+            hit_ratios: Vec::new(),
+            counters: Vec::new(),
+        };
+        let figures = |ends: [Time; 2]| {
+            let done = vec![worker(0, ends[0]), worker(1, ends[1])];
+            Figures::new(&settings, done, went.clone(), None).phase
+        };
+        assert_eq!(figures([at(1_400), at(1_450)]).elapsed_s, 0.001, "not before its end");
+        let late = figures([at(1_400), at(2_500)]);
+        assert_eq!((late.elapsed_s, late.throughput_ops_s), (0.002, 100_000.0));
     }
 }

@@ -53,6 +53,7 @@ impl Outcome {
             phase.elapsed_s,
             phase.throughput_ops_s / 1e6
         )?;
+        outcome::write_limit(out, figures.limit.as_ref())?;
         let measures: BTreeMap<_, _> = figures.measures().into_iter().collect();
         let of = |name: &str| measures.get(name).copied().unwrap_or(0.0);
         writeln!(
@@ -90,6 +91,7 @@ impl Outcome {
         let mut document =
             outcome::document("microbench", cluster, counters, checks, self.event_hash);
         document.config = self.settings.describe();
+        document.limit = figures.limit.as_ref().map(ToString::to_string);
         document.set_measured(&figures.phase, &figures.latencies.measured());
         document.measures =
             figures.measures().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Workers of each node of a simulated network: what a machine has must not change figures.
 const THREADS_SIMULATED: usize = 8;
 
+/// Memory nodes on real fabrics, so that lines are on more than one.
+const MEMORY_NODES_DEFAULT: usize = 2;
+
 /// Operations to measure where nothing limits the run.
 const OPERATIONS_DEFAULT: u64 = 200_000;
 
@@ -189,8 +192,12 @@ fn cluster(
         let frames = lines.max(64);
         cluster.cache_mb = Cache::footprint(frames, cluster.gcl_size as usize) as f64 / MIB as f64;
     }
+    if !matches!(fabric, FabricChoice::Sim(_)) {
+        cluster.memory_nodes.get_or_insert(MEMORY_NODES_DEFAULT);
+    }
     let chunk_size = chunk_size(cluster.gcl_size);
-    let mut config = cluster.config(threads, |config| memory_bytes(workload.lines(), config))?;
+    let mut config =
+        cluster.config(threads, fabric, |config| memory_bytes(workload.lines(), config))?;
     config.chunk_size = chunk_size;
     config.pool.stripes = cluster.stripes.unwrap_or(config.memory_nodes);
     Ok(config)

@@ -85,8 +85,8 @@ pub(crate) struct WorldArgs {
     /// A setting of the protocol, such as evict-batch=1; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, help_heading = "World")]
     pub(crate) settings: Vec<(String, String)>,
-    /// Leave the protocol's settings as they are by default, but for --set. Without this they vary from
-    /// seed to seed: each setting alone, and each with each other.
+    /// Leave the protocol's settings as they are by default, but for --set, and lines small. Without this
+    /// settings vary from seed to seed, each alone and each with each other, and so does the size of lines.
     #[arg(long, help_heading = "World")]
     pub(crate) default_settings: bool,
     /// READs and WRITEs copy only the first bytes of what they transfer, for measuring the simulator;

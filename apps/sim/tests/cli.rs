@@ -75,6 +75,24 @@ fn a_world_is_the_same_whether_it_is_checked_or_not() {
 }
 
 #[test]
+fn every_offered_size_of_a_line_runs() {
+    let directory = directory("sizes");
+    for size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
+        let flags = format!("run --seed 1 --line-size {size} --operations 20");
+        let output = sim(&flags);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{size}: {out}{err}");
+        assert!(value(&out, "world").contains(&format!("frames of {size} bytes")), "{out}");
+        let file = directory.join("scenario.toml");
+        let scenario = text(&sim(&format!("{flags} --print-scenario")).stdout);
+        std::fs::write(&file, scenario).expect("written");
+        let again = sim(&format!("run --scenario {}", file.display()));
+        assert_eq!(value(&text(&again.stdout), "event hash"), value(&out, "event hash"));
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
 fn a_log_and_a_diagram_can_be_of_one_line() {
     let flags = format!("run --seed 9 {SMALL} --memory-nodes 1 --log -");
     let all = text(&sim(&flags).stdout);

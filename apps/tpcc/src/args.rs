@@ -181,7 +181,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]
     pub(crate) checkpoint: Option<Duration>,
     /// Record what each transaction of the run sees and does, and check that all of them were serializable; the program
-    /// `history` reads the file.
+    /// `histories` reads the file.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
     pub(crate) record: Option<PathBuf>,
     /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a simulation]

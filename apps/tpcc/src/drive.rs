@@ -253,8 +253,11 @@ impl Driver {
         };
         let (shared, ending) = (run.clone(), run.clone());
         let measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        let done =
-            self.on_all(RUN, extent, &phase, move |member| run::run(shared.clone(), member))?;
+        let (body, metered) = (move |member| run::run(shared.clone(), member), run.clone());
+        let (done, limit) = self
+            .cluster
+            .metered(move |_| metered.course.part(), || self.on_all(RUN, extent, &phase, body));
+        let done = done?;
         drop(measuring);
         let recorded = run.recorded.lock().take();
         if let Some(recorded) = recorded {
@@ -272,7 +275,7 @@ impl Driver {
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);
         let mut tally = Tally::default();
         done.into_iter().for_each(|done| tally.merge(done.tally));
-        Ok(Measured { tally, elapsed: end - went.from })
+        Ok(Measured { tally, elapsed: end - went.from, limit })
     }
 
     pub(crate) fn check(&self, expected: &Expected, outcome: &mut Outcome) -> Result<(), AppError> {

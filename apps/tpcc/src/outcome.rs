@@ -2,8 +2,8 @@
 
 use crate::session::Session;
 use crate::tally::Tally;
-use latchwork_harness::AppError;
 use latchwork_harness::outcome::{self, Check, World, short};
+use latchwork_harness::{AppError, Limit};
 use latchwork_selcc::Counters;
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
@@ -50,6 +50,8 @@ pub(crate) struct Saved {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
+    /// What limited it, where that is known.
+    pub(crate) limit: Option<Limit>,
 }
 
 impl Outcome {
@@ -144,6 +146,7 @@ impl Outcome {
             short(total as f64 / seconds.max(1e-9)),
             short(summary.tpmc())
         )?;
+        outcome::write_limit(out, run.limit.as_ref())?;
         let aborts = statistics.all_counts().aborts;
         if aborts > 0 {
             let reasons = run.tally.conflicts().filter(|(_, count)| *count > 0);
@@ -202,6 +205,7 @@ impl Outcome {
         }
         if let Some(run) = &self.run {
             self.summary(run).fill(&mut document);
+            document.limit = run.limit.as_ref().map(ToString::to_string);
             let conflicts = run.tally.conflicts().map(|(name, count)| (name.to_owned(), count));
             document.counters.extend(conflicts);
             if let Some(log) = &self.log {
@@ -260,7 +264,11 @@ mod tests {
         let session =
             Arc::new(Session::new(Settings::new(cli).expect("settings"), "test".to_owned()));
         let mut outcome = Outcome::new(&session);
-        outcome.run = Some(Measured { tally: Tally::default(), elapsed: Duration::from_secs(1) });
+        outcome.run = Some(Measured {
+            tally: Tally::default(),
+            elapsed: Duration::from_secs(1),
+            limit: None,
+        });
         let told = |outcome: &Outcome| {
             let mut out = Vec::new();
             outcome.table(&mut out).expect("memory");

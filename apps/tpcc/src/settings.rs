@@ -140,7 +140,7 @@ impl Settings {
         let population_bytes = stored.as_ref().map_or(loaded, |stored| {
             memory::stored(stored.rows.iter().sum(), stored.bytes).max(loaded)
         });
-        let mut cluster = cluster(&flags, simulated, population_bytes, growth)?;
+        let mut cluster = cluster(&flags, &fabric, population_bytes, growth)?;
         if flags.wait {
             // The executor runs as many tasks of a worker as may be in flight.
             let workers = cluster.workers * cluster.compute_nodes;
@@ -383,13 +383,13 @@ fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
 
 fn cluster(
     flags: &Flags,
-    simulated: bool,
+    fabric: &FabricChoice,
     population: u64,
     growth: u64,
 ) -> Result<ClusterConfig, AppError> {
-    let threads = flags.cluster.threads.unwrap_or_else(|| match simulated {
-        true => THREADS_DEFAULT_VIRTUAL,
-        false => flags.cluster.threads_of_machine(),
+    let threads = flags.cluster.threads.unwrap_or_else(|| match fabric {
+        FabricChoice::Sim(_) => THREADS_DEFAULT_VIRTUAL,
+        _ => flags.cluster.threads_of_machine(),
     });
     if flags.partitioned && threads > WORKERS_MAX {
         return Err(usage(format!(
@@ -398,7 +398,7 @@ fn cluster(
     }
     // Memory that is never touched costs nothing, so there is plenty.
     let bytes = 2 * (population + growth);
-    Ok(flags.cluster.config(threads, |config| memory::each_node(bytes, config))?)
+    Ok(flags.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
 }
 
 /// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache has room for, about.

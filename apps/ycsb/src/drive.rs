@@ -12,7 +12,7 @@ use latchwork_harness::AppError;
 use latchwork_harness::Phase;
 use latchwork_harness::outcome::{Check, World};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{Cluster, Course, Plan as CoursePlan, Warmup, stop};
+use latchwork_harness::{Cluster, Course, Limit, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Latencies;
@@ -35,6 +35,8 @@ struct Driver {
 pub(crate) struct Measured {
     pub(crate) phase: result::Phase,
     pub(crate) latencies: Latencies<OperationKind>,
+    /// What limited it, where that is known.
+    pub(crate) limit: Option<Limit>,
 }
 
 /// Does what the settings ask for.
@@ -138,7 +140,8 @@ impl Driver {
         }
         expected.failed += latencies.failed();
         let ends = workers.iter().map(|worker| worker.end);
-        Ok(Measured { phase: phase_result(expected.records, begin, ends), latencies })
+        let phase = phase_result(expected.records, begin, ends);
+        Ok(Measured { phase, latencies, limit: None })
     }
 
     fn run(
@@ -175,11 +178,15 @@ impl Driver {
         };
         let measuring = stop::measuring(move |signal| ending.stop(signal));
         let body = move |member| run::run(shared.clone(), member);
-        let measured = || self.cluster.run_phase(RUN, extent, &phase, body);
-        let workers: Vec<Done> = match &run.course {
+        let metered = run.clone();
+        let part = move |now| metered.part(now);
+        let measured =
+            || self.cluster.metered(part, || self.cluster.run_phase(RUN, extent, &phase, body));
+        let (workers, limit) = match &run.course {
             Some(course) => self.cluster.together(course, measured),
             None => measured(),
-        }?;
+        };
+        let workers: Vec<Done> = workers?;
         drop(measuring);
         if let Some(signal) = stop::ended_early()
             && run.course.is_none()
@@ -217,7 +224,7 @@ impl Driver {
             && session.workload.layout.keeps_whole_versions();
         expected.fields_modified = counts.then_some(modified);
         let phase = phase_result(latencies.ok(), plan.measured_from, ends.into_iter());
-        Ok(Measured { phase, latencies })
+        Ok(Measured { phase, latencies, limit })
     }
 
     /// The numbers of the records that this process inserts.

@@ -287,6 +287,15 @@ impl Run {
         }
     }
 
+    /// The part of the run that is on at this time.
+    pub(crate) fn part(&self, now: Time) -> Option<Part> {
+        match &self.course {
+            Some(course) => course.part(),
+            None if now < self.plan.measured_from => Some(Part::WarmUp),
+            None => (now < self.plan.until).then_some(Part::Measured),
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.phase.stopped() || self.phase.ended_early()
     }

@@ -124,7 +124,7 @@ impl Settings {
             (None, None) if self.is_simulated() => THREADS_DEFAULT_VIRTUAL,
             (None, None) => flags.threads_of_machine(),
         };
-        Ok(flags.config(threads, |config| self.memory_bytes_auto(config))?)
+        Ok(flags.config(threads, &self.fabric, |config| self.memory_bytes_auto(config))?)
     }
 
     /// Whether time is virtual.

@@ -128,3 +128,32 @@ fn a_warm_up_until_steady_ends_when_caches_are_full() {
     let (cold, warm) = (misses("0"), misses("auto"));
     assert!(cold > 500 && warm < 40, "{cold} {warm}");
 }
+
+/// Bug: YCSB A in the simulator fell from 1 to 8 compute nodes, and the result did not say why: all of them had one memory node.
+/// Fix: memory nodes are as many as compute nodes, and each result names its limit.
+#[test]
+fn a_scaling_curve_rises_and_each_result_names_its_limit() {
+    let run = |flags: &str| {
+        let shape =
+            "run -w a --threads 8 --cache-mb 4 -p recordcount=20000 --time 0.004 --warmup 0.002";
+        run(&format!("{shape} {flags}"))
+    };
+    let of = |told: &Told| {
+        let document = &told.document;
+        let limit = document["limit"].as_str().expect("a limit").to_owned();
+        let line = format!("limit  {limit}");
+        assert!(told.err.lines().any(|told| told == line), "{line}: {}", told.err);
+        assert!(line.len() <= 80, "{line}");
+        let nodes = document["config"]["memory_nodes"].as_u64().expect("a number");
+        (document["throughput_ops_s"].as_f64().expect("a rate"), nodes, limit)
+    };
+    let (few, many) = (of(&run("--compute-nodes 2")), of(&run("--compute-nodes 8")));
+    assert_eq!((few.1, many.1), (2, 8));
+    assert!(many.0 > 1.2 * few.0, "{few:?} {many:?}");
+    let narrow = of(&run("--compute-nodes 8 --memory-nodes 1"));
+    assert!(narrow.0 < 0.8 * many.0, "{narrow:?} {many:?}");
+    assert!(narrow.2.starts_with("NIC of M0 "), "{narrow:?}");
+    // One worker that waits for each answer keeps nothing busy.
+    let alone = of(&run("--compute-nodes 1 --threads 1 --inflight 1 --cache-mb 0.2"));
+    assert!(alone.2.starts_with("waits: "), "{alone:?}");
+}

@@ -70,6 +70,7 @@ mod protocol;
 mod simulated;
 #[cfg(feature = "tcp")]
 mod transport;
+mod usage;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
@@ -79,6 +80,7 @@ pub use joined::{Group, JoinError, Joined, Patience, Waiting};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
 pub use protocol::Protocol;
-pub use simulated::{Keeper, Simulated};
+pub use simulated::{Keeper, Simulated, Watch};
 #[cfg(feature = "tcp")]
-pub use transport::Transport;
+pub use transport::{SHARED_DIRECTORY, Transport};
+pub use usage::Usage;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use latchwork_coherence::MemoryError;
 use latchwork_fabric::{Fabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
-use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all};
+use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
 use latchwork_selcc::{Counters, Node, Worker};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
 use latchwork_verbs::{MemoryNodeId, SetupError};
@@ -38,7 +38,11 @@ pub struct Simulated {
     /// Of all workers and handlers, with the index of their node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
+    watch: RefCell<Option<Watch>>,
 }
+
+/// Called after every event of a [run](Simulated::run).
+pub type Watch = Box<dyn FnMut(&Simulated)>;
 
 /// Who keeps a node out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -96,7 +100,18 @@ impl Simulated {
         }
         let dead = RefCell::new(vec![false; nodes.nodes.len()]);
         let powers = RefCell::new(powers);
-        Ok(Simulated { config, kernel, fabric, network, nodes, handlers, leases, powers, dead })
+        Ok(Simulated {
+            config,
+            kernel,
+            fabric,
+            network,
+            nodes,
+            handlers,
+            leases,
+            powers,
+            dead,
+            watch: RefCell::default(),
+        })
     }
 
     /// The configuration.
@@ -160,8 +175,19 @@ impl Simulated {
         Fut: Future<Output = T> + 'static,
     {
         let (_actors, tasks) = self.spawn(workers, body)?;
-        let ends = run_all(&self.kernel, limit, tasks).map_err(world)?;
+        let mut watch = self.watch.borrow_mut();
+        let ends = match watch.as_mut() {
+            None => run_all(&self.kernel, limit, tasks),
+            Some(watch) => run_all_watched(&self.kernel, limit, tasks, || watch(self)),
+        };
+        let ends = ends.map_err(world)?;
         ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
+    }
+
+    /// From now on each [`run`](Simulated::run) calls `watch` after every event, or nothing: for what is measured in the
+    /// middle of a run. It may not set another.
+    pub fn set_watch(&self, watch: Option<Watch>) {
+        *self.watch.borrow_mut() = watch;
     }
 
     /// As [`run`](Simulated::run), and calls `watch` after every event: for invariants that hold at
@@ -373,6 +399,14 @@ impl Simulated {
     /// When there is no such node.
     pub fn lose_memory_node(&self, node: MemoryNodeId) -> Result<(), SetupError> {
         self.network.lose_memory_node(node)
+    }
+
+    /// How long each worker that there is has computed, with the index of its node.
+    pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
+        let powers = self.powers.borrow();
+        // Handlers come first, and are never gone.
+        let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.is_gone());
+        there.map(|(node, power)| (*node, power.worked())).collect()
     }
 
     fn with_powers(&self, node: usize, act: impl Fn(&Power)) {

@@ -51,6 +51,7 @@ pub mod config;
 mod course;
 mod flags;
 mod lane;
+mod limit;
 mod log;
 mod loss;
 pub mod outcome;
@@ -69,9 +70,10 @@ pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
     OutputFlags, RdmaFlags, SettingFlags, directory_to_write, file_to_write,
 };
+pub use limit::Limit;
 pub use phase::Phase;
 pub use program::{AppError, main, start};
-pub use shared::Shared;
+pub use shared::{LEFT_OVERS, Shared};
 
 /// The commit that this was built from, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

@@ -10,7 +10,7 @@ use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
 
-use crate::{AppError, Cluster, GIT, stop};
+use crate::{AppError, Cluster, GIT, Limit, stop};
 
 /// A check at the end of a run.
 pub struct Check {
@@ -112,6 +112,14 @@ pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result
         }
     }
     Ok(())
+}
+
+/// Writes what limited a run, where that is known.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()> {
+    limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
 }
 
 /// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.

@@ -299,6 +299,9 @@ impl Shared {
     }
 }
 
+/// What may take the room for memory that processes share.
+pub const LEFT_OVERS: &str = "; `cluster clean` removes what killed processes have left";
+
 /// Why a process cannot be a node of such a cluster, with the flag that would help.
 pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError {
     match error {
@@ -307,7 +310,8 @@ pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError 
             error @ (SetupError::Region(_) | SetupError::NoRoom { .. }),
         )) => {
             let cache_mb = config.cache_bytes >> 20;
-            AppError::Failed(format!("{error}; use less than --cache-mb {cache_mb}"))
+            let hint = if matches!(error, SetupError::NoRoom { .. }) { LEFT_OVERS } else { "" };
+            AppError::Failed(format!("{error}; use less than --cache-mb {cache_mb}{hint}"))
         }
         JoinError::Cluster(error) => ClusterFlags::cluster_error(config, error),
         error => AppError::Failed(error.to_string()),

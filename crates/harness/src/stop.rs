@@ -360,8 +360,8 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever started this process had it ignore the signal, as `nohup` does.
-fn is_ignored(number: i32) -> bool {
+/// Whether this process ignores the signal of this number, as one does that was started by `nohup`.
+pub fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

@@ -1,7 +1,9 @@
 //! Scenarios as files: what is wrong with one is one line that says where, and what would do.
 
-use latchwork_hunt::scenario::WorkloadKind;
-use latchwork_hunt::{Choice, Scenario, Vary, run};
+use std::collections::BTreeSet;
+
+use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::{Choice, FaultPlan, Scenario, Vary, Workload, run};
 
 fn wrong(text: &str) -> String {
     let error = Scenario::parse(text).expect_err(text).to_string();
@@ -54,6 +56,18 @@ fn every_drawn_scenario_survives_being_written_and_read() {
     }
 }
 
+/// Bug: a hunt had lines of 512 and 1024 bytes only, and worlds with others panicked. Mechanism: sizes were drawn from a
+/// short list. Fix: where settings vary, all sizes are drawn.
+#[test]
+fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
+    let sizes = |vary| -> BTreeSet<u32> {
+        let choice = Choice { vary, ..Choice::default() };
+        (0..300).map(|seed| Scenario::from_seed(seed, &choice).line_size).collect()
+    };
+    assert_eq!(sizes(Vary::Settings), (9..=16).map(|shift| 1 << shift).collect());
+    assert_eq!(sizes(Vary::Nothing), [512, 1024].into());
+}
+
 #[test]
 fn what_a_choice_leaves_out_is_not_drawn() {
     let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
@@ -71,6 +85,60 @@ fn an_impossible_scenario_is_a_failure_and_no_panic() {
     assert!(failure.text.contains("1 to 58"), "{failure}");
     let scenario = Scenario { frames: 1, ..Scenario::default() };
     assert!(run(&scenario).failure.is_some());
+}
+
+/// Bug: a program could build a scenario that no file can have, such as one with lines of 300 bytes, and it panicked.
+/// Mechanism: only some values were looked at again. Fix: what a program builds passes the ranges that files pass.
+#[test]
+fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
+    let lines = |load| Workload::Lines(load);
+    let faults = |faults| Scenario { faults, ..Scenario::default() };
+    let of = |workload| Scenario { workload, ..Scenario::default() };
+    let sized = |line_size| {
+        let workload = Workload::Buffered(BufferedLoad::default());
+        Scenario { line_size, workload, ..Scenario::default() }
+    };
+    for (scenario, words) in [
+        (sized(0), &["line_size: 0 bytes", "512 to 65536"][..]),
+        (sized(16), &["line_size: 16 bytes", "512 to 65536"]),
+        (sized(3000), &["line_size: 3000 bytes"]),
+        (sized(1 << 17), &["line_size: 131072 bytes"]),
+        (Scenario { tasks: 0, ..Scenario::default() }, &["tasks: 0", "1 to 64"]),
+        (
+            Scenario { operations: u64::MAX, ..Scenario::default() },
+            &["operations: 18446744073709551615 is out of range", "1 to 1000000000"],
+        ),
+        (
+            of(lines(LinesLoad { lines: 0, ..LinesLoad::default() })),
+            &["workload.lines.lines: 0", "1 to 1000000"],
+        ),
+        (
+            of(lines(LinesLoad { writes: u64::MAX, upgrades: 2, ..LinesLoad::default() })),
+            &["workload.lines.writes", "0 to 100"],
+        ),
+        (
+            of(Workload::Memory(MemoryLoad { slots: 1_000 })),
+            &["workload.memory.slots: 1000", "1 to 28"],
+        ),
+        (
+            faults(FaultPlan { deaths: u32::MAX, lapses: 1, ..FaultPlan::default() }),
+            &["faults.deaths", "0 to 57"],
+        ),
+    ] {
+        let error = scenario.check().expect_err("out of range").to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}: {words:?}");
+        assert!(!error.contains("line 1") && !error.contains('\n'), "{error}");
+        let failure = run(&scenario).failure.expect("no such world");
+        assert!(failure.text.contains(&error), "{failure}");
+    }
+}
+
+/// The largest seed is a seed, in a file as on a command line.
+#[test]
+fn a_seed_above_the_signed_integers_survives_being_written_and_read() {
+    let scenario = Scenario { seed: u64::MAX, ..Scenario::default() };
+    assert_eq!(scenario.check(), Ok(()));
+    assert_eq!(Scenario::parse(&scenario.to_toml()), Ok(scenario));
 }
 
 #[test]

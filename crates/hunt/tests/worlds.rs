@@ -70,6 +70,27 @@ fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
 }
 
+/// Bug: worlds with lines of 8 KiB panicked, and from 16 KiB on their memory pool was full at once. Mechanism: chunks had
+/// one size, and the lines that fit into one were counted by a subtraction that wrapped. Fix: the chunk follows
+/// from the line.
+#[test]
+fn worlds_with_lines_of_every_size_are_clean() {
+    for kind in WorkloadKind::ALL {
+        let choice = Choice { workloads: vec![kind], ..Choice::default() };
+        for shift in 9..=16 {
+            for seed in 0..2 {
+                let scenario = Scenario::from_seed(seed, &choice);
+                let scenario = Scenario { line_size: 1 << shift, ..scenario };
+                let report = run(&scenario);
+                if let Some(failure) = &report.failure {
+                    panic!("{failure}\n{}", scenario.to_toml());
+                }
+                assert!(report.operations > 0, "{}", scenario.to_toml());
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_scenario_is_the_same_world() {
     for kind in WorkloadKind::ALL {

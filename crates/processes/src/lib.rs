@@ -10,6 +10,7 @@
 //!
 //! - [`Memory`]: memory nodes, which live as long as it does, and through several programs.
 //! - [`Program`]: the processes of one run; [`Ended`]: what became of each.
+//! - [`command`]: any other program, which inherits no ignored signal.
 //!
 //! A program that does not end in time is a failed test, and whatever way a test ends, none of its children goes on: each is
 //! ended by its own handle, and nothing else is.
@@ -28,8 +29,10 @@
 
 #![forbid(unsafe_code)]
 
+mod dispositions;
 mod memory;
 mod program;
 
+pub use dispositions::command;
 pub use memory::Memory;
 pub use program::{Ended, Program, one_document};

@@ -11,6 +11,8 @@ use std::time::Duration;
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::{AtomicU32, Ordering};
 
+use crate::command;
+
 /// The processes of one run. Those that are not over when it is dropped are killed.
 pub struct Program {
     processes: Vec<Process>,
@@ -60,7 +62,7 @@ impl Program {
             // Relaxed: numbers that differ, and order nothing.
             let number = DOCUMENTS.fetch_add(1, Ordering::Relaxed);
             let document = directory.join(format!("{number}.json"));
-            let mut command = Command::new(path);
+            let mut command = command(path);
             command.args(flags).arg("--json").arg(&document);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().expect("the program starts");

@@ -87,4 +87,4 @@ pub use join::JoinHandle;
 pub use latchwork_simulation::Time;
 pub use notifier::Notifier;
 pub use poller::Poller;
-pub use virtual_time::{Power, VirtualDriver, VirtualWorker, run_all};
+pub use virtual_time::{Power, VirtualDriver, VirtualWorker, run_all, run_all_watched};

@@ -168,6 +168,12 @@ impl Power {
         self.with_cpu(|cpu| cpu.slow_down(times));
     }
 
+    /// How long the worker has computed so far; nothing when it is gone.
+    pub fn worked(&self) -> Duration {
+        let worker = self.actor.upgrade();
+        worker.map_or(Duration::ZERO, |worker| worker.parts().cpu.worked())
+    }
+
     fn with_cpu(&self, act: impl FnOnce(&Cpu)) {
         if let Some(worker) = self.actor.upgrade() {
             act(&worker.parts().cpu);
@@ -186,9 +192,23 @@ pub fn run_all<T>(
     limit: Duration,
     tasks: impl IntoIterator<Item = JoinHandle<T>>,
 ) -> Result<Vec<T>, RunEnd> {
+    run_all_watched(kernel, limit, tasks, || {})
+}
+
+/// As [`run_all`], and calls `watch` after every event.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn run_all_watched<T>(
+    kernel: &Kernel,
+    limit: Duration,
+    tasks: impl IntoIterator<Item = JoinHandle<T>>,
+    mut watch: impl FnMut(),
+) -> Result<Vec<T>, RunEnd> {
     let tasks: Vec<_> = tasks.into_iter().collect();
     let mut ended = 0;
     let end = kernel.run_until(kernel.now() + limit, || {
+        watch();
         while tasks.get(ended).is_some_and(JoinHandle::is_finished) {
             ended += 1;
         }

@@ -14,12 +14,19 @@ pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
     slowness: Cell<u32>,
+    /// All that was charged.
+    charged: Cell<Duration>,
 }
 
 impl Cpu {
     /// An idle CPU in `kernel`'s world.
     pub fn new(kernel: &Kernel) -> Self {
-        Cpu { kernel: kernel.clone(), free_at: Cell::new(Time::ZERO), slowness: Cell::new(1) }
+        Cpu {
+            kernel: kernel.clone(),
+            free_at: Cell::new(Time::ZERO),
+            slowness: Cell::new(1),
+            charged: Cell::new(Duration::ZERO),
+        }
     }
 
     /// The worker's own time: the world's, or later when work was charged. Never goes backwards.
@@ -36,7 +43,15 @@ impl Cpu {
     /// Adds `cost` to the worker's clock, or more on a CPU that was slowed down.
     #[inline]
     pub fn charge(&self, cost: Duration) {
-        self.free_at.set(self.now() + cost.saturating_mul(self.slowness.get()));
+        let cost = cost.saturating_mul(self.slowness.get());
+        self.free_at.set(self.now() + cost);
+        self.charged.set(self.charged.get().saturating_add(cost));
+    }
+
+    /// How long it has computed until now: what was charged, less what the world has not caught up with.
+    pub fn worked(&self) -> Duration {
+        let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
+        self.charged.get().saturating_sub(ahead)
     }
 
     /// Makes all that is charged from now on take `times` as long; 1 is as usual.

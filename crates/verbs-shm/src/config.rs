@@ -64,3 +64,12 @@ impl From<&str> for Place {
         Path::new(path).into()
     }
 }
+
+/// What [`Fabric::clean`](crate::Fabric::clean) has removed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cleaned {
+    /// Files of processes that had ended.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}

@@ -106,7 +106,7 @@ mod queue;
 mod routes;
 mod shared;
 
-pub use config::{Config, HugePages, Place};
+pub use config::{Cleaned, Config, HugePages, Place};
 pub use endpoint::Endpoint;
 pub use error::ShmError;
 pub use execute::Barriers;

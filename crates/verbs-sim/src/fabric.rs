@@ -21,7 +21,7 @@ use crate::gate::{Gate, GateCore, Leg, Passing, What};
 use crate::inbox::{Inbox, Mailbox};
 use crate::lane::Lane;
 use crate::nic::NicTimes;
-use crate::node::{MemoryNode, Node, There};
+use crate::node::{Host, MemoryNode, Node, There};
 use crate::watch::{Step, Strike, Watcher};
 
 /// The memory nodes and compute nodes of one simulated world. Clones are the same fabric.
@@ -266,6 +266,16 @@ impl Actor for World {
 impl World {
     pub(crate) fn node(&self, id: ComputeNodeId) -> Option<Rc<Node>> {
         self.nodes.borrow().get(id.index()).cloned().flatten()
+    }
+
+    /// The memory nodes, by their ids.
+    pub(crate) fn memory_hosts(&self) -> Vec<Rc<Host>> {
+        self.memory.borrow().iter().map(|node| Rc::clone(&node.host)).collect()
+    }
+
+    /// The compute nodes, by their ids.
+    pub(crate) fn compute_nodes(&self) -> Vec<Rc<Node>> {
+        self.nodes.borrow().iter().flatten().cloned().collect()
     }
 
     /// The far end of batches for `target`, if there is such a node.

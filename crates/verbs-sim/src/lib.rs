@@ -73,5 +73,6 @@ pub use fabric::Fabric;
 pub use faults::{FaultCounts, Faults};
 pub use gate::{Gate, Leg, Passing};
 pub use inbox::{Inbox, Subscription};
+pub use nic::{AtomicWork, NicOwner, NicPart, NicWork};
 pub use profile::{CpuProfile, Measure, NicProfile, ProfileError, Published, Unit};
 pub use watch::{Sight, Step, Strike};

@@ -1,5 +1,6 @@
 //! What can go wrong with sockets, peers and credentials.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,6 +9,33 @@ use latchwork_verbs::SetupError;
 use thiserror::Error;
 
 use crate::wire::{Node, Refusal, VERSION, WireError};
+
+/// The texts that a process brings along for TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsText {
+    /// The certificate of the authority.
+    Authority,
+    /// The process's own certificate.
+    Certificate,
+    /// The private key.
+    Key,
+    /// The private key together with the certificate: each of them alone can be read.
+    Pair,
+    /// The name that all certificates have.
+    Name,
+}
+
+impl fmt::Display for TlsText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TlsText::Authority => "the authority's certificate",
+            TlsText::Certificate => "the process's certificate",
+            TlsText::Key => "the private key",
+            TlsText::Pair => "the process's certificate and its key",
+            TlsText::Name => "the name",
+        })
+    }
+}
 
 /// Why a fabric could not be made or extended, or a peer not be reached. Each says what to do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -19,10 +47,10 @@ pub enum TcpError {
         len: usize,
     },
     /// Something about certificates.
-    #[error("{what}: {why}")]
+    #[error("{of}: {why}")]
     Certificate {
-        /// Which text.
-        what: &'static str,
+        /// Which text is wrong.
+        of: TlsText,
         /// What is wrong with it.
         why: String,
     },

@@ -76,7 +76,7 @@ pub mod wire;
 pub use agent::Refused;
 pub use client::Endpoint;
 pub use config::{Config, Limits};
-pub use error::TcpError;
+pub use error::{TcpError, TlsText};
 pub use fabric::Fabric;
 pub use latchwork_verbs_shm::{Inbox, Subscription};
 pub use security::{Secret, Security, Tls};

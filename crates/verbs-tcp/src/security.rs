@@ -11,7 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::error::TcpError;
+use crate::error::{TcpError, TlsText};
 
 /// How peers prove who they are. There is no mode without.
 #[derive(Clone, Debug)]
@@ -119,37 +119,39 @@ impl Tls {
         key: &[u8],
         name: &str,
     ) -> Result<Self, TcpError> {
-        let wrong = |what: &'static str, why: &dyn fmt::Display| TcpError::Certificate {
-            what,
-            why: why.to_string(),
-        };
+        let wrong = |of, why: &dyn fmt::Display| TcpError::Certificate { of, why: why.to_string() };
         let mut roots = RootCertStore::empty();
-        for root in certificates(authority, "the authority's certificate")? {
-            roots.add(root).map_err(|error| wrong("the authority's certificate", &error))?;
+        for root in certificates(authority, TlsText::Authority)? {
+            roots.add(root).map_err(|error| wrong(TlsText::Authority, &error))?;
         }
         let roots = Arc::new(roots);
-        let chain = certificates(certificate, "the process's certificate")?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| wrong("the private key", &e))?;
+        let chain = certificates(certificate, TlsText::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| wrong(TlsText::Key, &e))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let own = "the process's certificate and its key";
+        let own = |error: rustls::Error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                wrong(TlsText::Pair, &"the key belongs to another certificate")
+            }
+            error => wrong(TlsText::Pair, &error),
+        };
 
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
-                .map_err(|error| wrong("the authority's certificate", &error))?;
+                .map_err(|error| wrong(TlsText::Authority, &error))?;
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(own, &error))?
+            .map_err(own)?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(|error| wrong(own, &error))?;
+            .map_err(own)?;
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(own, &error))?
+            .map_err(own)?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)
-            .map_err(|error| wrong(own, &error))?;
-        let name = ServerName::try_from(name.to_owned()).map_err(|e| wrong("the name", &e))?;
+            .map_err(own)?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|e| wrong(TlsText::Name, &e))?;
         Ok(Tls {
             connector: TlsConnector::from(Arc::new(client)),
             acceptor: TlsAcceptor::from(Arc::new(server)),
@@ -164,12 +166,12 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TcpError> {
+fn certificates(pem: &[u8], of: TlsText) -> Result<Vec<CertificateDer<'static>>, TcpError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match read {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        Ok(_) => Err(TcpError::Certificate { what, why: "no certificate in PEM form".into() }),
-        Err(error) => Err(TcpError::Certificate { what, why: error.to_string() }),
+        Ok(_) => Err(TcpError::Certificate { of, why: "no certificate in PEM form".into() }),
+        Err(error) => Err(TcpError::Certificate { of, why: error.to_string() }),
     }
 }
 

@@ -17,7 +17,7 @@ use latchwork_verbs_tcp::wire::{
     Answer, HELLO_LEN, INTRODUCTION_LEN, Introduction, NONCE_LEN, VERSION, WELCOME_LEN,
 };
 use latchwork_verbs_tcp::{
-    Config, Fabric, Limits, Node, Refusal, Refused, Secret, Security, TcpError, Tls,
+    Config, Fabric, Limits, Node, Refusal, Refused, Secret, Security, TcpError, Tls, TlsText,
 };
 use socket2::{Domain, Socket, Type};
 
@@ -78,6 +78,32 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
     let (error, _) = try_to_join(Security::Tls(half.unwrap()), one.security());
     assert!(error.contains("no TLS with") && error.contains("invalid peer certificate"), "{error}");
+}
+
+/// Bug: the error was `keys may not be consistent: KeyMismatch`, and named no text. Fix: each error says which text is
+/// wrong, and a key of another certificate is named as such.
+#[test]
+fn an_error_of_certificates_says_which_text_is_wrong() {
+    let authority = Authority::new();
+    let (ca, (certificate, key)) = (authority.pem(), authority.sign(NAME));
+    let (_, other_key) = authority.sign(NAME);
+    let wrong = |ca: &str, certificate: &str, key: &str, name: &str| {
+        Tls::from_pem(ca.as_bytes(), certificate.as_bytes(), key.as_bytes(), name).unwrap_err()
+    };
+    let pair = wrong(&ca, &certificate, &other_key, NAME);
+    assert_eq!(
+        pair.to_string(),
+        "the process's certificate and its key: the key belongs to another certificate"
+    );
+    for (error, text) in [
+        (pair, TlsText::Pair),
+        (wrong(&key, &certificate, &key, NAME), TlsText::Authority),
+        (wrong(&ca, &key, &key, NAME), TlsText::Certificate),
+        (wrong(&ca, &certificate, &certificate, NAME), TlsText::Key),
+        (wrong(&ca, &certificate, &key, "no name"), TlsText::Name),
+    ] {
+        assert!(matches!(error, TcpError::Certificate { of, .. } if of == text), "{error:?}");
+    }
 }
 
 #[test]

@@ -92,6 +92,9 @@ pub struct ResultDocument {
     /// How the data came to be there, where that was part of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<Phase>,
+    /// What kept the measured part from being faster, in words, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<String>,
     /// Seconds that were measured.
     pub elapsed_s: f64,
     /// Operations in them.
@@ -129,6 +132,7 @@ impl ResultDocument {
             event_hash: None,
             stopped: None,
             load: None,
+            limit: None,
             elapsed_s: 0.0,
             ops: 0,
             throughput_ops_s: 0.0,

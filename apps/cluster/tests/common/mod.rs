@@ -62,6 +62,9 @@ case $how-$id in
     fails-*) trap 'exit 4' TERM; : >"$TEST_OF_CLUSTERS/there"; while :; do sleep 0.02; done ;;
     in-order-1) trap 'document ok; exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
     in-order-*) trap 'exit 0' TERM INT; echo begun >&2; while :; do sleep 0.02; done ;;
+    # Fails when the other has been stopped, as one that waits for it does when its lease has ended.
+    stopped-1) until [ -e "$TEST_OF_CLUSTERS/stopped" ]; do sleep 0.02; done; echo "program: C2 is gone" >&2; exit 3 ;;
+    stopped-*) echo begun >&2; while :; do sleep 0.02; done ;;
     # It hears nothing, and neither does what it has started.
     hangs-*) trap '' TERM INT HUP; sh -c 'while :; do sleep 1; done' & echo begun >&2; while :; do sleep 1; done ;;
 esac
@@ -107,6 +110,13 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     assert!(status.expect("cp").success());
 }
 
+/// The command line of a run with the stand-ins.
+fn run(flags: &str, how: &str) -> String {
+    // Only for those that hear nothing: everybody else has the time that it takes.
+    let patience = if how == "hangs" { 0.2 } else { LIMIT.as_secs_f64() };
+    format!("run --bin . --results results --kill-after {patience} {flags} program -- {how}")
+}
+
 impl Place {
     pub(crate) fn new() -> Place {
         let directory = TempDir::new().expect("a directory");
@@ -126,9 +136,19 @@ impl Place {
 
     /// Starts the command in this directory.
     pub(crate) fn start(&self, arguments: &str) -> Running {
+        self.start_command(latchwork_processes::command(CLUSTER), arguments)
+    }
+
+    /// Runs a program, with the stand-ins, by a line of a shell.
+    pub(crate) fn start_by(&self, line: &str, flags: &str, how: &str) -> Running {
+        let mut shell = latchwork_processes::command("sh");
+        shell.args(["-c", line, CLUSTER]);
+        self.start_command(shell, &run(flags, how))
+    }
+
+    fn start_command(&self, mut command: Command, arguments: &str) -> Running {
         let words: Vec<_> = arguments.split_whitespace().collect();
         let test = self.directory.path().display().to_string();
-        let mut command = Command::new(CLUSTER);
         command.args(words).current_dir(self.directory.path()).env(TEST, &test);
         command.env("TMPDIR", self.path("tmp"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -148,12 +168,20 @@ impl Place {
         Running { child, out, err, test }
     }
 
+    /// Runs the command to its end, beside one that goes on.
+    pub(crate) fn run_beside(&self, arguments: &str) -> Ended {
+        let mut command = Command::new(CLUSTER);
+        command.args(arguments.split_whitespace()).current_dir(self.directory.path());
+        command.env("TMPDIR", self.path("tmp")).stdin(Stdio::null());
+        let output = command.output().expect("the command starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        Ended { status: output.status.code(), out, err }
+    }
+
     /// Runs a program, with the stand-ins.
     pub(crate) fn start_run(&self, flags: &str, how: &str) -> Running {
-        // Only for those that hear nothing: everybody else has the time that it takes.
-        let patience = if how == "hangs" { 0.2 } else { LIMIT.as_secs_f64() };
-        let flags = format!("--kill-after {patience} {flags}");
-        self.start(&format!("run --bin . --results results {flags} program -- {how}"))
+        self.start(&run(flags, how))
     }
 
     pub(crate) fn run(&self, flags: &str, how: &str) -> Ended {

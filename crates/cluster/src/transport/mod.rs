@@ -22,8 +22,9 @@ const PLACE: &str = "shm.place";
 /// All that [`Link::key`] can be.
 const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
-/// One for all clusters: whoever starts removes what processes that died have left, of whatever cluster.
-const DIRECTORY: &str = "/dev/shm/latchwork";
+/// The directory of the files that processes share, where no other is given. It is one for all clusters: each process that
+/// starts removes what processes that were killed have left, of whatever cluster.
+pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
 
 /// How long a device may take to destroy what a node leaves behind that is gone.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -106,10 +107,15 @@ fn place(
     huge_pages: &shm::HugePages,
 ) -> Result<(PathBuf, shm::Fabric), JoinError> {
     let fabric = |path: &Path| {
+        let shm::Cleaned { files, bytes } = shm::Fabric::clean(path)?;
+        if files > 0 {
+            let directory = path.display();
+            tracing::warn!(files, bytes, %directory, "removed what processes that were killed had left");
+        }
         let place = shm::Place { path: path.to_owned(), huge_pages: huge_pages.clone() };
         shm::Fabric::in_directory(place, shm::Config::default())
     };
-    let wanted = wanted.unwrap_or_else(|| PathBuf::from(DIRECTORY));
+    let wanted = wanted.unwrap_or_else(|| PathBuf::from(SHARED_DIRECTORY));
     let first = match membership.fact(PLACE)? {
         None => Some(fabric(&wanted)?),
         Some(_) => None,

@@ -113,8 +113,13 @@ impl Course {
             let part = match stage {
                 WARM_UP => Part::WarmUp,
                 MEASURED => Part::Measured,
-                // Operations that were taken are done, so that as many are done as were asked for.
-                _ if share.stage.get() == MEASURED && share.left.get() > 0 && self.is_good() => {
+                // Operations that were taken are done, so that as many are done as were asked for; but none begins when the
+                // time is over.
+                _ if share.stage.get() == MEASURED
+                    && share.left.get() > 0
+                    && now.as_nanos() < self.until.load(Ordering::Relaxed)
+                    && self.is_good() =>
+                {
                     Part::Measured
                 }
                 _ => return None,
@@ -268,6 +273,15 @@ impl Course {
         let stage = self.stage.load(Ordering::Acquire);
         if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
             self.turn(stage, now);
+        }
+    }
+
+    /// The part that is on; nothing when there are no more operations to take.
+    pub fn part(&self) -> Option<Part> {
+        match self.stage.load(Ordering::Acquire) {
+            WARM_UP => Some(Part::WarmUp),
+            MEASURED => Some(Part::Measured),
+            _ => None,
         }
     }
 

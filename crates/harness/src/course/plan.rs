@@ -56,7 +56,8 @@ pub enum Part {
 pub struct Went {
     /// When the measured part began.
     pub from: Time,
-    /// When it ended: no operation began at or after this time.
+    /// When it ended by the plan. No operation of a limited time began at or after this time. Workers' last operations end later,
+    /// and a rate is of the time until then.
     pub end: Time,
     /// Operations of the warm-up.
     pub warm_ups: u64,

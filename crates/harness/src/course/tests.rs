@@ -158,3 +158,32 @@ fn threads_share_the_operations() {
     });
     assert_eq!(measured, 100_000);
 }
+
+/// Bug: after the end of a timed run each worker began what was left of its share, up to 64 operations, which were counted. Mechanism:
+/// a share was worked off whatever had ended the run. Fix: only where the number of operations ended it.
+#[test]
+fn no_operation_begins_when_the_time_is_over() {
+    let (us, share) = (Duration::from_micros, Share::default());
+    let plan = |operations, time| Plan { warmup: Warmup::Operations(0), operations, time };
+    let timed = Course::new(plan(None, Some(us(1))), &[], 1, false, Time::ZERO);
+    let next = |now| timed.next(&share, Time::from_nanos(now));
+    assert_eq!(next(0), Some(Part::Measured));
+    assert!(share.left.get() > 0, "it has taken more than one");
+    assert_eq!(next(999), Some(Part::Measured));
+    assert_eq!([1_000, 1_001, 5_000].map(next), [None; 3]);
+    assert_eq!(timed.part(), None);
+
+    // Where the number ends it, another worker's share is worked off.
+    let counted = Course::new(plan(Some(512 * 4), None), &[], 1, false, Time::ZERO);
+    let (own, other) = (Share::default(), Share::default());
+    let mut done = 0;
+    counted.next(&own, Time::ZERO).expect("one to begin");
+    while counted.next(&other, Time::ZERO).is_some() {
+        done += 1;
+    }
+    assert!(counted.is_over() && own.left.get() > 0);
+    while counted.next(&own, Time::from_nanos(7)).is_some() {
+        done += 1;
+    }
+    assert_eq!(done + 1, 512 * 4);
+}

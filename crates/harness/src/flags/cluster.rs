@@ -32,9 +32,9 @@ pub struct ClusterFlags {
     /// Compute nodes, 1 to 58.
     #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=58usize), help_heading = "Cluster")]
     pub compute_nodes: usize,
-    /// Memory nodes.
-    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
-    pub memory_nodes: usize,
+    /// Memory nodes. [default: 1; with --fabric sim as many as compute nodes]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    pub memory_nodes: Option<usize>,
     /// Workers of each compute node, a thread each. [default: as many as give each core one]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub threads: Option<usize>,
@@ -77,7 +77,16 @@ impl ClusterFlags {
         (cores / self.compute_nodes).max(1)
     }
 
-    /// The configuration, with so many workers on each node. `memory_bytes` says how many bytes each memory
+    /// Memory nodes where no flag says how many. In a simulation they grow with the compute nodes: one NIC would soon be all that a
+    /// scaling curve shows.
+    fn memory_nodes_default(&self, fabric: &FabricChoice) -> usize {
+        match fabric {
+            FabricChoice::Sim(_) => self.compute_nodes,
+            _ => 1,
+        }
+    }
+
+    /// The configuration on this fabric, with so many workers on each node. `memory_bytes` says how many bytes each memory
     /// node should have where no flag does.
     ///
     /// # Errors
@@ -85,11 +94,12 @@ impl ClusterFlags {
     pub fn config(
         &self,
         workers: usize,
+        fabric: &FabricChoice,
         memory_bytes: impl FnOnce(&ClusterConfig) -> u64,
     ) -> Result<ClusterConfig, FlagError> {
         let mut config = ClusterConfig {
             compute_nodes: self.compute_nodes,
-            memory_nodes: self.memory_nodes,
+            memory_nodes: self.memory_nodes.unwrap_or_else(|| self.memory_nodes_default(fabric)),
             workers,
             inflight: self.inflight,
             sweep_tasks: self.sweep_tasks,
@@ -229,7 +239,8 @@ mod tests {
     }
 
     fn config(arguments: &str) -> Result<ClusterConfig, FlagError> {
-        parse(arguments).expect("flags").cluster.config(1, |_| 64 * MIB)
+        let Cli { cluster, fabric } = parse(arguments).expect("flags");
+        cluster.config(1, &fabric.choice().expect("a choice"), |_| 64 * MIB)
     }
 
     #[test]
@@ -238,6 +249,15 @@ mod tests {
         let config = config("").expect("defaults");
         assert_eq!((config.inflight, config.line_size), (1, 8192));
         assert_eq!(config.memory_bytes, 64 * MIB);
+    }
+
+    /// Bug: the first scaling curve that a newcomer drew in the simulator fell, since all compute nodes had one memory node.
+    #[test]
+    fn a_simulation_has_as_many_memory_nodes_as_compute_nodes_unless_a_flag_says_other() {
+        let nodes = |arguments: &str| config(arguments).expect("a configuration").memory_nodes;
+        assert_eq!(nodes("--compute-nodes 7"), 1);
+        assert_eq!(nodes("--compute-nodes 7 --fabric sim"), 7);
+        assert_eq!(nodes("--compute-nodes 7 --fabric sim --memory-nodes 1"), 1);
     }
 
     #[test]

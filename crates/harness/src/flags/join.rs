@@ -9,7 +9,7 @@ use latchwork_cluster::Transport;
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
-use latchwork_verbs_tcp::{Config, Secret, Security, Tls};
+use latchwork_verbs_tcp::{Config, Secret, Security, TcpError, Tls, TlsText};
 
 use super::{FabricKind, FlagError};
 use crate::AppError;
@@ -199,14 +199,30 @@ impl JoinFlags {
             let wrong = |error| FlagError(format!("--secret-file {}: {error}", path.display()));
             return secret.map(|secret| Some(Security::Secret(secret))).map_err(wrong);
         }
-        let (Some(cert), Some(key), Some(ca)) = (&self.tls_cert, &self.tls_key, &self.tls_ca)
-        else {
-            return Ok(None);
-        };
-        let (ca, pem) = (read("--tls-ca", ca)?, read("--tls-cert", cert)?);
-        let tls = Tls::from_pem(&ca, &pem, &read("--tls-key", key)?, &self.tls_name);
-        let wrong = |error| FlagError(format!("--tls-cert {}: {error}", cert.display()));
+        let given = (self.tls_cert.as_deref(), self.tls_key.as_deref(), self.tls_ca.as_deref());
+        let (Some(cert), Some(key), Some(ca)) = given else { return Ok(None) };
+        let texts = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
+        let [authority, certificate, secret] = texts.map(|(flag, path)| read(flag, path));
+        let tls = Tls::from_pem(&authority?, &certificate?, &secret?, &self.tls_name);
+        let wrong = |error| self.tls_error((ca, cert, key), &error);
         tls.map(|tls| Some(Security::Tls(tls))).map_err(wrong)
+    }
+
+    /// What is wrong with the credentials, with the flag and the file that have it.
+    fn tls_error(&self, (ca, cert, key): (&Path, &Path, &Path), error: &TcpError) -> FlagError {
+        let TcpError::Certificate { of, why } = error else {
+            return FlagError(format!("--tls-cert {}: {error}", cert.display()));
+        };
+        let given = match of {
+            TlsText::Authority => format!("--tls-ca {}", ca.display()),
+            TlsText::Certificate => format!("--tls-cert {}", cert.display()),
+            TlsText::Key => format!("--tls-key {}", key.display()),
+            TlsText::Pair => {
+                format!("--tls-key {} and --tls-cert {}", key.display(), cert.display())
+            }
+            TlsText::Name => format!("--tls-name {}", self.tls_name),
+        };
+        FlagError(format!("{given}: {why}"))
     }
 }
 
@@ -285,4 +301,34 @@ fn kept(membership: &Membership) -> Result<Secret, AppError> {
     let drawn = Secret::draw().map_err(|error| failed(&error))?;
     let secret = membership.decide(SECRET, &drawn).map_err(|error| failed(&error))?;
     Secret::new(&secret).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        join: JoinFlags,
+    }
+
+    /// Bug: whatever was wrong with the credentials, the error named the certificate's file. Fix: it names the flag and the
+    /// file that is wrong, and both files where they do not belong together.
+    #[test]
+    fn what_is_wrong_with_credentials_names_its_file() {
+        let arguments = ["test", "--tls-ca", "ca.pem", "--tls-cert", "c.pem", "--tls-key", "k.pem"];
+        let flags = <Cli as clap::Parser>::try_parse_from(arguments).expect("flags").join;
+        let paths = (Path::new("ca.pem"), Path::new("c.pem"), Path::new("k.pem"));
+        for (of, told) in [
+            (TlsText::Authority, "--tls-ca ca.pem: bad"),
+            (TlsText::Certificate, "--tls-cert c.pem: bad"),
+            (TlsText::Key, "--tls-key k.pem: bad"),
+            (TlsText::Pair, "--tls-key k.pem and --tls-cert c.pem: bad"),
+            (TlsText::Name, "--tls-name latchwork: bad"),
+        ] {
+            let error = TcpError::Certificate { of, why: "bad".to_owned() };
+            assert_eq!(flags.tls_error(paths, &error).to_string(), told);
+        }
+    }
 }

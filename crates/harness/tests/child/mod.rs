@@ -30,7 +30,7 @@ pub(crate) struct Ended {
 impl Running {
     /// Starts a program.
     pub(crate) fn start(program: &str, arguments: &str) -> Running {
-        let mut command = Command::new(program);
+        let mut command = latchwork_processes::command(program);
         command.args(arguments.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdout: ChildStdout = child.stdout.take().expect("piped");

@@ -35,6 +35,10 @@ impl ScenarioError {
         ScenarioError { line: self.line.or(line), ..self }
     }
 
+    pub(crate) fn without_line(self) -> ScenarioError {
+        ScenarioError { line: None, ..self }
+    }
+
     pub(crate) fn with_key(self, key: Option<String>) -> ScenarioError {
         ScenarioError { key: self.key.or(key), ..self }
     }

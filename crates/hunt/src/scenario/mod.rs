@@ -51,6 +51,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Protocol};
+use latchwork_memnode::Geometry;
 use latchwork_workload::random::Random;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,7 @@ pub struct Scenario {
     /// Frames of each compute node's cache, at least 4.
     #[serde(deserialize_with = "within::<_, _, 4, 1_048_576>")]
     pub frames: usize,
-    /// Bytes of a line, a power of two from 512.
+    /// Bytes of a line, a power of two from 512 to 65536.
     #[serde(deserialize_with = "values::line_size")]
     pub line_size: u32,
     /// How long an access waits for a line before it fails, in microseconds.
@@ -137,8 +138,14 @@ impl Default for Scenario {
 /// The stream of a seed that decides what the network tells.
 const TELLS: u64 = (1 << 40) + 15;
 
-/// Small, so that several nodes have chunks even in a small pool.
-const CHUNK: u64 = 64 << 10;
+/// Bytes of a chunk for small lines: small itself, so that several nodes have chunks even in a small pool.
+const CHUNK_MIN: u64 = Geometry::MIN_CHUNK;
+
+/// A chunk has room for at least this many lines, so that large lines do not need a chunk each.
+const LINES_PER_CHUNK_MIN: u64 = 32;
+
+/// Lines' worth of a chunk that may be missing: its latch table, and what its owner keeps.
+const LINES_LOST_PER_CHUNK: u64 = 8;
 
 impl Scenario {
     /// The scenario that a file describes.
@@ -155,27 +162,15 @@ impl Scenario {
         parse::to_toml(self)
     }
 
-    /// Checks what values mean together.
+    /// Checks each value alone, as those of a file are, and what they mean together. No scenario that passes
+    /// panics when it runs.
     ///
     /// # Errors
-    /// The first thing that does not fit.
+    /// The first thing that is out of range or does not fit.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |key: &str, text: String| Err(ScenarioError::of_key(key, text));
-        // Of what a file says each is known already; not of what a program puts together.
-        let sizes = [
-            ("compute_nodes", self.compute_nodes as u64, 1..=58),
-            ("memory_nodes", self.memory_nodes as u64, 1..=64),
-            ("workers", self.workers as u64, 1..=64),
-            ("tasks", self.tasks as u64, 1..=64),
-            ("frames", self.frames as u64, 4..=1 << 20),
-            ("deadline_us", self.deadline_us, 100..=600_000_000),
-        ];
-        for (key, given, range) in sizes {
-            if !range.contains(&given) {
-                let (least, most) = range.into_inner();
-                return wrong(key, format!("{given} is out of range: {least} to {most} would do"));
-            }
-        }
+        // A program may have put this together, and its values have met no range yet.
+        parse::values(self)?;
         if self.faults.departures() as usize >= self.compute_nodes {
             let most = self.compute_nodes - 1;
             let given = self.faults.departures();
@@ -239,24 +234,25 @@ impl Scenario {
 
     /// The cluster of this world.
     pub(crate) fn config(&self) -> ClusterConfig {
+        let line = u64::from(self.line_size);
+        let chunk_size = CHUNK_MIN.max(line * LINES_PER_CHUNK_MIN);
+        let lines_per_chunk = chunk_size / line - LINES_LOST_PER_CHUNK;
         // A chunk or two for each node besides the data, and the first memory node keeps one.
-        let lines = self.workload.lines(self);
-        let lines_per_chunk = CHUNK / u64::from(self.line_size) - 8;
-        let chunks = 2 * self.compute_nodes as u64 + lines.div_ceil(lines_per_chunk);
+        let data = self.workload.lines(self).div_ceil(lines_per_chunk);
+        let chunks = 2 * self.compute_nodes as u64 + data;
         let each = chunks.div_ceil(self.memory_nodes as u64) + 2;
         let mut config = ClusterConfig {
             compute_nodes: self.compute_nodes,
             memory_nodes: self.memory_nodes,
             workers: self.workers,
             inflight: self.tasks.max(1),
-            memory_bytes: each * CHUNK,
+            memory_bytes: each * chunk_size,
             cache_bytes: Cache::footprint(self.frames, self.line_size as usize),
             line_size: self.line_size,
-            chunk_size: CHUNK.max(u64::from(self.line_size) * 32),
+            chunk_size,
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.memory_bytes = each * config.chunk_size;
         config.node.policy = self.protocol.policy();
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);

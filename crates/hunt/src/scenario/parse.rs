@@ -6,17 +6,30 @@ use super::{Scenario, ScenarioError};
 
 /// The scenario in `text`.
 pub(super) fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-    let scenario: Scenario = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| line_of(text, span.start));
-        let key = error.span().and_then(|span| key_at(text, span.start));
-        let said = error.message().trim().replace('\n', ", ");
-        ScenarioError::on_line(line, said).with_key(key)
-    })?;
+    let scenario = read(text)?;
     scenario.check().map_err(|error| {
         let line = error.key().and_then(|key| find(text, key)).map(|at| line_of(text, at));
         error.with_line(line)
     })?;
     Ok(scenario)
+}
+
+/// What `text` says, each value within its range.
+fn read(text: &str) -> Result<Scenario, ScenarioError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| line_of(text, span.start));
+        let key = error.span().and_then(|span| key_at(text, span.start));
+        let said = error.message().trim().replace('\n', ", ");
+        ScenarioError::on_line(line, said).with_key(key)
+    })
+}
+
+/// Checks each value of a scenario that may not come from a file: a file with the same values must be valid.
+/// So the range of a key stands in one place.
+pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let text = toml::to_string(scenario)
+        .map_err(|error| ScenarioError::on_line(None, error.to_string()))?;
+    read(&text).map(|_| ()).map_err(ScenarioError::without_line)
 }
 
 pub(super) fn to_toml(scenario: &Scenario) -> String {

@@ -2,6 +2,7 @@
 //! all features, so that what one of them hides, others show.
 
 use latchwork_cluster::Protocol;
+use latchwork_memnode::Geometry;
 use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
@@ -20,7 +21,7 @@ pub struct Choice {
     pub networks: Vec<Network>,
     /// Whether faults strike.
     pub faults: bool,
-    /// Whether settings of the protocol differ from the defaults.
+    /// Whether settings of the protocol differ from the defaults, and lines may have any size.
     pub vary: Vary,
 }
 
@@ -35,6 +36,23 @@ const LOCKS: u64 = (1 << 40) + 2;
 
 /// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept by their seeds they are not.
 const DEPARTURES: u64 = (1 << 40) + 14;
+
+/// Which stream of a seed decides the size of its lines where settings vary. In the worlds that are kept by their seeds settings
+/// do not vary, and lines are small.
+const LINE_SIZES: u64 = (1 << 40) + 16;
+
+/// The sizes of lines that every world may have. Small lines make fast worlds.
+const SMALL_LINES: [u32; 2] = [512, 1024];
+
+/// In one world of six, where settings vary, lines have any size that a pool offers, all sizes alike. Large lines make slow worlds.
+fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
+    let mut draw = Draw(Random::for_stream(seed, LINE_SIZES));
+    if vary == Vary::Nothing || !draw.chance(6) {
+        return None;
+    }
+    let (least, most) = (Geometry::MIN_LINE.ilog2(), Geometry::MAX_LINE.ilog2());
+    Some(1 << draw.between(least.into(), most.into()))
+}
 
 /// In one world of four some compute nodes die or lose their lease, and the others are told.
 fn departures(scenario: &mut Scenario) {
@@ -82,7 +100,7 @@ impl Scenario {
             protocol: if draw.chance(6) { Protocol::Sel } else { Protocol::Selcc },
             network: draw.network(of),
             frames: draw.between(4, 32) as usize,
-            line_size: draw.one_of(&[512, 1024]),
+            line_size: draw.one_of(&SMALL_LINES),
             workload: draw.workload(kind),
             settings: of.vary.draw(seed),
             ..Scenario::default()
@@ -91,6 +109,9 @@ impl Scenario {
             && scenario.frames < LocksLoad::frames_to_look(scenario.workers * scenario.tasks)
         {
             load.looks = 0;
+        }
+        if let Some(line_size) = any_line_size(seed, of.vary) {
+            scenario.line_size = line_size;
         }
         let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
         scenario.operations = (draw.between(200, 800) / tasks).max(5);

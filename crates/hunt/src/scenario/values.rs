@@ -1,5 +1,6 @@
 //! Values of a scenario's keys, each with the range that makes sense.
 
+use latchwork_memnode::Geometry;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -40,14 +41,15 @@ where
     T::try_from(whole).map_err(|_| D::Error::custom(format!("{whole} is too large")))
 }
 
-/// A power of two from 512 to 64 Ki.
+/// A size of lines that a memory pool offers.
 pub(super) fn line_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let given = u32::deserialize(deserializer)?;
-    if given.is_power_of_two() && (512..=1 << 16).contains(&given) {
+    let (least, most) = (Geometry::MIN_LINE, Geometry::MAX_LINE);
+    if given.is_power_of_two() && (least..=most).contains(&given) {
         return Ok(given);
     }
     Err(D::Error::custom(format!(
-        "{given} bytes are no size of a line here: a power of two from 512 to 65536 would do"
+        "{given} bytes are no size of a line here: a power of two from {least} to {most} would do"
     )))
 }
 

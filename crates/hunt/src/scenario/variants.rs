@@ -7,14 +7,15 @@ use latchwork_selcc::Settings;
 /// Settings by name, as [`Settings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
 
-/// Where the settings of drawn worlds come from.
+/// Where the settings of drawn worlds come from, and which sizes their lines may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Vary {
-    /// The defaults.
+    /// The defaults, and small lines.
     #[default]
     Nothing,
     /// Each third world has the defaults. Of the others one after the other has the next of
-    /// [`variants`]: so many worlds in a row have each of them once.
+    /// [`variants`]: so many worlds in a row have each of them once. Besides, in one world of six lines have
+    /// any size that a memory pool offers.
     Settings,
 }
 

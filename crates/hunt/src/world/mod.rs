@@ -30,7 +30,7 @@ use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads::{self, Load};
-use crate::{Check, Checks, NodeFaults, Plant, Report, Scenario, Trace};
+use crate::{Check, Checks, Failure, NodeFaults, Plant, Report, Scenario, Trace};
 use departures::{Agenda, Coming, Departures, Tiding};
 use strikes::{Strike, strikes};
 
@@ -46,6 +46,10 @@ pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> Report {
 }
 
 fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
+    if let Err(error) = scenario.check() {
+        let failure = Failure { check: Check::Scenario, text: error.to_string(), at: Time::ZERO };
+        return Report { failure: Some(failure), ..Report::of_seed(scenario.seed) };
+    }
     let observer = Rc::new(Observer::new(scenario, trace));
     let place = RefCell::new(None);
     let work = || match World::start(scenario, &observer) {
@@ -117,7 +121,6 @@ struct World {
 
 impl World {
     fn start(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<World>, String> {
-        scenario.check().map_err(|error| error.to_string())?;
         let mut network = scenario.network.config().map_err(|error| error.to_string())?;
         network.payload_max = scenario.elide_payloads.then_some(ELIDED);
         network.tells_unsent = scenario.tells_unsent();

@@ -62,8 +62,9 @@ enum Odd {
 
 fn main() -> ExitCode {
     latchwork_harness::start("part", |cli: Cli| {
-        let config = cli.cluster.config(1, |_| 16 * MIB)?;
-        let cluster = Cluster::start(config, &cli.fabric.choice()?)?;
+        let fabric = cli.fabric.choice()?;
+        let config = cli.cluster.config(1, &fabric, |_| 16 * MIB)?;
+        let cluster = Cluster::start(config, &fabric)?;
         let ended = run(&cli, &cluster);
         cluster.end(ended).map(|()| true)
     })

@@ -9,6 +9,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::owner::{large_of, take_over};
 use super::ring::Ends;
+use crate::Cleaned;
 
 /// What every name begins with; the number of a process's start and a dash follow.
 const PREFIX: &str = "latchwork-";
@@ -84,9 +85,10 @@ impl Of {
     }
 }
 
-/// Removes the files of processes that have ended. An owner's file goes last, and every process makes and locks its
-/// own first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
-pub(crate) fn clean(directory: &Path) -> io::Result<()> {
+/// Removes the files of processes that have ended, and counts them. An owner's file goes last, and every process makes and
+/// locks its own first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
+pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
+    let mut cleaned = Cleaned::default();
     let mut known = BTreeMap::new();
     let mut owners = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -104,20 +106,31 @@ pub(crate) fn clean(directory: &Path) -> io::Result<()> {
         if name.to_str().is_some_and(|name| name.ends_with("-owner")) {
             owners.push(entry.path());
         } else {
-            remove(&entry.path())?;
+            cleaned.remove(&entry.path())?;
         }
     }
     for owner in owners {
         if let Some(large) = large_of(&owner) {
-            clean_large(&large, &owner)?;
+            clean_large(&large, &owner, &mut cleaned)?;
         }
-        remove(&owner)?;
+        cleaned.remove(&owner)?;
     }
-    Ok(())
+    Ok(cleaned)
+}
+
+impl Cleaned {
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let bytes = fs::symlink_metadata(path).map_or(0, |found| found.len());
+        if remove(path)? {
+            self.files += 1;
+            self.bytes += bytes;
+        }
+        Ok(())
+    }
 }
 
 /// Removes what the process with that owner's file has elsewhere.
-fn clean_large(large: &Path, owner: &Path) -> io::Result<()> {
+fn clean_large(large: &Path, owner: &Path, cleaned: &mut Cleaned) -> io::Result<()> {
     let of = |path: &Path| path.file_name()?.to_str().and_then(incarnations)?.first().copied();
     let files = match fs::read_dir(large) {
         Ok(files) => files,
@@ -127,17 +140,18 @@ fn clean_large(large: &Path, owner: &Path) -> io::Result<()> {
     for entry in files {
         let path = entry?.path();
         if of(&path).is_some() && of(&path) == of(owner) {
-            remove(&path)?;
+            cleaned.remove(&path)?;
         }
     }
     Ok(())
 }
 
-/// Removes a file, unless somebody else has.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file, if it is still there. Whether it was.
+pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) mod page;
 pub(crate) mod ring;
 
 #[cfg(all(target_os = "linux", not(loom)))]
-mod clean;
+pub(crate) mod clean;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub(crate) mod contact;
 #[cfg(all(target_os = "linux", not(loom)))]

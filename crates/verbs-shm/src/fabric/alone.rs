@@ -1,9 +1,10 @@
 //! What a fabric has to do with other processes where there is no such thing: it says so.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::Fabric;
-use crate::config::{Config, Place};
+use crate::config::{Cleaned, Config, Place};
 use crate::{End, NodeName, ShmError};
 
 impl Fabric {
@@ -12,6 +13,14 @@ impl Fabric {
     /// # Errors
     /// [`ShmError::NotHere`].
     pub fn in_directory(_: impl Into<Place>, _: Config) -> Result<Self, ShmError> {
+        Err(ShmError::NotHere)
+    }
+
+    /// Only on Linux.
+    ///
+    /// # Errors
+    /// [`ShmError::NotHere`].
+    pub fn clean(_: &Path) -> Result<Cleaned, ShmError> {
         Err(ShmError::NotHere)
     }
 

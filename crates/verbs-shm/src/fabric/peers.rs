@@ -1,5 +1,7 @@
 //! What a fabric in a directory has to do with other processes.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +10,10 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 use super::Fabric;
 use crate::ShmError;
 use crate::across::Directory;
+use crate::across::clean::clean;
 use crate::across::contact::Contact;
 use crate::across::owner::{lives, stop};
-use crate::config::{Config, Place};
+use crate::config::{Cleaned, Config, Place};
 use crate::name::{End, NodeName};
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
@@ -24,6 +27,21 @@ impl Fabric {
     pub fn in_directory(place: impl Into<Place>, config: Config) -> Result<Self, ShmError> {
         let directory = Directory::open(&place.into())?;
         Ok(Fabric { shared: Arc::new(Shared::new(config, Some(directory))) })
+    }
+
+    /// Removes what processes that ended have left in a directory, and nothing else; a directory that is not there has nothing.
+    ///
+    /// # Errors
+    /// [`ShmError::File`] when the directory cannot be read, or a file of this user not be removed.
+    pub fn clean(directory: &Path) -> Result<Cleaned, ShmError> {
+        match clean(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Cleaned::default()),
+            cleaned => cleaned.map_err(|error| ShmError::File {
+                action: "remove files of processes that ended",
+                path: directory.to_owned(),
+                error,
+            }),
+        }
     }
 
     fn directory(&self) -> Result<&Directory, ShmError> {

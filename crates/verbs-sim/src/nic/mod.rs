@@ -17,6 +17,7 @@
 
 mod queues;
 mod times;
+mod work;
 
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use times::{PS_PER_NS, Ps, outgoing_bytes, ps, response_bytes, time};
 
 pub(crate) use queues::{NicQueues, QueuePairs};
 pub(crate) use times::NicTimes;
+pub use work::{AtomicWork, NicOwner, NicPart, NicWork};
 
 /// What a flight remembers of its times.
 #[derive(Clone, Copy, Default)]
@@ -78,9 +80,10 @@ impl Service {
                     service.effective = match nic {
                         Some(nic) => {
                             let mut buckets = nic.buckets.borrow_mut();
-                            let Bucket { queue, last } = buckets.entry(bucket).or_default();
+                            let Bucket { queue, last, same } = buckets.entry(bucket).or_default();
                             let warm = last.replace(word) == Some(word);
                             let cold = if warm { 0 } else { times.atomic_cold };
+                            *same += if warm { times.atomic } else { 0 };
                             queue.pass(ready, times.atomic + cold)
                         }
                         None => ready + times.atomic,

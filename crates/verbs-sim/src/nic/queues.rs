@@ -24,6 +24,8 @@ pub(super) struct Bucket {
     pub(super) queue: Queue,
     /// The word of the last one, which is in the CPU's cache.
     pub(super) last: Option<u64>,
+    /// Of all work that ever came, that on the word of the one before.
+    pub(super) same: Ps,
 }
 
 impl NicQueues {
@@ -44,6 +46,8 @@ pub(super) struct Queue {
     backlog: Cell<Ps>,
     /// The latest time up to which the backlog was worked off.
     at: Cell<Ps>,
+    /// All work that ever came.
+    came: Cell<Ps>,
 }
 
 impl Queue {
@@ -55,7 +59,14 @@ impl Queue {
         self.at.set(self.at.get().max(at));
         let backlog = backlog.saturating_add(takes);
         self.backlog.set(backlog);
+        self.came.set(self.came.get().saturating_add(takes));
         at.saturating_add(backlog)
+    }
+
+    /// How long it has worked until `now`: what came, less what is still in front of what comes next.
+    pub(super) fn worked(&self, now: Ps) -> Ps {
+        let passed = now.saturating_sub(self.at.get());
+        self.came.get().saturating_sub(self.backlog.get().saturating_sub(passed))
     }
 
     /// The same for bytes whose last comes at `at`, having taken so long: while they came, what was
@@ -119,6 +130,17 @@ mod tests {
         assert_eq!(queue.pass(1_000, 10), 1_010);
         let passed = (0..1_000).map(|i| queue.pass(2_000 + i, 10)).last();
         assert_eq!(passed, Some(2_000 + 10_000), "no time is lost, and none is gained");
+    }
+
+    #[test]
+    fn a_queue_knows_how_long_it_has_worked() {
+        let queue = Queue::default();
+        assert_eq!(queue.worked(50), 0);
+        queue.pass(100, 30);
+        queue.pass(100, 30);
+        assert_eq!([100, 120, 160, 900].map(|now| queue.worked(now)), [0, 20, 60, 60]);
+        queue.pass(1_000, 10);
+        assert_eq!(queue.worked(2_000), 70, "idle in between");
     }
 
     #[test]

@@ -1,0 +1,272 @@
+//! [`Limit`]: what kept a run from being faster.
+//!
+//! ```text
+//!   Cluster::metered ── begin of the measured part ──► Usage ┐
+//!                       its end ─────────────────────► Usage ┴─► Limit::between ──► Limit
+//! ```
+//!
+//! Whatever was in use for nearly all of the time is the limit: more of anything else would not have helped. In a simulated world all
+//! of that is counted. On real fabrics nothing is known of it yet.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cluster::Usage;
+use latchwork_runtime::Time;
+use latchwork_verbs_sim::NicWork;
+
+use crate::{Cluster, Part};
+
+/// What was in use for this share of the time, or more, was the limit. Short of all of the time, since queues run dry now and
+/// then.
+const BUSY: f64 = 0.8;
+
+/// Where nothing was busy, and at least this share of all atomics was on one latch word, the workers took turns at its line.
+const ONE_LINE: f64 = 0.5;
+
+/// What kept a run from being faster. Shares are of the measured time, 0 to 1.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Limit {
+    /// A part of one node's NIC.
+    Nic {
+        /// The node.
+        owner: String,
+        /// The part.
+        part: String,
+        /// For which share of the time it worked.
+        busy: f64,
+    },
+    /// The latch word of one line, at which the workers took turns.
+    LatchWord {
+        /// The memory node that has it.
+        owner: String,
+        /// The share that it had of the time of all atomics.
+        atomics: f64,
+        /// For which share of the time the NIC was at it: it does one atomic on a word after the other.
+        busy: f64,
+    },
+    /// The CPUs of a compute node's workers.
+    Cpu {
+        /// The compute node.
+        node: String,
+        /// For which share of the time they worked, on average.
+        busy: f64,
+    },
+    /// Nothing was in use for most of the time: workers waited for answers, or for the time of the next operation.
+    Waits {
+        /// The share of the busiest part of a NIC.
+        nic: f64,
+        /// The share of the busiest node's CPUs.
+        cpu: f64,
+    },
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: &f64| (100.0 * share).round();
+        match self {
+            Limit::Nic { owner, part, busy } => {
+                write!(f, "NIC of {owner} {} % busy ({part})", percent(busy))
+            }
+            Limit::LatchWord { owner, atomics, busy } => {
+                let (atomics, busy) = (percent(atomics), percent(busy));
+                write!(
+                    f,
+                    "latch word of one line at {owner}: {atomics} % of all atomics, {busy} % busy"
+                )
+            }
+            Limit::Cpu { node, busy } => write!(f, "CPUs of {node} {} % busy", percent(busy)),
+            Limit::Waits { nic, cpu } => {
+                let (nic, cpu) = (percent(nic), percent(cpu));
+                write!(f, "waits: NICs at most {nic} % busy, CPUs {cpu} %")
+            }
+        }
+    }
+}
+
+impl Limit {
+    /// For which share of the time what it names was in use; 0 where that is nothing.
+    fn busy(&self) -> f64 {
+        match self {
+            Limit::Nic { busy, .. } | Limit::LatchWord { busy, .. } | Limit::Cpu { busy, .. } => {
+                *busy
+            }
+            Limit::Waits { .. } => 0.0,
+        }
+    }
+
+    /// Whether it is a word at which workers take turns, however short each turn is at the NIC.
+    fn is_one_line(&self) -> bool {
+        matches!(self, Limit::LatchWord { atomics, .. } if *atomics >= ONE_LINE)
+    }
+
+    /// What limited a simulated cluster between two times; nothing when no time passed, or where times are drawn and nothing
+    /// works.
+    pub fn between(before: &Usage, after: &Usage) -> Option<Limit> {
+        let elapsed = (after.at - before.at).as_secs_f64();
+        let share = |work: Duration| (work.as_secs_f64() / elapsed).min(1.0);
+        if elapsed <= 0.0 {
+            return None;
+        }
+        let pairs = || after.nics.iter().zip(&before.nics);
+        let all = pairs()
+            .map(|(after, before)| atomic_work(after).saturating_sub(atomic_work(before)))
+            .sum();
+        let nics = pairs().flat_map(|(after, before)| {
+            parts(after, before, &share).chain(atomics(after, before, &share, all))
+        });
+        let cpus = cpus(after, before, &share);
+        choose(nics.collect(), cpus)
+    }
+}
+
+/// The one place that says what counts as the limit.
+fn choose(nics: Vec<Limit>, cpus: Vec<Limit>) -> Option<Limit> {
+    let busiest =
+        |limits: Vec<Limit>| limits.into_iter().max_by(|a, b| a.busy().total_cmp(&b.busy()));
+    let one_line = nics.iter().find(|limit| limit.is_one_line()).cloned();
+    let (nic, cpu) = (busiest(nics)?, busiest(cpus)?);
+    let waits = Limit::Waits { nic: nic.busy(), cpu: cpu.busy() };
+    // Where both are busy the NIC comes first: its queue is why workers of others wait.
+    let busy = [nic, cpu].into_iter().find(|limit| limit.busy() >= BUSY);
+    Some(busy.or(one_line).unwrap_or(waits))
+}
+
+/// How long all atomics took that a NIC has done.
+fn atomic_work(nic: &NicWork) -> Duration {
+    nic.atomics.values().map(|work| work.all).sum()
+}
+
+fn parts(
+    after: &NicWork,
+    before: &NicWork,
+    share: &impl Fn(Duration) -> f64,
+) -> impl Iterator<Item = Limit> {
+    let limit = |((part, after), (_, before)): (&(_, Duration), &(_, _))| {
+        (format!("{part}"), share(after.saturating_sub(*before)))
+    };
+    let parts: Vec<_> = after.parts.iter().zip(&before.parts).map(limit).collect();
+    let owner = after.owner.to_string();
+    parts.into_iter().map(move |(part, busy)| Limit::Nic { owner: owner.clone(), part, busy })
+}
+
+/// The busiest bucket of atomics: that of one word where most of its atomics were on the word of the one before.
+fn atomics(
+    after: &NicWork,
+    before: &NicWork,
+    share: &impl Fn(Duration) -> f64,
+    of_all: Duration,
+) -> impl Iterator<Item = Limit> {
+    let busiest = after.atomics.iter().map(|(bucket, after)| {
+        let before = before.atomics.get(bucket).copied().unwrap_or_default();
+        let all = after.all.saturating_sub(before.all);
+        (all, after.same_word.saturating_sub(before.same_word))
+    });
+    let owner = after.owner.to_string();
+    let limit = busiest.max().map(|(all, same_word)| match 2 * same_word > all {
+        true => {
+            let atomics = all.as_secs_f64() / of_all.as_secs_f64().max(1e-9);
+            Limit::LatchWord { owner, atomics, busy: share(all) }
+        }
+        false => Limit::Nic { owner, part: "atomics".to_owned(), busy: share(all) },
+    });
+    limit.into_iter()
+}
+
+/// The workers of each node that were there at both times.
+fn cpus(after: &Usage, before: &Usage, share: &impl Fn(Duration) -> f64) -> Vec<Limit> {
+    let nodes = after.workers.iter().map(|(node, _)| node + 1).max().unwrap_or(0);
+    let of_node = |node: usize| {
+        let workers = after.workers.iter().zip(&before.workers);
+        let shares: Vec<f64> = workers
+            .filter(|((after, _), (before, _))| *after == node && *before == node)
+            .map(|((_, after), (_, before))| share(after.saturating_sub(*before)))
+            .collect();
+        let busy = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        Limit::Cpu { node: format!("C{}", node + 1), busy }
+    };
+    (0..nodes).map(of_node).collect()
+}
+
+#[derive(Default)]
+struct Marks {
+    before: Option<Usage>,
+    after: Option<Usage>,
+}
+
+impl Cluster {
+    /// Runs `run`, and says what limited its measured part. `part` says which part it is in at a time, and nothing when all are over.
+    /// Only a simulated cluster knows its limit.
+    pub fn metered<T>(
+        &self,
+        part: impl Fn(Time) -> Option<Part> + 'static,
+        run: impl FnOnce() -> T,
+    ) -> (T, Option<Limit>) {
+        let Cluster::Simulated(cluster) = self else { return (run(), None) };
+        let marks = Rc::new(RefCell::new(Marks::default()));
+        let noted = marks.clone();
+        cluster.set_watch(Some(Box::new(move |cluster| {
+            let mut marks = noted.borrow_mut();
+            if marks.after.is_some() {
+                return;
+            }
+            match part(cluster.kernel().now()) {
+                Some(Part::WarmUp) => {}
+                Some(Part::Measured) => {
+                    marks.before.get_or_insert_with(|| cluster.usage());
+                }
+                None if marks.before.is_some() => marks.after = Some(cluster.usage()),
+                None => {}
+            }
+        })));
+        let result = run();
+        cluster.set_watch(None);
+        let Marks { before, after } = marks.take();
+        let after = after.or_else(|| before.is_some().then(|| cluster.usage()));
+        let limit = before.zip(after).and_then(|(before, after)| Limit::between(&before, &after));
+        (result, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nic(owner: &str, part: &str, busy: f64) -> Limit {
+        Limit::Nic { owner: owner.to_owned(), part: part.to_owned(), busy }
+    }
+
+    fn cpu(node: &str, busy: f64) -> Limit {
+        Limit::Cpu { node: node.to_owned(), busy }
+    }
+
+    fn told(nics: &[Limit], cpus: &[Limit]) -> String {
+        choose(nics.to_vec(), cpus.to_vec()).expect("there are NICs and CPUs").to_string()
+    }
+
+    #[test]
+    fn what_was_busy_nearly_all_of_the_time_is_the_limit() {
+        let idle = [nic("C1", "issuing", 0.2), nic("M0", "serving", 0.41)];
+        let busy = [idle[0].clone(), nic("M0", "serving", 0.976)];
+        assert_eq!(told(&busy, &[cpu("C1", 0.99)]), "NIC of M0 98 % busy (serving)");
+        assert_eq!(told(&idle, &[cpu("C1", 0.5), cpu("C2", 0.93)]), "CPUs of C2 93 % busy");
+        let waits = "waits: NICs at most 41 % busy, CPUs 12 %";
+        assert_eq!(told(&idle, &[cpu("C1", 0.12)]), waits);
+        let word = |atomics, busy| Limit::LatchWord { owner: "M3".to_owned(), atomics, busy };
+        assert_eq!(
+            told(&[busy[1].clone(), word(0.3, 1.0)], &[cpu("C1", 0.1)]),
+            "latch word of one line at M3: 30 % of all atomics, 100 % busy"
+        );
+        // Nothing is busy where nodes take turns at one line.
+        let told_of = |atomics| told(&[idle[1].clone(), word(atomics, 0.02)], &[cpu("C1", 0.12)]);
+        assert_eq!(told_of(0.97), "latch word of one line at M3: 97 % of all atomics, 2 % busy");
+        assert_eq!(told_of(0.4), waits);
+    }
+
+    #[test]
+    fn where_nothing_is_known_nothing_is_said() {
+        assert_eq!(choose(Vec::new(), vec![cpu("C1", 1.0)]), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! [`NicWork`]: how long the parts of a NIC have worked, which says what limits a run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use latchwork_simulation::Time;
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+use super::queues::{NicQueues, Queue};
+use super::times::{PS_PER_NS, Ps, ps};
+use crate::fabric::Fabric;
+
+/// The node that a NIC belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NicOwner {
+    /// A memory node.
+    Memory(MemoryNodeId),
+    /// A compute node.
+    Compute(ComputeNodeId),
+}
+
+impl fmt::Display for NicOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NicOwner::Memory(id) => write!(f, "M{}", id.0),
+            NicOwner::Compute(id) => write!(f, "C{}", id.get()),
+        }
+    }
+}
+
+/// A part of a NIC that does one thing after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NicPart {
+    /// The engine that issues requests. On a NIC of one engine it serves, too.
+    Issuing,
+    /// The engine that serves requests.
+    Serving,
+    /// The wire to others.
+    Outgoing,
+    /// The wire from others.
+    Incoming,
+}
+
+impl fmt::Display for NicPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NicPart::Issuing => "issuing",
+            NicPart::Serving => "serving",
+            NicPart::Outgoing => "bytes out",
+            NicPart::Incoming => "bytes in",
+        })
+    }
+}
+
+/// How long atomics have excluded each other that share a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AtomicWork {
+    /// All of them.
+    pub all: Duration,
+    /// Those on the same word as the atomic before.
+    pub same_word: Duration,
+}
+
+/// How long each part of a NIC has worked since the world began. Where times are [drawn](crate::Timing::Drawn) nothing works.
+#[derive(Clone, Debug)]
+pub struct NicWork {
+    /// Whose NIC it is.
+    pub owner: NicOwner,
+    /// Its parts.
+    pub parts: [(NicPart, Duration); 4],
+    /// Atomics, by bucket.
+    pub atomics: BTreeMap<u64, AtomicWork>,
+}
+
+impl NicWork {
+    fn of(owner: NicOwner, nic: &NicQueues, now: Ps) -> NicWork {
+        let worked = |queue: &Queue| duration(queue.worked(now));
+        let buckets = nic.buckets.borrow();
+        let atomics = buckets.iter().map(|(number, bucket)| {
+            let work = AtomicWork { all: worked(&bucket.queue), same_word: duration(bucket.same) };
+            (*number, work)
+        });
+        NicWork {
+            owner,
+            parts: [
+                (NicPart::Issuing, worked(&nic.issuing)),
+                (NicPart::Serving, worked(&nic.serving)),
+                (NicPart::Outgoing, worked(&nic.outgoing)),
+                (NicPart::Incoming, worked(&nic.incoming)),
+            ],
+            atomics: atomics.collect(),
+        }
+    }
+}
+
+fn duration(work: Ps) -> Duration {
+    Duration::from_nanos(work / PS_PER_NS)
+}
+
+impl Fabric {
+    /// How long the NICs of all nodes have worked so far: memory nodes first, each kind by its ids.
+    pub fn nic_work(&self) -> Vec<NicWork> {
+        let now: Time = self.kernel().now();
+        let memory =
+            self.world.memory_hosts().into_iter().zip(0..).map(|(host, id)| {
+                NicWork::of(NicOwner::Memory(MemoryNodeId(id)), &host.nic, ps(now))
+            });
+        let compute = self.world.compute_nodes();
+        let compute = compute
+            .iter()
+            .map(|node| NicWork::of(NicOwner::Compute(node.id), &node.host.nic, ps(now)));
+        memory.chain(compute).collect()
+    }
+}
