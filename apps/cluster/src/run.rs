@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_harness::outcome::is_for_people_only;
 
 use crate::args::{Place, Run};
 use crate::guard::{Scratch, directories};
@@ -32,7 +33,7 @@ pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
             if node.name.starts_with('C')
                 && let Ok(text) = std::fs::read(written(directory, &node.name, "out"))
             {
-                print(&text);
+                print(&shown(text));
             }
         }
     }
@@ -96,6 +97,21 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     results::save(&directory, &outcome)?;
     scratch.finish()?;
     Ok(outcome)
+}
+
+/// What of a program's standard output is printed. On a terminal its table was shown before, which says all that its lines
+/// for scripts say.
+fn shown(text: Vec<u8>) -> Vec<u8> {
+    if !is_for_people_only() {
+        return text;
+    }
+    let for_scripts =
+        |line: &&[u8]| line[0] == b'[' && line.get(1).is_some_and(u8::is_ascii_alphabetic);
+    text.split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !for_scripts(line))
+        .flatten()
+        .copied()
+        .collect()
 }
 
 fn print(text: &[u8]) {

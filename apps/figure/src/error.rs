@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use latchwork_files::{Kind, Output};
 use latchwork_harness::AppError;
 
 /// What is wrong with the input, or with where the output should go: one line that names the place.
@@ -25,12 +26,16 @@ pub(crate) fn wrong<T>(place: impl Display, problem: impl Display) -> Result<T> 
     Err(FigureError(lines.join("; ")))
 }
 
+/// What a file has to say: a figure, points, claims, a result document, a page.
+const FILE: Kind = Kind { name: "a file of figures or results", bytes_max: 256 << 20 };
+
 /// What a file has to say.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).or_else(|error| wrong(path.display(), error))
+    latchwork_files::read_text(path, FILE).or_else(|error| wrong(path.display(), error))
 }
 
 /// Replaces a file.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).or_else(|error| wrong(path.display(), error))
+    let written = Output::open(path).and_then(|output| output.write(text.as_bytes()));
+    written.or_else(|error| wrong(path.display(), error))
 }

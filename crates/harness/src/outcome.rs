@@ -1,16 +1,17 @@
 //! What came of a run: its checks, and how all of it is told to people, to scripts and in a document.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
+use latchwork_files::Output;
 use latchwork_runtime::Time;
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Measured;
-use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
+use latchwork_workload::result::{CheckOutcome, Node, ResultDocument};
 
-use crate::{AppError, Cluster, GIT, stop};
+use crate::{AppError, Cluster, GIT, fold, stop};
 
 /// A check at the end of a run.
 pub struct Check {
@@ -89,29 +90,45 @@ pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes a table of latencies, a row for each kind of operation that there was, and one for its latencies from
-/// intended starts where there are any.
+/// Writes a table of latencies, a row for each kind of operation that there was, and one below it for its latencies
+/// from intended starts where there are any.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "latency in us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"
-    )?;
+    let heads = ["count", "mean", "p50", "p95", "p99", "p99.9", "max"].map(str::to_owned);
+    writeln!(out)?;
+    row(out, "latency in us", &heads)?;
     for kind in measured {
-        let intended = format!("{} (intended)", kind.name);
-        for (name, latency) in [(&kind.name, kind.latency), (&intended, kind.intended)] {
+        for (name, latency) in [(&*kind.name, kind.latency), ("  intended", kind.intended)] {
             let Some(l) = latency else { continue };
-            writeln!(
-                out,
-                "{name:<18} {:>10} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
-                l.count, l.mean, l.p50, l.p95, l.p99, l.p999, l.max
-            )?;
+            let us = [l.mean, l.p50, l.p95, l.p99, l.p999, l.max].map(narrow_us);
+            let cells = [vec![narrow(l.count)], us.to_vec()].concat();
+            row(out, name, &cells)?;
         }
     }
     Ok(())
+}
+
+/// A row of the table of latencies, which has the width of a terminal.
+fn row(out: &mut dyn Write, name: &str, cells: &[String]) -> io::Result<()> {
+    write!(out, "{name:<17}")?;
+    cells.iter().try_for_each(|cell| write!(out, " {cell:>7}"))?;
+    writeln!(out)
+}
+
+/// A count in seven columns.
+fn narrow(count: u64) -> String {
+    if count < 10_000_000 { count.to_string() } else { short(count as f64) }
+}
+
+/// Microseconds in seven columns, with as many digits behind the point as there is room for.
+fn narrow_us(us: f64) -> String {
+    match us {
+        us if us < 9_999.995 => format!("{us:.2}"),
+        us if us < 9_999_999.5 => format!("{us:.0}"),
+        us => short(us),
+    }
 }
 
 /// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
@@ -167,12 +184,32 @@ impl World {
     }
 }
 
-/// Tells something on standard error.
+/// Tells people something on standard error, in lines that fit a terminal.
 ///
 /// # Errors
 /// When it cannot be written there.
 pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
-    written("standard error", write(&mut io::stderr().lock()))
+    written("standard error", fold::write(&mut io::stderr().lock(), write))
+}
+
+/// Whether the result is told twice to the same eyes if both the table for people and the lines for scripts are written:
+/// both streams are a terminal. Then the table says it all.
+pub fn is_for_people_only() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Tells a result: as a table to people, and in lines to scripts, which a terminal is not for
+/// ([`is_for_people_only`]). The lines give way to a document on standard output.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn tell_result(
+    table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    document: Option<&Output>,
+) -> Result<(), AppError> {
+    tell_people(table)?;
+    if is_for_people_only() { Ok(()) } else { tell(document, lines) }
 }
 
 /// Tells something on standard output, or on standard error where that belongs to the document.
@@ -180,10 +217,10 @@ pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resu
 /// # Errors
 /// When it cannot be written there.
 pub fn tell(
-    document: Option<&Destination>,
+    document: Option<&Output>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), AppError> {
-    if document == Some(&Destination::Stdout) {
+    if document.is_some_and(Output::is_stdout) {
         return tell_people(write);
     }
     let mut out = io::stdout().lock();
@@ -238,6 +275,25 @@ mod tests {
         assert_eq!(rows(&latencies), 2, "the head and one kind");
         latencies.record(OperationKind::Read, us, Some(2 * us));
         assert_eq!(rows(&latencies), 3);
+    }
+
+    #[test]
+    fn every_row_of_latencies_fits_a_terminal() {
+        let mut latencies = Latencies::new();
+        let long = Duration::from_secs(5_000_000);
+        for us in [1, 999, 123_456, 99_999_999] {
+            let us = Duration::from_micros(us);
+            latencies.record(OperationKind::ReadModifyWrite, us, Some(long));
+        }
+        let table = text(|out| write_latencies(out, &latencies.measured()));
+        let widths: Vec<_> = table.trim_start().lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [73; 3], "{table}");
+        assert!(table.contains("READ-MODIFY-WRITE       4 "), "{table}");
+        for (us, shown) in [(1.0, "1.00"), (9_999.994, "9999.99"), (9_999.996, "10000")] {
+            assert_eq!(narrow_us(us), shown);
+        }
+        assert_eq!((narrow(9_999_999).len(), narrow(10_000_000).as_str()), (7, "10.00 M"));
+        assert!(narrow_us(9_999_999.4).len() == 7 && narrow_us(5e12).len() <= 7);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
 use crate::WorkloadError;
-use crate::properties::{Properties, Property, near_matches};
+use crate::properties::{Duplicate, Properties, Property, near_matches};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -18,7 +18,8 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         properties: &'a Properties,
     ) -> Result<(Reader<'a>, Vec<String>), WorkloadError> {
-        let mut warnings: Vec<String> = Vec::new();
+        let mut warnings: Vec<String> =
+            properties.duplicates().iter().map(Duplicate::to_string).collect();
         for Property { key, at, .. } in properties.iter() {
             if KNOWN.contains(&key.as_str()) {
                 continue;
