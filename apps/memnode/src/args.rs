@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
-        let cli = Cli::try_parse_from(["memnode", "--memory", "3G", "--drain", "0"]);
+        let cli = Cli::try_parse_from(["memnode", "--memory", "3GiB", "--drain", "0s"]);
         let cli = cli.expect("flags");
         assert_eq!((cli.memory, cli.patience()), (3 << 30, Duration::ZERO));
         let missing = latchwork_harness::config::missing::<Cli>("memnode");

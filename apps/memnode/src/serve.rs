@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, MemoryHost};
+use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, FabricChoice, stop};
 use latchwork_membership::Role;
 
@@ -30,13 +31,13 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault)
         .map_err(|error| AppError::Failed(error.to_string()))?;
     let me = membership.me();
-    eprintln!(
+    say(&format!(
         "memnode: {} serves {} MiB over {} at {}",
         me.node,
         cli.memory >> 20,
         transport.name(),
         host.address(),
-    );
+    ));
     while stop::wait(LOOK).is_none() {
         if !membership.lease().is_valid() {
             let text =
@@ -46,12 +47,12 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     }
     let users = host.users();
     if users > 0 {
-        eprintln!("memnode: {} waits for compute nodes to leave: {users}", me.node);
+        say(&format!("memnode: {} waits for compute nodes to leave: {users}", me.node));
     }
     let node = me.node;
     let alone = host.leave(cli.patience()).map_err(|error| AppError::Failed(error.to_string()))?;
     if !alone {
-        eprintln!("memnode: {node} left although compute nodes use it: they fail now");
+        say(&format!("memnode: {node} left although compute nodes use it: they fail now"));
     }
     Ok(alone)
 }

@@ -4,7 +4,7 @@ use crate::args::HuntArgs;
 use crate::outcome;
 use crate::shrink::{jobs_default, shrink_and_write, told};
 use crate::{panics, progress, world};
-use latchwork_harness::outcome::short;
+use latchwork_harness::outcome::{say, short};
 use latchwork_harness::{AppError, directory_to_write, folded, write};
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
@@ -30,7 +30,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     directory_to_write("--out", &arguments.shrink.out)?;
     panics::tell_each_place_once();
     let many = if jobs == 1 { "world" } else { "worlds" };
-    eprintln!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}");
+    say(&format!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}"));
 
     let clock = Clock::start();
     let (begin, until) = (clock.now(), clock.now() + length);

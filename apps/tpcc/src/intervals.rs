@@ -72,8 +72,9 @@ impl Intervals {
         let summary = Summary { statistics, elapsed: *elapsed, waiting: self.waiting };
         let aside = self.aside.then(Output::stdout);
         // A run goes on though nobody can be told of it.
-        let _ =
-            outcome::tell(aside.as_ref(), |mut out| summary.write_lines(CURRENT_PREFIX, &mut out));
+        let _ = outcome::tell_progress(aside.as_ref(), |mut out| {
+            summary.write_lines(CURRENT_PREFIX, &mut out)
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use crate::tables::{Store, Tables};
 use crate::transactions::Failure;
 use latchwork_cluster::Member;
 use latchwork_coherence::MemoryError;
-use latchwork_harness::outcome::many;
+use latchwork_harness::outcome::{many, say, say_folded};
 use latchwork_harness::{AppError, ClusterFlags, Phase};
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
@@ -231,9 +231,9 @@ impl Session {
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {
-            eprintln!("tpcc: {warning}");
+            say(&format!("tpcc: {warning}"));
         }
-        eprintln!(
+        say_folded(&format!(
             "tpcc{}{}: {} with about {} MiB, {}; {}",
             settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
@@ -241,7 +241,7 @@ impl Session {
             settings.population_bytes >> 20,
             settings.txn.scheme,
             ClusterFlags::in_words(&settings.cluster),
-        );
+        ));
     }
 
     /// The error that ends a run when the engine fails.

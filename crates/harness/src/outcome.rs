@@ -119,7 +119,7 @@ fn row(out: &mut dyn Write, name: &str, cells: &[String]) -> io::Result<()> {
 
 /// A count in seven columns.
 fn narrow(count: u64) -> String {
-    if count < 10_000_000 { count.to_string() } else { short(count as f64) }
+    if count < 10_000_000 { count.to_string() } else { narrow_large(count as f64) }
 }
 
 /// Microseconds in seven columns, with as many digits behind the point as there is room for.
@@ -127,7 +127,14 @@ fn narrow_us(us: f64) -> String {
     match us {
         us if us < 9_999.995 => format!("{us:.2}"),
         us if us < 9_999_999.5 => format!("{us:.0}"),
-        us => short(us),
+        us => narrow_large(us),
+    }
+}
+
+fn narrow_large(number: f64) -> String {
+    match number {
+        n if n < 999.95e6 => format!("{:.1} M", n / 1e6),
+        n => format!("{:.1} G", n / 1e9),
     }
 }
 
@@ -190,6 +197,34 @@ impl World {
 /// When it cannot be written there.
 pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
     written("standard error", fold::write(&mut io::stderr().lock(), write))
+}
+
+/// Says a line on standard error while the program goes on, whether anything reads there or not.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// As [`say`], in lines that fit a terminal.
+pub fn say_folded(line: &str) {
+    let _ = tell_people(|out| writeln!(out, "{line}"));
+}
+
+/// Tells lines of a run that goes on, as [`tell`]; on a terminal in lines that fit it.
+///
+/// # Errors
+/// As [`tell`].
+pub fn tell_progress(
+    document: Option<&Output>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), AppError> {
+    if document.is_some_and(Output::is_stdout) || !io::stdout().is_terminal() {
+        return tell(document, write);
+    }
+    tell(document, |out| {
+        // A progress bar may stand on the line.
+        out.write_all(b"\r\x1b[K")?;
+        fold::write(out, write)
+    })
 }
 
 /// Whether the result is told twice to the same eyes if both the table for people and the lines for scripts are written:
@@ -292,8 +327,10 @@ mod tests {
         for (us, shown) in [(1.0, "1.00"), (9_999.994, "9999.99"), (9_999.996, "10000")] {
             assert_eq!(narrow_us(us), shown);
         }
-        assert_eq!((narrow(9_999_999).len(), narrow(10_000_000).as_str()), (7, "10.00 M"));
-        assert!(narrow_us(9_999_999.4).len() == 7 && narrow_us(5e12).len() <= 7);
+        assert_eq!((narrow(9_999_999).len(), narrow(10_000_000).as_str()), (7, "10.0 M"));
+        for us in [9_999_999.4, 9_999_999.6, 99.96e6, 999.94e6, 999.96e6, 999.9e9] {
+            assert!(narrow_us(us).len() <= 7, "{}", narrow_us(us));
+        }
     }
 
     #[test]

@@ -155,9 +155,13 @@ pub fn bytes(
 /// # Errors
 /// What would do.
 pub fn mebibytes(text: &str) -> Result<f64, String> {
-    let size = latchwork_units::size(text, Size::MiB).filter(|bytes| *bytes > 0);
-    let size = size.map(|bytes| bytes as f64 / MIB as f64);
-    size.ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
+    // A plain number stays as it was written, for messages.
+    let size = text.parse().ok().or_else(|| {
+        let bytes = latchwork_units::size(text, Size::MiB)?;
+        Some(bytes as f64 / MIB as f64)
+    });
+    size.filter(|size| *size > 0.0 && size.is_finite())
+        .ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
 }
 
 /// A size of whole mebibytes, as a number of them in `range`.

@@ -4,6 +4,7 @@ mod spec;
 mod table;
 
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,7 +87,9 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
     ] {
         write_file(&results.join(name), text)?;
     }
-    write(&Output::stdout(), table::narrow(&markdown, || table::list(&spec.title, &rows)))?;
+    let is_list = io::stdout().is_terminal() && !table::fits(&markdown);
+    let shown = if is_list { table::list(&spec.title, &rows) } else { markdown };
+    write(&Output::stdout(), shown)?;
     if let Some(signal) = signals.first() {
         return Ok(128 + signal as u8);
     }

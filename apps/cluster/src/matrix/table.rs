@@ -39,10 +39,9 @@ pub(super) fn markdown(title: &str, cases: &[Case], rows: &[Row<'_>]) -> String 
     text
 }
 
-/// The table, if a terminal has room for all of its columns; else the same as a list.
-pub(super) fn narrow(markdown: &str, list: impl FnOnce() -> String) -> String {
-    let fits = markdown.lines().all(|line| line.chars().count() <= COLUMNS);
-    if fits { markdown.to_owned() } else { list() }
+/// Whether a terminal has room for all columns of a table.
+pub(super) fn fits(markdown: &str) -> bool {
+    markdown.lines().all(|line| line.chars().count() <= COLUMNS)
 }
 
 /// A few lines for each case, which a terminal has room for.
