@@ -1,10 +1,10 @@
 //! Files and terminals as users have them: links, devices, FIFOs, editors' marks, eighty columns.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use latchwork_processes::{shown, too_wide};
@@ -195,4 +195,49 @@ fn scripts_have_their_lines_and_people_lines_that_fit() {
         assert!(out.starts_with("[OVERALL], ") && out.contains("[CHECK], tree, ok\n"), "{out}");
         assert_eq!(too_wide(&err), [""; 0]);
     }
+}
+
+/// Waits until the program has said this, and returns the rest that it says.
+fn hear(running: &mut std::process::Child, words: &str) -> BufReader<ChildStderr> {
+    let mut err = BufReader::new(running.stderr.take().expect("piped"));
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert!(err.read_line(&mut line).expect("text") > 0, "it ended without: {words}");
+        if line.contains(words) {
+            return err;
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_the_other_end_of_a_fifo_says_so_and_ends_on_a_signal() {
+    let directory = directory();
+    let fifo = made(&directory, "mkfifo fifo").expect("a FIFO");
+    // A peer that has it open for both, and does nothing.
+    let peer = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
+    for (arguments, other_end, status) in
+        [("-P fifo".to_owned(), "writer", 143), (format!("{SMALL} --json fifo"), "reader", 1)]
+    {
+        if other_end == "reader" {
+            // As much as it holds: no more than this can be written before something is read.
+            let mut full = Command::new("dd");
+            full.args(["if=/dev/zero", "of=fifo", "bs=4096", "oflag=nonblock", "conv=notrunc"]);
+            full.current_dir(&directory).output().expect("coreutils");
+        }
+        let mut running = command(&directory, &arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let err = hear(&mut running, &format!("fifo: waiting for its {other_end}; a signal ends"));
+        let id = running.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(killed.expect("a shell's tool").success());
+        let rest: Vec<_> = err.lines().map_while(Result::ok).collect();
+        let ended = running.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(status), "{rest:?}");
+        assert!(rest.last().is_some_and(|line| line.contains("ended")), "{rest:?}");
+    }
+    drop(peer);
 }

@@ -288,4 +288,6 @@ fn what_grows_is_written_in_place() {
     let _reader = reader(&fifo);
     let told = scratch(&fifo).expect_err("no file").to_string();
     assert_eq!(told, "it is no regular file; remove it");
+    symlink("file", directory.path().join("link")).expect("a link");
+    assert!(scratch(&directory.path().join("link")).is_err(), "it follows no link");
 }

@@ -256,7 +256,7 @@ pub fn tell(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), AppError> {
     if document.is_some_and(Output::is_stdout) {
-        return tell_people(write);
+        return written("standard error", write(&mut io::stderr().lock()));
     }
     let mut out = io::stdout().lock();
     written("standard output", write(&mut out).and_then(|()| out.flush()))

@@ -1,6 +1,7 @@
 //! The document that a program leaves behind.
 
 use crate::histogram::{LatencySummary, Measured};
+use crate::unique;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub struct Node {
     /// Its id.
     pub id: u64,
     /// What it counted.
-    #[serde(default)]
+    #[serde(deserialize_with = "unique::map", default)]
     pub counters: BTreeMap<String, u64>,
     /// Its operations so far, at the end of each interval that the run was divided into, where it was.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -76,6 +77,7 @@ pub struct ResultDocument {
     /// The commit that it was built from, or `unknown`.
     pub git: String,
     /// Everything that it was asked to do, defaults included.
+    #[serde(deserialize_with = "unique::map")]
     pub config: BTreeMap<String, Value>,
     /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the same
     /// configuration gives the same again.
@@ -97,16 +99,19 @@ pub struct ResultDocument {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aborts: Option<u64>,
     /// Operations that failed, by kind and status, as `READ/NOT_FOUND`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub failures: BTreeMap<String, u64>,
     /// Latencies by kind of operation; from intended starts under `Intended-` and the kind.
+    #[serde(deserialize_with = "unique::map")]
     pub latency_us: BTreeMap<String, LatencySummary>,
     /// Figures that follow from counts, such as ratios and what an operation took, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub measures: BTreeMap<String, f64>,
     /// What all nodes together counted.
+    #[serde(deserialize_with = "unique::map")]
     pub counters: BTreeMap<String, u64>,
     /// The checks by name.
+    #[serde(deserialize_with = "unique::map")]
     pub checks: BTreeMap<String, CheckOutcome>,
     /// The nodes one by one.
     pub nodes: Vec<Node>,
@@ -200,6 +205,20 @@ mod tests {
         assert_eq!(json["latency_us"]["Intended-READ"]["p50"], 2.0);
         assert_eq!(json["failures"]["UPDATE/NOT_FOUND"], 1);
         assert!(json.get("aborts").is_none());
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_an_error() {
+        let json = document().to_json();
+        for (once, twice) in [
+            ("\"seed\": 42", "\"seed\": 42, \"seed\": 43"),
+            ("\"records\": \"failed\"", "\"records\": \"failed\", \"records\": \"ok\""),
+            ("\"ops\": 1", "\"ops\": 1, \"ops\": 2"),
+        ] {
+            let error = serde_json::from_str::<ResultDocument>(&json.replacen(once, twice, 1));
+            let told = error.expect_err(twice).to_string();
+            assert!(told.starts_with("duplicate "), "{told}");
+        }
     }
 
     #[test]
