@@ -84,7 +84,11 @@ fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() 
     assert!(ended.err.contains("line 7: duplicate key"), "{}", ended.err);
     let spelt = MATRIX.replace("grace = 0", "grace = '0s'\nmember-lease = '2m'\nmemory = '64MiB'");
     let ended = matrix(&place, &spelt, "--results all --dry-run");
-    assert!(ended.out.contains("--member-lease 120") && ended.out.contains("64M"), "{}", ended.out);
+    assert!(
+        ended.out.contains("--member-lease 120") && ended.out.contains("--memory 67108864"),
+        "{}",
+        ended.out
+    );
     for (file, problem) in [
         ("/dev/zero", "it is larger than 16 MiB, the most that a matrix may have"),
         ("fifo", "it is a FIFO, and no process has it open for writing"),

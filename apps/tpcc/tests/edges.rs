@@ -11,7 +11,7 @@ use latchwork_processes::{shown, too_wide};
 use tempfile::TempDir;
 
 const SMALL: &str =
-    "-w 1 --items 100 --customers 30 --cache-mb 8M --memory-mb 64 --threads 1 --count 20";
+    "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20";
 
 /// How long a program may take, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -102,7 +102,7 @@ fn a_history_replaces_the_target_of_a_link_when_the_run_is_over() {
 #[test]
 fn on_a_terminal_a_result_stands_once_and_fits() {
     let directory = TempDir::new().expect("a directory");
-    let arguments = format!("{SMALL} --interval 1ms --record history");
+    let arguments = format!("{SMALL} --interval 0.001 --record history");
     let (status, text) = shown(command(&directory, &arguments), LIMIT);
     assert!(status.success(), "{text}");
     assert_eq!(too_wide(&text), [""; 0]);
