@@ -120,7 +120,7 @@ fn scripts_have_their_lines_and_people_lines_that_fit() {
         assert!(out.contains("[Summary] ") && out.ends_with("[CHECK], tpcc-stock, ok\n"), "{out}");
         assert_eq!(too_wide(&err), [""; 0]);
     }
-    let log = "--wal-dir log --sync-us 1ms --checkpoint 500ms";
+    let log = "--wal-dir log --retry-for 2m";
     let (_, err) = good(&directory, &format!("prepare {SMALL} {log}").replace("--count 20", ""));
     assert_eq!(too_wide(&err), [""; 0]);
 }

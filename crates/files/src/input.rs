@@ -34,7 +34,7 @@ pub enum InputError {
     /// It is a socket in the file system.
     #[error("it is a socket; name a file or a FIFO")]
     Socket,
-    /// It is a FIFO that nobody writes into.
+    /// It is a FIFO that no process writes into.
     #[error(
         "it is a FIFO, and no process has it open for writing; start the writer first, or name a file"
     )]

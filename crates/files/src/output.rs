@@ -34,7 +34,7 @@ pub enum OutputError {
         /// The directory.
         directory: PathBuf,
     },
-    /// It is a FIFO that nobody reads.
+    /// It is a FIFO that no process reads.
     #[error(
         "it is a FIFO, and no process has it open for reading; start the reader first, or name a file"
     )]

@@ -76,7 +76,7 @@ pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
 pub(crate) fn check(target: &Path) -> io::Result<()> {
     let old = fs::metadata(target).ok();
     if old.is_some() {
-        // Who may not write the file is not to replace it either.
+        // A process that may not write a file must not replace it either.
         OpenOptions::new().write(true).open(target)?;
     }
     match temporary(target, old.as_ref()) {
@@ -86,7 +86,7 @@ pub(crate) fn check(target: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file in the target's directory. No one may read it who may not read the old one.
+/// A new file in the target's directory. Its mode is at most that of the old file, whose content may be secret.
 fn temporary(target: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let directory = directory_of(target);
     let mode = old.map_or(0o666, |old| old.permissions().mode() & 0o777);
