@@ -101,7 +101,7 @@ impl Settings {
         flags.cluster.check_fabric(&fabric)?;
         let simulated = fabric.nic().is_some();
         let json = flags.json.destination()?;
-        let record = flags.record.as_deref().map(|path| checks::record(path)).transpose()?;
+        let record = flags.record.as_deref().map(checks::record).transpose()?;
         let joined = matches!(fabric, FabricChoice::Joined(_));
         let wal = checks::log(command, &flags, simulated)?;
         if joined {
