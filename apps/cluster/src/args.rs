@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::parse::{seconds, seconds_or_none, size, whole};
+use latchwork_harness::parse::{UNITS, seconds, seconds_or_none, size, whole, whole_seconds};
 
 /// Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves nothing behind.
 #[derive(Debug, Parser)]
-#[command(name = "cluster", version, max_term_width = 100)]
+#[command(name = "cluster", version, max_term_width = 100, after_help = UNITS)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -74,7 +74,7 @@ impl Place {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(args_override_self = true)]
+#[command(args_override_self = true, after_help = UNITS)]
 pub(crate) struct Run {
     /// Memory nodes, a process each.
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole(1..=64u16))]
@@ -143,10 +143,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, help_heading = "Limits")]
     pub(crate) time_limit: Duration,
     /// Seconds that processes wait for one another at the start.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole(1..=86400u64), help_heading = "Limits")]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds(1..=86400), help_heading = "Limits")]
     pub(crate) join_wait: u64,
     /// Seconds after which a process that has died is known to be dead. [default: 60 in the virtual machine, else 10]
-    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=86400u64), help_heading = "Limits")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds(1..=86400), help_heading = "Limits")]
     pub(crate) member_lease: Option<u64>,
     /// Seconds that the others may go on when one has failed.
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds_or_none, help_heading = "Limits")]
@@ -155,7 +155,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) kill_after: Duration,
     /// Seconds that memory nodes wait for compute nodes to leave, at the end.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole(0..=86400u64), help_heading = "Limits")]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole_seconds(0..=86400), help_heading = "Limits")]
     pub(crate) drain: u64,
 
     /// The directory for results: run.json, document.json, and what each process wrote. Those of an earlier run are replaced.

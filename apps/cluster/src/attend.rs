@@ -4,7 +4,7 @@
 //! stopped is killed. Its end is the end of the process. Standard error is the process' own; standard output is an archive, once it is over: what the process wrote there (`out`), and the
 //! files that it made in the directory that `{scratch}` in its arguments stands for.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
@@ -34,7 +34,8 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     let place = files.display().to_string();
     let words: Vec<_> = attend.command.iter().map(|word| word.replace(SCRATCH, &place)).collect();
     let out = files.join("out");
-    let file = File::create(&out).map_err(|error| AppError::unwritable(&out, &error))?;
+    let file =
+        latchwork_files::scratch(&out).map_err(|error| AppError::unwritable(&out, &error))?;
     let own = std::env::current_exe().unwrap_or_default().display().to_string();
     let wrapped = node::wrap(&own, Signal::KILL.as_raw(), &words);
     let mut child = Command::new(&wrapped[0])

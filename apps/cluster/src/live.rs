@@ -1,12 +1,12 @@
 //! [`Live`]: a process of a run.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use latchwork_files::scratch;
 use latchwork_harness::AppError;
 use latchwork_runtime::Time;
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,7 +76,8 @@ impl Live {
         let name = &launch.name;
         let file = |stream| {
             let path = written(around.results, name, stream);
-            let made = File::create(&path).map_err(|error| AppError::unwritable(&path, &error))?;
+            // What a process writes grows while it is looked at.
+            let made = scratch(&path).map_err(|error| AppError::unwritable(&path, &error))?;
             Ok::<_, AppError>((path, made))
         };
         let ((_, out), (path, err)) = (file("out")?, file("err")?);

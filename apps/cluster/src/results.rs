@@ -10,8 +10,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use latchwork_harness::AppError;
-use latchwork_workload::result::Destination;
+use latchwork_files::Kind;
+use latchwork_harness::{AppError, write_file};
 
 use crate::archive;
 use crate::live::{Live, written};
@@ -21,6 +21,8 @@ use crate::plan::{Role, document};
 const RUN: &str = "run.json";
 const BEGUN: &str = "run.begun";
 const DOCUMENT: &str = "document.json";
+/// `run.json` and `document.json`.
+pub(crate) const FILE: Kind = Kind { name: "a result document", bytes_max: 256 << 20 };
 /// The endings of the names of what is there besides.
 const OWN: [&str; 3] = ["out", "err", "json"];
 
@@ -39,7 +41,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<PathBuf, AppError> {
         )));
     }
     let begun = directory.join(BEGUN);
-    fs::write(&begun, "").map_err(|error| AppError::unwritable(&begun, &error))?;
+    write_file(&begun, "")?;
     for path in paths {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if path.is_file() && OWN.contains(&ending) {
@@ -51,7 +53,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<PathBuf, AppError> {
 
 /// What came of an earlier run, if it came to an end.
 pub(crate) fn load(directory: &Path) -> Option<Outcome> {
-    serde_json::from_slice(&fs::read(directory.join(RUN)).ok()?).ok()
+    serde_json::from_str(&latchwork_files::read_text(&directory.join(RUN), FILE).ok()?).ok()
 }
 
 /// The program's document.
@@ -106,7 +108,7 @@ pub(crate) fn gather(
                 continue;
             }
             let place = place(&name);
-            fs::write(&place, content).map_err(|error| AppError::unwritable(&place, &error))?;
+            write_file(&place, content)?;
         }
         if is_run {
             // All of it is in files of its own now.
@@ -130,7 +132,7 @@ pub(crate) fn gather(
 pub(crate) fn save(directory: &Path, outcome: &Outcome) -> Result<(), AppError> {
     let text = serde_json::to_string_pretty(outcome)
         .map_err(|error| AppError::Failed(format!("{RUN}: {error}")))?;
-    Destination::File(directory.join(RUN)).write_text(&(text + "\n"))?;
+    write_file(&directory.join(RUN), text + "\n")?;
     match fs::remove_file(directory.join(BEGUN)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(AppError::unwritable(&directory.join(BEGUN), &error))

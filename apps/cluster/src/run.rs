@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_harness::outcome::is_for_people_only;
 
 use crate::args::{Place, Run};
 use crate::guard::{Scratch, directories};
@@ -32,7 +33,7 @@ pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
             if node.name.starts_with('C')
                 && let Ok(text) = std::fs::read(written(directory, &node.name, "out"))
             {
-                print(&text);
+                print(&shown(text));
             }
         }
     }
@@ -98,8 +99,37 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     Ok(outcome)
 }
 
+/// What of a program's standard output is printed. On a terminal its table was shown before, which says all that its lines
+/// for scripts say.
+fn shown(text: Vec<u8>) -> Vec<u8> {
+    if is_for_people_only() { without_script_lines(&text) } else { text }
+}
+
+/// Leaves lines out as `[CHECK], ..` of all programs and `tpmC: ..` of TPC-C.
+fn without_script_lines(text: &[u8]) -> Vec<u8> {
+    let for_scripts = |line: &&[u8]| {
+        let is_tagged = line[0] == b'[' && line.get(1).is_some_and(u8::is_ascii_alphabetic);
+        is_tagged || line.starts_with(b"tpmC: ")
+    };
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !for_scripts(line)).flatten().copied().collect()
+}
+
 fn print(text: &[u8]) {
     let mut out = io::stdout().lock();
     // Nobody may be reading any more.
     let _ = out.write_all(text).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_scripts_are_left_out_and_documents_are_not() {
+        let text = b"[OVERALL], RunTime(ms), 9\n{\n  \"checks\": [\n  ]\n}\n[CHECK], tree, ok\ntpmC: 1.0\nnews";
+        let expected = b"{\n  \"checks\": [\n  ]\n}\nnews";
+        assert_eq!(without_script_lines(text), expected);
+        assert_eq!(without_script_lines(b"[\n1]\n"), b"[\n1]\n");
+    }
 }

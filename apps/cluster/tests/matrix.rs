@@ -61,6 +61,51 @@ fn it_ends_in_one_table_in_which_failures_are_failures() {
 }
 
 #[test]
+fn a_table_that_is_wider_than_a_terminal_is_a_list_there() {
+    let place = Place::new();
+    matrix(&place, MATRIX, "--results all");
+    let mut command = std::process::Command::new(common::CLUSTER);
+    command.args(["matrix", "some.toml", "--results", "all", "--table"]);
+    command.current_dir(place.directory.path());
+    let (_, text) = latchwork_processes::shown(command, common::LIMIT);
+    assert_eq!(latchwork_processes::too_wide(&text), [""; 0]);
+    let case = "program shm good\n  10 operations/s; READ p50 1.5 us, p99 2.5 us\n  checks 1 ok; runs 1 good\n";
+    assert!(text.contains(case), "{text}");
+    assert!(text.contains("0 of 1 good: C2 ended with status 3"), "{text}");
+}
+
+#[test]
+fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() {
+    let place = Place::new();
+    let text = format!("\u{feff}{MATRIX}");
+    let ended = matrix(&place, &text, "--results all --dry-run");
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let ended = matrix(&place, &MATRIX.replace("grace = 0", "grace = 0\ngrace = 1"), "--dry-run");
+    assert!(ended.err.contains("line 7: duplicate key"), "{}", ended.err);
+    let spelt = MATRIX.replace("grace = 0", "grace = '0s'\nmember-lease = '2m'\nmemory = '64MiB'");
+    let ended = matrix(&place, &spelt, "--results all --dry-run");
+    assert!(
+        ended.out.contains("--member-lease 120") && ended.out.contains("--memory 67108864"),
+        "{}",
+        ended.out
+    );
+    for (file, problem) in [
+        ("/dev/zero", "it is larger than 16 MiB, the most that a matrix may have"),
+        ("fifo", "it is a FIFO, and no process has it open for writing"),
+    ] {
+        let made = std::process::Command::new("mkfifo").arg(place.path("fifo")).output();
+        made.expect("coreutils");
+        let ended = place.start(&format!("matrix {file}")).wait();
+        assert_eq!((ended.status, ended.err.lines().count()), (Some(2), 1), "{}", ended.err);
+        assert!(ended.err.contains(problem), "{}", ended.err);
+    }
+    std::fs::write(place.path("hosts"), "\u{feff}one 127.0.0.1\n").expect("a file");
+    let flags = "--on ssh --hosts hosts --bin . --store etcd://127.0.0.1:1 --dry-run";
+    let ended = place.start(&format!("run {flags} program -- good")).wait();
+    assert!(ended.status == Some(0) && ended.out.contains(" one "), "{} {}", ended.out, ended.err);
+}
+
+#[test]
 fn what_is_there_is_not_run_again_unless_asked() {
     let place = Place::new();
     let good = MATRIX

@@ -260,7 +260,7 @@ fn what_cannot_be_is_one_line_that_says_what_would_do() {
         ("run --bin . program -- --json=x", "--json=x belongs before `--`"),
         ("run --bin .", "the following required arguments were not provided"),
         ("run --compute-nodes 0 program", "use a whole number from 1 to 58"),
-        ("matrix none.toml", "none.toml: No such file or directory"),
+        ("matrix none.toml", "none.toml: it cannot be read: No such file"),
     ] {
         let ended = place.start(arguments).wait();
         assert_eq!(ended.status, Some(2), "{arguments}: {}", ended.err);

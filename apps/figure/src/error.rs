@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use latchwork_files::{Kind, Output};
 use latchwork_harness::AppError;
 
 /// What is wrong with the input, or with where the output should go: one line that names the place.
@@ -25,12 +26,41 @@ pub(crate) fn wrong<T>(place: impl Display, problem: impl Display) -> Result<T> 
     Err(FigureError(lines.join("; ")))
 }
 
+/// What a file has to say: a figure, points, claims, a result document, a page.
+const FILE: Kind = Kind { name: "a file of figures or results", bytes_max: 256 << 20 };
+
 /// What a file has to say.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).or_else(|error| wrong(path.display(), error))
+    latchwork_files::read_text(path, FILE).or_else(|error| wrong(path.display(), error))
 }
 
 /// Replaces a file.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).or_else(|error| wrong(path.display(), error))
+    let written = Output::open(path).and_then(|output| output.write(text.as_bytes()));
+    written.or_else(|error| wrong(path.display(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_and_replaced_as_what_they_are() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (page, link) = (directory.path().join("page"), directory.path().join("link"));
+        std::fs::write(&page, "\u{feff}old").unwrap();
+        std::os::unix::fs::symlink("page", &link).unwrap();
+        assert_eq!(read(&link), Ok("old".to_owned()));
+        write(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "new");
+        let fifo = directory.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let told = read(&fifo).unwrap_err().to_string();
+        assert!(told.contains("no process has it open for writing"), "{told}");
+        let told = write(&fifo, "text").unwrap_err().to_string();
+        assert!(told.contains("no process has it open for reading"), "{told}");
+        let told = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(told.contains("it is larger than 256 MiB"), "{told}");
+    }
 }

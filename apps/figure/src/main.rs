@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use latchwork_harness::folded;
 use latchwork_harness::outcome::tell;
 use latchwork_selcc::Settings;
 
@@ -129,7 +130,7 @@ fn draw(arguments: &Draw) -> Result<String> {
             commits.join(", ")
         );
     }
-    Ok(output::lines(&judged))
+    Ok(folded(&output::lines(&judged)))
 }
 
 fn page(arguments: &Page) -> Result<String> {

@@ -8,13 +8,14 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use latchwork_files::Output;
 use latchwork_harness::outcome::tell;
-use latchwork_harness::{AppError, file_to_write};
+use latchwork_harness::parse::{UNITS, size};
+use latchwork_harness::{AppError, folded, output};
 use latchwork_history::{History, Model, Options, check, write_edn};
 
 /// Histories of transactions, as the programs record them with --record.
@@ -35,10 +36,20 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Check {
+#[command(after_help = UNITS)]
+struct Histories {
     /// The history; several, if each process of one run recorded its own.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// A larger file is refused. The check needs several times its size of memory.
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
+    size_max: u64,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    histories: Histories,
     /// Also in an order that real time permits: who was over before another began comes before it.
     #[arg(long)]
     strict: bool,
@@ -49,9 +60,8 @@ struct Check {
 
 #[derive(Debug, Args)]
 struct Elle {
-    /// The history; several, if each process of one run recorded its own.
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    histories: Histories,
     /// As which of Elle's workloads.
     #[arg(long, value_enum, default_value_t = ModelName::RwRegister)]
     model: ModelName,
@@ -74,47 +84,32 @@ fn main() -> ExitCode {
     latchwork_harness::main("histories", Cli::try_parse(), |cli| match cli.command {
         Command::Check(arguments) => {
             let options = Options { is_strict: arguments.strict, kept_max: arguments.show };
-            let report = check(&load(&arguments.files)?, options);
-            tell(None, |out| write!(out, "{report}"))?;
+            let report = check(&load(&arguments.histories)?, options);
+            tell(None, |out| write!(out, "{}", folded(&report.to_string())))?;
             Ok(report.is_serializable())
         }
         Command::Elle(arguments) => {
-            arguments.out.iter().try_for_each(|path| file_to_write("--out", path))?;
-            let history = load(&arguments.files)?;
+            let out = arguments.out.as_deref().map(|path| output("--out", path)).transpose()?;
+            let history = load(&arguments.histories)?;
             let model = match arguments.model {
                 ModelName::RwRegister => Model::RwRegister,
                 ModelName::ListAppend => Model::ListAppend,
             };
-            match &arguments.out {
-                None => tell(None, |out| buffered(out, |out| write_edn(&history, model, out)))?,
-                Some(path) => write_file(path, &history, model)?,
-            }
+            let out = out.unwrap_or_else(Output::stdout);
+            out.write_with(|mut out| write_edn(&history, model, &mut out))
+                .map_err(|error| AppError::output(out.path(), &error))?;
             Ok(true)
         }
     })
 }
 
 /// All of the files as one history.
-fn load(files: &[PathBuf]) -> Result<History, AppError> {
+fn load(histories: &Histories) -> Result<History, AppError> {
     let mut whole = History::default();
-    for file in files {
-        let one = History::load(file).map_err(|error| AppError::Usage(error.to_string()))?;
+    for file in &histories.files {
+        let one = History::load(file, histories.size_max)
+            .map_err(|error| AppError::Usage(error.to_string()))?;
         whole.merge(one);
     }
     Ok(whole)
-}
-
-fn buffered(
-    out: &mut dyn Write,
-    write: impl FnOnce(&mut BufWriter<&mut dyn Write>) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let mut out = BufWriter::new(out);
-    write(&mut out)?;
-    out.flush()
-}
-
-fn write_file(path: &Path, history: &History, model: Model) -> Result<(), AppError> {
-    std::fs::File::create(path)
-        .and_then(|mut file| buffered(&mut file, |out| write_edn(history, model, out)))
-        .map_err(|error| AppError::unwritable(path, &error))
 }

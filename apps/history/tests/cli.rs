@@ -148,3 +148,50 @@ fn what_is_no_history_is_one_line() {
     assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{err}");
     assert!(text(&history(&["--help"]).stdout).contains("elle"));
 }
+
+#[test]
+fn what_is_too_large_or_never_comes_is_refused_at_once() {
+    let directory = TempDir::new().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let sparse = std::fs::File::create(path("sparse")).expect("room");
+    sparse.set_len(3 << 30).expect("a sparse file");
+    assert!(Command::new("mkfifo").arg(path("fifo")).status().expect("coreutils").success());
+    let refused = |arguments: &[&str], problem: &str| {
+        let output = history(arguments);
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{err}");
+        assert!(err.contains(problem), "{err}");
+    };
+    let too_large = "it is larger than 2 GiB, the most that a history may have";
+    refused(&["check", &path("sparse")], too_large);
+    let line = "it is larger than 4 KiB, the most that the first line of a history may have";
+    refused(&["check", "--size-max", "4GiB", &path("sparse")], line);
+    refused(&["check", "/dev/zero"], line);
+    refused(&["elle", &path("fifo")], "it is a FIFO, and no process has it open for writing");
+    let good = recorded(&directory, false);
+    let good = good.to_str().expect("text");
+    refused(&["elle", good, "--out", &path("fifo")], "no process has it open for reading");
+    refused(&["check", "--size-max", "64", good], "it is larger than 64 bytes");
+}
+
+#[test]
+fn a_mark_before_a_history_is_skipped_and_an_export_keeps_a_link() {
+    let directory = TempDir::new().expect("a directory");
+    let good = recorded(&directory, false);
+    let bytes = std::fs::read(&good).expect("it is there");
+    std::fs::write(&good, [b"\xef\xbb\xbf", &*bytes].concat()).expect("room");
+    let (target, link) = (directory.path().join("target"), directory.path().join("link"));
+    std::fs::write(&target, "old").expect("room");
+    std::os::unix::fs::symlink("target", &link).expect("a link");
+    let (good, out) = (good.to_str().expect("text"), link.to_str().expect("text"));
+    let output = history(&["elle", good, "--out", out]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(link.is_symlink());
+    assert!(std::fs::read(&target).expect("it is there").starts_with(b"{:type :invoke"));
+    let doubled = std::fs::read_to_string(good)
+        .expect("text")
+        .replace("\"node\":0,", "\"node\":0,\"node\":1,");
+    std::fs::write(good, doubled).expect("room");
+    let output = history(&["check", good]);
+    assert!(text(&output.stderr).contains("duplicate field `node`"), "{output:?}");
+}

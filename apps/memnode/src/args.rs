@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use latchwork_harness::FabricFlags;
-use latchwork_harness::parse::{size, whole};
+use latchwork_harness::parse::{size, whole_seconds};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent without it.
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) prefault: bool,
     /// Seconds to wait for the compute nodes to leave, when told to stop.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole(0..=86400u64))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole_seconds(0..=86400))]
     drain: u64,
     #[command(flatten)]
     pub(crate) fabric: FabricFlags,
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
-        let cli = Cli::try_parse_from(["memnode", "--memory", "3G", "--drain", "0"]);
+        let cli = Cli::try_parse_from(["memnode", "--memory", "3GiB", "--drain", "0s"]);
         let cli = cli.expect("flags");
         assert_eq!((cli.memory, cli.patience()), (3 << 30, Duration::ZERO));
         let missing = latchwork_harness::config::missing::<Cli>("memnode");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, JoinError, MemoryHost};
+use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, FabricChoice, LEFT_OVERS, stop};
 use latchwork_membership::Role;
 use latchwork_verbs_shm::ShmError;
@@ -35,13 +36,13 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
-    eprintln!(
+    say(&format!(
         "memnode: {} serves {} MiB over {} at {}",
         me.node,
         cli.memory >> 20,
         transport.name(),
         host.address(),
-    );
+    ));
     while stop::wait(LOOK).is_none() {
         if !membership.lease().is_valid() {
             let text =
@@ -51,12 +52,12 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     }
     let users = host.users();
     if users > 0 {
-        eprintln!("memnode: {} waits for compute nodes to leave: {users}", me.node);
+        say(&format!("memnode: {} waits for compute nodes to leave: {users}", me.node));
     }
     let node = me.node;
     let alone = host.leave(cli.patience()).map_err(|error| AppError::Failed(error.to_string()))?;
     if !alone {
-        eprintln!("memnode: {node} left although compute nodes use it: they fail now");
+        say(&format!("memnode: {node} left although compute nodes use it: they fail now"));
     }
     Ok(alone)
 }

@@ -2,7 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
-use latchwork_harness::parse::{duration, percent, positive, seconds, whole};
+use latchwork_harness::parse::{bytes, percent, positive, seconds, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
 use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TIMES", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
     pub(crate) scale: u64,
     /// Bytes of an item, a multiple of 8.
-    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = whole(8..=65_536usize), help_heading = "Workload")]
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = bytes(8..=65_536), help_heading = "Workload")]
     pub(crate) item_size: usize,
     /// Percentage of the accesses that are reads.
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent, help_heading = "Workload")]
@@ -76,7 +76,7 @@ pub(crate) struct Flags {
     )]
     pub(crate) consistency: Consistency,
     /// A buffered write is visible so long after it was issued, or the run fails.
-    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration, help_heading = "Relaxed consistency")]
+    #[arg(long, value_name = "SECONDS", default_value = "10ms", value_parser = seconds, help_heading = "Relaxed consistency")]
     pub(crate) write_deadline: Duration,
     /// Buffered writes whose lines are obtained at the same time.
     #[arg(long, value_name = "N", default_value = "8", value_parser = whole(1..=RelaxedSettings::BATCH_MAX), help_heading = "Relaxed consistency")]
@@ -87,14 +87,14 @@ pub(crate) struct Flags {
     /// Stop after so many measured operations. [default: 200000, unless --time is given]
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX / 2), help_heading = "Run")]
     pub(crate) operations: Option<u64>,
-    /// Stop after so many seconds of measuring, virtual ones in a simulated network; fractions are fine.
+    /// Stop after so many seconds of measuring, virtual ones in a simulated network.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Run")]
     pub(crate) time: Option<Duration>,
     /// Operations before measuring; auto goes on until the hit ratio is steady.
     #[arg(long, value_name = "OPS|auto", default_value = "auto", value_parser = warmup, help_heading = "Run")]
     pub(crate) warmup: WarmupFlag,
     /// Tell the operations of each node so far every so many microseconds, in the result document.
-    #[arg(long, value_name = "US", value_parser = whole(1..=1_000_000_000u64), help_heading = "Output")]
+    #[arg(long, value_name = "US", value_parser = whole_micros(1..=1_000_000_000), help_heading = "Output")]
     pub(crate) series_us: Option<u64>,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
@@ -211,9 +211,10 @@ mod tests {
             ("--theta -1", "--theta", "0 to 100"),
             ("--writes some", "--writes", "locked, blind"),
             ("--item-size 4", "--item-size", "from 8"),
+            ("--item-size 1MB", "--item-size", "from 8"),
             ("--consistency weak", "--consistency", "sequential, tso and pso"),
-            ("--write-deadline 5", "--write-deadline", "20us"),
-            ("--write-deadline 0us", "--write-deadline", "20us"),
+            ("--write-deadline 5d", "--write-deadline", "500ms"),
+            ("--write-deadline 0us", "--write-deadline", "above 0"),
             ("--write-batch 0", "--write-batch", "from 1"),
             ("--warmup some", "--warmup", "auto or a number"),
             ("--operations 0", "--operations", "from 1"),

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::Check;
+use latchwork_harness::outcome::{Check, say_folded};
 use latchwork_harness::{Cluster, Course, Limit, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
@@ -30,7 +30,7 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
 fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppError> {
     cluster.agree("microbench", settings.describe())?;
     if cluster.is_first() {
-        eprintln!("{}", headline(&settings));
+        say_folded(&headline(&settings));
     }
     let made = {
         let settings = settings.clone();

@@ -2,10 +2,11 @@
 
 use crate::figures::Figures;
 use crate::settings::Settings;
-use latchwork_harness::AppError;
+use latchwork_files::Output;
 use latchwork_harness::outcome::{self, Check};
+use latchwork_harness::{AppError, write};
 use latchwork_workload::report;
-use latchwork_workload::result::{Destination, ResultDocument};
+use latchwork_workload::result::ResultDocument;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,18 +22,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Tells everything: a table on standard error, lines for scripts on standard output, and the document
-    /// where it should go. With the document on standard output, the lines give way to it.
+    /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
+    /// standard output, the lines give way to it.
     pub(crate) fn report(&self) -> Result<(), AppError> {
-        outcome::tell_people(|out| self.table(out))?;
         let json = self.settings.json.as_ref();
-        if json != Some(&Destination::Stdout) {
-            outcome::tell(json, |out| self.lines(out))?;
+        match json.is_some_and(Output::is_stdout) {
+            true => outcome::tell_people(|out| self.table(out))?,
+            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), json)?,
         }
-        if let Some(destination) = json {
-            destination.write(&self.document())?;
-        }
-        Ok(())
+        json.map_or(Ok(()), |output| write(output, self.document().to_json()))
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

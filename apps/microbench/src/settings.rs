@@ -3,13 +3,13 @@
 use crate::args::{Flags, WarmupFlag};
 use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
+use latchwork_files::Output;
 use latchwork_harness::AppError;
 use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
 use latchwork_relaxed::Settings as RelaxedSettings;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::micro::{ItemLayout, MicroConfig, MicroWorkload, Popularity, WriteKind};
-use latchwork_workload::result::Destination;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) relaxed: RelaxedSettings,
     pub(crate) plan: Plan,
     pub(crate) series: Option<Duration>,
-    pub(crate) json: Option<Destination>,
+    pub(crate) json: Option<Output>,
 }
 
 impl Settings {

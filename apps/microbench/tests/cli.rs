@@ -188,7 +188,7 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("--lines 3 --sharing 10", 2, &["3 lines", "use more"]),
         ("--nic connectx5", 2, &["--nic connectx5", "--fabric sim"]),
         ("--fabric sim --nic /nowhere/nic.toml", 2, &["--nic", "connectx3"]),
-        ("--pause 2", 2, &["--pause", "use"]),
+        ("--pause 2d", 2, &["--pause", "use"]),
         ("--memory-mb 1", 2, &["--memory-mb 1", "at least"]),
         ("--memory-mb 16 --lines 100000", 1, &["memory exhausted", "--memory-mb 16", "use"]),
     ] {

@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
 use latchwork_harness::OutputFlags;
-use latchwork_harness::parse::{line_size, seconds, seconds_or_none, whole};
+use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
 use latchwork_selcc::Settings;
 use latchwork_verbs_sim::NicProfile;
@@ -20,7 +20,7 @@ use crate::world::{Kind, kind, plant};
 /// The exit status is 1 when a world fails a check, and 2 when the command line asks for something
 /// impossible.
 #[derive(Debug, Parser)]
-#[command(name = "sim", version, max_term_width = 100)]
+#[command(name = "sim", version, max_term_width = 100, after_help = UNITS)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -99,6 +99,7 @@ pub(crate) struct WorldArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct RunArgs {
     /// The seed. [default: that of the scenario file, or 1]
     #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
@@ -130,8 +131,9 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct HuntArgs {
-    /// Minutes to hunt for; fractions are fine. [default: 1]
+    /// Minutes to hunt for. [default: 1]
     #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "seconds")]
     pub(crate) minutes: Option<Duration>,
     /// Seconds to hunt for.
@@ -158,6 +160,7 @@ pub(crate) struct HuntArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct ShrinkArgs {
     /// A scenario file.
     #[arg(value_name = "SCENARIO")]
@@ -208,15 +211,6 @@ where
         ),
         _ => error,
     })
-}
-
-fn minutes(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(minutes) if minutes > 0.0 && minutes <= 1e4 => {
-            Ok(Duration::from_secs_f64(60.0 * minutes))
-        }
-        _ => Err("use a number of minutes above 0, up to 10000".to_owned()),
-    }
 }
 
 fn checks(text: &str) -> Result<Checks, String> {

@@ -2,10 +2,10 @@
 
 use crate::args::CalibrateArgs;
 use crate::outcome;
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, folded, write};
 use latchwork_verbs_sim::NicProfile;
 use latchwork_verbs_sim::calibrate::{Figure, Table, calibrate as figures_of};
-use serde_json::{Value, json};
+use serde_json::{Value, json as object};
 
 /// Measures and compares; whether all is within its tolerance.
 pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
@@ -14,7 +14,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
         chosen => Ok(chosen.to_vec()),
     };
     let profiles = profiles.map_err(|error| AppError::Usage(error.to_string()))?;
-    let destination = arguments.output.destination()?;
+    let json = arguments.output.destination()?;
     let (mut documents, mut all, mut outside) = (Vec::new(), 0, 0);
     for profile in &profiles {
         if profile.published.is_empty() {
@@ -25,7 +25,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
         let figures = figures_of(profile)
             .map_err(|error| AppError::Usage(format!("{name}: {error}", name = profile.name)))?;
         let table = Table { name: &profile.name, figures: &figures };
-        outcome::tell(&format!("{table}\n"), destination.as_ref())?;
+        outcome::tell(&folded(&format!("{table}\n")), json.as_ref())?;
         all += figures.len();
         outside += figures.iter().filter(|figure| !figure.is_within()).count();
         documents.push(document(&profile.name, &figures));
@@ -34,21 +34,21 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
         0 => format!("all {all} figures are within their tolerances\n"),
         _ => format!("{outside} of {all} figures are OUTSIDE their tolerances\n"),
     };
-    outcome::tell(&verdict, destination.as_ref())?;
-    if let Some(destination) = &destination {
+    outcome::tell(&verdict, json.as_ref())?;
+    if let Some(output) = &json {
         let (version, git) = (env!("CARGO_PKG_VERSION"), latchwork_harness::GIT);
-        let document = json!({
+        let document = object!({
             "schema": 1, "app": "sim calibrate", "version": version, "git": git,
             "profiles": documents,
         });
-        destination.write_text(&format!("{document:#}\n"))?;
+        write(output, format!("{document:#}\n"))?;
     }
     Ok(outside == 0)
 }
 
 fn document(name: &str, figures: &[Figure]) -> Value {
     let figure = |figure: &Figure| {
-        json!({
+        object!({
             "measure": figure.published.measure,
             "bytes": figure.published.bytes,
             "unit": figure.published.unit,
@@ -60,5 +60,5 @@ fn document(name: &str, figures: &[Figure]) -> Value {
             "within": figure.is_within(),
         })
     };
-    json!({ "name": name, "figures": figures.iter().map(figure).collect::<Vec<_>>() })
+    object!({ "name": name, "figures": figures.iter().map(figure).collect::<Vec<_>>() })
 }

@@ -2,7 +2,7 @@
 
 use crate::outcome;
 use crate::world::in_a_line;
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, write_file};
 use latchwork_hunt::{Diagram, Report, Scenario, Trace, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
@@ -53,7 +53,7 @@ impl Failed<'_> {
             .map_err(|error| AppError::unwritable(&directory, &error))?;
         let put = |name: &str, text: &str| {
             let path = directory.join(name);
-            std::fs::write(&path, text).map_err(|error| AppError::unwritable(&path, &error))
+            write_file(&path, text)
         };
         let line = line_of_failure(&trace, &report);
         let diagram = Diagram::of(&trace, line, DIAGRAM_STEPS);

@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str) -> Result<FaultPlan, String> {
                 *place(&mut plan) = value.parse().map_err(wrong)?;
             }
             Item::Number(place) => {
-                let number = value.parse().ok().filter(|&number: &u64| number > 0);
+                let number = latchwork_harness::parse::whole_micros(1..=u64::MAX)(value).ok();
                 let wrong = || format!("{name}={value} is no number above 0; write {name}=300");
                 *place(&mut plan) = number.ok_or_else(wrong)?;
             }

@@ -4,8 +4,8 @@ use crate::args::HuntArgs;
 use crate::outcome;
 use crate::shrink::{jobs_default, shrink_and_write, told};
 use crate::{panics, progress, world};
-use latchwork_harness::outcome::short;
-use latchwork_harness::{AppError, directory_to_write};
+use latchwork_harness::outcome::{say, short};
+use latchwork_harness::{AppError, directory_to_write, folded, write};
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_runtime::Clock;
@@ -30,7 +30,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     directory_to_write("--out", &arguments.shrink.out)?;
     panics::tell_each_place_once();
     let many = if jobs == 1 { "world" } else { "worlds" };
-    eprintln!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}");
+    say(&format!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}"));
 
     let clock = Clock::start();
     let (begin, until) = (clock.now(), clock.now() + length);
@@ -58,13 +58,13 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
             writeln!(text, "checks      FAILED: seed {}", seeds.join(", "))
         }
     };
-    outcome::tell(&text, json.as_ref())?;
-    if let Some(destination) = &json {
+    outcome::tell(&folded(&text), json.as_ref())?;
+    if let Some(output) = &json {
         let mut document = outcome::document(&totals, real);
         document.config = describe(arguments, from_seed, jobs, &failed);
         let outcome = if good { CheckOutcome::Ok } else { CheckOutcome::Failed };
         document.checks.insert("worlds".to_owned(), outcome);
-        destination.write(&document)?;
+        write(output, document.to_json())?;
     }
     // Without --keep-going others can have failed while the first did: their seeds are told above.
     let kept = if arguments.keep_going { failed.len() } else { 1 };

@@ -1,10 +1,11 @@
 //! What came of a world or of many, for people and as a document.
 
 use crate::world::in_a_line;
-use latchwork_harness::AppError;
+use latchwork_files::Output;
 use latchwork_harness::outcome::{self, short};
+use latchwork_harness::{AppError, folded};
 use latchwork_hunt::{Report, Scenario, Totals};
-use latchwork_workload::result::{CheckOutcome, Destination, Phase, ResultDocument};
+use latchwork_workload::result::{CheckOutcome, Phase, ResultDocument};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(crate) fn report_lines(scenario: &Scenario, report: &Report, real: Duration)
         None => writeln!(text, "checks      ok"),
         Some(failure) => writeln!(text, "checks      FAILED: {failure}"),
     };
-    text
+    folded(&text)
 }
 
 /// What worlds were like together, in lines.
@@ -118,6 +119,6 @@ pub(crate) fn describe(scenario: &Scenario) -> std::collections::BTreeMap<String
 }
 
 /// Tells people on standard output, or on standard error where that belongs to the document.
-pub(crate) fn tell(text: &str, document: Option<&Destination>) -> Result<(), AppError> {
+pub(crate) fn tell(text: &str, document: Option<&Output>) -> Result<(), AppError> {
     outcome::tell(document, |out| out.write_all(text.as_bytes()))
 }

@@ -1,5 +1,6 @@
 //! Panics inside worlds: they are failures of the world, and thousands of worlds may have the same.
 
+use latchwork_harness::outcome::say;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -15,7 +16,7 @@ pub(crate) fn tell_each_place_once() {
             let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
             let text = text.unwrap_or("without a text");
             let first = text.lines().next().unwrap_or_default();
-            eprintln!("sim: a panic at {place}: {first}");
+            say(&format!("sim: a panic at {place}: {first}"));
         }
     }));
 }

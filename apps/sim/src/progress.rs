@@ -1,7 +1,7 @@
 //! How far a hunt is: a bar where standard error is a terminal, plain lines elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latchwork_harness::outcome::short;
+use latchwork_harness::outcome::{say, short};
 use latchwork_hunt::Totals;
 use latchwork_runtime::Clock;
 use std::io::IsTerminal;
@@ -61,7 +61,7 @@ fn display(length: Duration, clock: Clock, totals: &Mutex<Totals>, ended: &Recei
             bar.set_message(text);
         } else {
             let percent = 100 * millis(past).min(millis(length)) / millis(length).max(1);
-            eprintln!("hunt: {percent} %, {text}");
+            say(&format!("hunt: {percent} %, {text}"));
         }
     }
 }

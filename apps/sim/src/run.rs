@@ -3,12 +3,11 @@
 use crate::args::RunArgs;
 use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
 use crate::outcome;
-use latchwork_harness::{AppError, file_to_write};
+use latchwork_harness::{AppError, output, write};
 use latchwork_hunt::{Diagram, Trace, run as run_world, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
-use std::io::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Replays a world; whether its checks hold.
 pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
@@ -19,12 +18,11 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     }
     let json = arguments.output.destination()?;
     let log_entries = arguments.last.unwrap_or(usize::MAX);
-    let files = [&arguments.log, &arguments.diagram];
-    for (flag, path) in ["--log", "--diagram"].into_iter().zip(files) {
-        path.iter().try_for_each(|path| file_to_write(flag, path))?;
-    }
-    let traced = files.iter().any(|path| path.is_some());
-    let keep = if arguments.log.is_some() { log_entries.min(LOG_ENTRIES) } else { Trace::KEEP };
+    let open = |flag, path: &Option<PathBuf>| path.as_deref().map(|path| output(flag, path));
+    let log = open("--log", &arguments.log).transpose()?;
+    let drawing = open("--diagram", &arguments.diagram).transpose()?;
+    let traced = log.is_some() || drawing.is_some();
+    let keep = if log.is_some() { log_entries.min(LOG_ENTRIES) } else { Trace::KEEP };
     let mut trace = Trace::with_room(keep.max(Trace::KEEP));
     let clock = Clock::start();
     let begin = clock.now();
@@ -33,18 +31,18 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     let text = outcome::report_lines(&scenario, &report, real);
     outcome::tell(&text, json.as_ref())?;
     let about = arguments.about.as_deref().map(|name| line_named(&trace, name)).transpose()?;
-    if let Some(path) = &arguments.log {
-        write(path, &trace.log(about, log_entries))?;
+    if let Some(log) = &log {
+        write(log, trace.log(about, log_entries))?;
     }
-    if let Some(path) = &arguments.diagram {
+    if let Some(output) = &drawing {
         let about = about.or_else(|| line_of_failure(&trace, &report));
         let steps = arguments.last.unwrap_or(DIAGRAM_STEPS);
         let diagram = Diagram::of(&trace, about, steps);
-        let mermaid = path.extension().is_some_and(|extension| extension == "mmd");
-        write(path, &if mermaid { diagram.mermaid() } else { diagram.to_string() })?;
+        let mermaid = output.path().extension().is_some_and(|extension| extension == "mmd");
+        write(output, if mermaid { diagram.mermaid() } else { diagram.to_string() })?;
     }
-    if let Some(destination) = &json {
-        destination.write(&outcome::world_document(&scenario, &report, real))?;
+    if let Some(output) = &json {
+        write(output, outcome::world_document(&scenario, &report, real).to_json())?;
     }
     Ok(report.failure.is_none())
 }
@@ -55,18 +53,4 @@ fn line_named(trace: &Trace, name: &str) -> Result<GlobalAddr, AppError> {
             "--about {name:?}: no such line was seen; lines are called as in the log, for example line 3"
         ))
     })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), AppError> {
-    let written = if path == Path::new("-") {
-        let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // Whoever closes the pipe has read what it wanted.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            written => written,
-        }
-    } else {
-        std::fs::write(path, text)
-    };
-    written.map_err(|error| AppError::unwritable(path, &error))
 }

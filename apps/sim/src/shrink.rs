@@ -3,6 +3,7 @@
 use crate::args::ShrinkArgs;
 use crate::evidence::{Evidence, Failed};
 use crate::{outcome, panics};
+use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, directory_to_write};
 use latchwork_hunt::{Report, Scenario, Shrinker, run};
 use latchwork_runtime::Clock;
@@ -60,7 +61,7 @@ pub(crate) fn shrink_and_write(
         let seconds = (clock.now() - begin).as_secs();
         if seconds >= told + 5 {
             told = seconds;
-            eprintln!("shrink: {} worlds, smaller {} times", best.worlds, best.steps);
+            say(&format!("shrink: {} worlds, smaller {} times", best.worlds, best.steps));
         }
         clock.now() < until
     });

@@ -7,6 +7,9 @@ use latchwork_hunt::scenario::in_words;
 use latchwork_hunt::{Choice, Plant, Scenario, Vary, Workload};
 use std::path::Path;
 
+const FILE: latchwork_files::Kind =
+    latchwork_files::Kind { name: "a scenario", bytes_max: 1 << 20 };
+
 /// A kind of workload, and an example of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind(Workload);
@@ -67,7 +70,7 @@ impl WorldArgs {
         let wrong = |error: &dyn std::fmt::Display| {
             AppError::Usage(format!("scenario {}: {error}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let text = latchwork_files::read_text(path, FILE).map_err(|error| wrong(&error))?;
         let mut scenario = Scenario::parse(&text).map_err(|error| wrong(&error))?;
         scenario.seed = seed.unwrap_or(scenario.seed);
         if let Some(Kind(workload)) = &self.workload

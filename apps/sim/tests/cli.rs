@@ -196,3 +196,65 @@ fn what_cannot_be_is_one_line() {
     }
     std::fs::remove_dir_all(directory).expect("removed");
 }
+
+#[test]
+fn files_are_bounded_never_waited_for_and_never_replaced_by_another_kind() {
+    let directory = directory("kinds");
+    let path = |name: &str| directory.join(name).display().to_string();
+    let made = std::process::Command::new("mkfifo").arg(path("fifo")).status();
+    assert!(made.expect("coreutils").success());
+    for (arguments, problem) in [
+        (format!("--scenario {}", path("fifo")), "no process has it open for writing"),
+        (
+            "--scenario /dev/zero".to_owned(),
+            "it is larger than 1 MiB, the most that a scenario may",
+        ),
+        ("--nic /dev/zero".to_owned(), "it is larger than 1 MiB, the most that a NIC profile may"),
+        (format!("--log {}", path("fifo")), "no process has it open for reading"),
+        (format!("--diagram {}", path("fifo")), "no process has it open for reading"),
+        (format!("--json {}", path("fifo")), "no process has it open for reading"),
+    ] {
+        let output = sim(&format!("run {SMALL} {arguments}"));
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{arguments}: {err}");
+        assert!(err.contains(problem), "{arguments}: {err}");
+    }
+    let (target, link) = (directory.join("target"), directory.join("link"));
+    std::fs::write(&target, "old").expect("written");
+    std::os::unix::fs::symlink("target", &link).expect("a link");
+    assert!(sim(&format!("run {SMALL} --log {}", link.display())).status.success());
+    assert!(link.is_symlink() && std::fs::metadata(&target).expect("it is there").len() > 100);
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+#[test]
+fn a_scenario_may_have_an_editors_mark_and_no_key_twice() {
+    let directory = directory("mark");
+    let file = directory.join("scenario.toml");
+    let scenario = sim(&format!("run --seed 9 {SMALL} --print-scenario")).stdout;
+    std::fs::write(&file, [b"\xef\xbb\xbf", &*scenario].concat()).expect("written");
+    let run = format!("run --scenario {}", file.display());
+    let plain = text(&sim(&format!("run --seed 9 {SMALL}")).stdout);
+    assert_eq!(value(&text(&sim(&run).stdout), "event hash"), value(&plain, "event hash"));
+    let scenario = text(&scenario).replacen("seed = 9\n", "seed = 9\nseed = 8\n", 1);
+    std::fs::write(&file, scenario).expect("written");
+    let err = text(&sim(&run).stderr);
+    assert!(err.contains("duplicate key") && err.contains("line 2"), "{err}");
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+#[test]
+fn what_is_told_of_worlds_fits_a_terminal() {
+    let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --line-size 1K";
+    for arguments in [
+        format!("run --seed 9 {SMALL} {faults}"),
+        format!("hunt --seconds 60s --worlds 5 --jobs 1 --from-seed 1 {SMALL}"),
+        "calibrate --nic connectx5".to_owned(),
+    ] {
+        let output = sim(&arguments);
+        let out = text(&output.stdout);
+        assert!(output.status.success(), "{arguments}: {out}{}", text(&output.stderr));
+        let wide: Vec<_> = out.lines().filter(|line| line.chars().count() > 80).collect();
+        assert_eq!(wide, [""; 0], "{arguments}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::parse::{seconds, seconds_or_none, whole};
+use latchwork_harness::parse::{seconds, seconds_or_none, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
@@ -167,7 +167,7 @@ pub(crate) struct Flags {
     pub(crate) early_release: bool,
     /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with power-loss
     /// protection]
-    #[arg(long, global = true, value_name = "US", value_parser = whole(1..=1_000_000u64), help_heading = "Log")]
+    #[arg(long, global = true, value_name = "US", value_parser = whole_micros(1..=1_000_000), help_heading = "Log")]
     pub(crate) sync_us: Option<u64>,
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
@@ -181,7 +181,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]
     pub(crate) checkpoint: Option<Duration>,
     /// Record what each transaction of the run sees and does, and check that all of them were serializable; the program
-    /// `histories` reads the file.
+    /// `histories` reads the file. It is written when the run is over, and until then beside it, as FILE.node-1.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
     pub(crate) record: Option<PathBuf>,
     /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a simulation]

@@ -14,7 +14,7 @@ use crate::session::{self, Session};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use latchwork_cluster::Member;
-use latchwork_harness::outcome::{Check, World};
+use latchwork_harness::outcome::{Check, World, say};
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup, stop};
 use latchwork_runtime::sync::Mutex;
@@ -81,7 +81,7 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let outcome = driver.phases(clock);
     if let Err(error) = driver.session.close_logs() {
         // All that was acknowledged is durable. Only its loss would be noticed less well.
-        eprintln!("tpcc: the log was not closed in order: {error}");
+        say(&format!("tpcc: the log was not closed in order: {error}"));
     }
     driver.cluster.end(outcome)
 }

@@ -3,10 +3,10 @@
 //! Nobody stands by: the worker that ends the first transaction of a new interval tells of the last one. So a simulated run
 //! tells the same each time.
 
+use latchwork_files::Output;
 use latchwork_harness::outcome;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
-use latchwork_workload::result::Destination;
 use latchwork_workload::tpcc::{CURRENT_PREFIX, Statistics, Summary, Waiting};
 use std::time::Duration;
 
@@ -70,10 +70,11 @@ impl Intervals {
 
     fn tell(&self, (statistics, elapsed): &(Statistics, Duration)) {
         let summary = Summary { statistics, elapsed: *elapsed, waiting: self.waiting };
-        let aside = self.aside.then_some(Destination::Stdout);
+        let aside = self.aside.then(Output::stdout);
         // A run goes on though nobody can be told of it.
-        let _ =
-            outcome::tell(aside.as_ref(), |mut out| summary.write_lines(CURRENT_PREFIX, &mut out));
+        let _ = outcome::tell_progress(aside.as_ref(), |mut out| {
+            summary.write_lines(CURRENT_PREFIX, &mut out)
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use crate::about::{About, table_id};
 use crate::args::Wal;
 use latchwork_database::{OpenError, draw_id, replay};
 use latchwork_harness::AppError;
+use latchwork_harness::outcome::say;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
@@ -163,10 +164,10 @@ impl Logs {
 /// Tells what is lost, at once: whatever fails later, it is lost.
 fn tell_losses(directory: &LogDirectory) {
     for loss in directory.losses() {
-        eprintln!("tpcc: --accept-loss: {loss}");
+        say(&format!("tpcc: --accept-loss: {loss}"));
     }
     if directory.losses().is_empty() {
-        eprintln!("tpcc: --accept-loss: the log has lost nothing that is known");
+        say("tpcc: --accept-loss: the log has lost nothing that is known");
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::session::Session;
 use crate::tally::Tally;
+use latchwork_files::Output;
 use latchwork_harness::outcome::{self, Check, World, short};
-use latchwork_harness::{AppError, Limit};
+use latchwork_harness::{AppError, Limit, write};
 use latchwork_selcc::Counters;
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
-use latchwork_workload::result::{self, Destination, ResultDocument};
+use latchwork_workload::result::{self, ResultDocument};
 use latchwork_workload::tpcc::check::Report;
 use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
 use serde::{Deserialize, Serialize};
@@ -77,23 +78,24 @@ impl Outcome {
         Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
     }
 
-    /// Tells everything: a table on standard error, lines on standard output, and the document where it should go. With the
-    /// document on standard output, the lines give way to it.
+    /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
+    /// standard output, the lines give way to it.
     pub(crate) fn report(&self) -> Result<(), AppError> {
-        outcome::tell_people(|out| self.table(out))?;
         let settings = &self.session.settings;
-        if !settings.document_only() {
-            outcome::tell(None, |out| self.lines(out))?;
+        match settings.document_only() {
+            true => outcome::tell_people(|out| self.table(out))?,
+            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), None)?,
         }
-        let mut places = Vec::from_iter(&settings.json);
-        if settings.print_json && settings.json != Some(Destination::Stdout) {
-            places.push(&Destination::Stdout);
+        let stdout = Output::stdout();
+        let mut outputs = Vec::from_iter(&settings.json);
+        if settings.print_json && !settings.json.as_ref().is_some_and(Output::is_stdout) {
+            outputs.push(&stdout);
         }
-        if places.is_empty() {
+        if outputs.is_empty() {
             return Ok(());
         }
-        let document = self.document();
-        places.into_iter().try_for_each(|place| Ok(place.write(&document)?))
+        let document = self.document().to_json();
+        outputs.into_iter().try_for_each(|output| write(output, &document))
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

@@ -1,52 +1,55 @@
 //! The history of a run: what its transactions saw and did, and whether they could have run one after another.
 //!
-//! Of a cluster of processes each records its own transactions, into a file beside the one that was asked for. The first puts
-//! them together, which takes one machine.
+//! Each process records its own transactions into a part, a file beside the one that was asked for. After the run the first
+//! process judges the parts, which takes one machine, and puts them where the history was asked for. Until then an older
+//! history is still there; what a killed process has recorded is in its part.
 
 use crate::session::Session;
+use latchwork_files::Output;
 use latchwork_harness::outcome::Check;
 use latchwork_harness::{AppError, Cluster};
 use latchwork_history::{History, HistoryError, Options, Recorder, Recording, check};
-use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 /// A history that is being recorded.
 pub(crate) struct Recorded {
     recording: Recording,
-    /// This process's file.
+    /// This process's part.
     own: PathBuf,
-    /// The one that was asked for.
-    path: PathBuf,
+    /// Where the history was asked for.
+    output: Output,
 }
 
 /// Begins to record, if that was asked for. Called by all processes.
 pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recorded>, AppError> {
-    let Some(path) = &session.settings.record else { return Ok(None) };
+    let Some(output) = &session.settings.record else { return Ok(None) };
     if !cluster.has_one_clock() {
         return Err(AppError::Usage(format!(
             "--record {}: the nodes are on several machines, and nobody there could put their histories together; leave it \
              out",
-            path.display()
+            output.path().display()
         )));
     }
     // What is there already has timestamps up to this one.
     let clocks = session.nodes().into_iter().map(|node| node.clock().now().0);
     let base = cluster.share(clocks.max().unwrap_or(0))?.into_iter().max().unwrap_or(0);
-    let own = match cluster.process() {
-        (_, 1) => path.clone(),
-        (place, _) => part_of(path, place),
-    };
+    let own = part_of(output, cluster.process().0);
     let recording = Recording::create(&own, base).map_err(|error| failed(&error));
-    let recorded = recording.map(|recording| Recorded { recording, own, path: path.clone() });
+    let recorded = recording.map(|recording| Recorded { recording, own, output: output.clone() });
     let made = recorded.as_ref().map(|_| ()).map_err(AppError::clone);
     cluster.all(made)?;
     recorded.map(Some)
 }
 
-/// The file of the process at this place.
-fn part_of(path: &Path, place: usize) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".node-{}", place + 1));
+/// The part of the process at this place. A FIFO or a device cannot be read back: beside it is no place for files.
+fn part_of(output: &Output, place: usize) -> PathBuf {
+    let part = format!(".node-{}", place + 1);
+    if !output.is_file() {
+        let name = format!("latchwork-history-{}{part}", std::process::id());
+        return std::env::temp_dir().join(name);
+    }
+    let mut name = output.path().as_os_str().to_owned();
+    name.push(part);
     PathBuf::from(name)
 }
 
@@ -58,11 +61,11 @@ impl Recorded {
 
     /// Ends the recording, and judges it. Called by all processes.
     pub(crate) fn judge(self, cluster: &Cluster) -> Result<Check, AppError> {
-        let Recorded { recording, own, path } = self;
+        let Recorded { recording, own, output } = self;
         let finished = recording.finish().map_err(|error| failed(&error));
         let parts = cluster.all(finished.and_then(|_| absolute(&own)))?;
         let judged = match cluster.is_first() {
-            true => gathered(&path, &parts).map(|history| Some(verdict(&history))),
+            true => gathered(&output, &parts).map(|history| Some(verdict(&history))),
             false => Ok(None),
         };
         // It is the first that knows.
@@ -75,24 +78,23 @@ fn absolute(path: &Path) -> Result<PathBuf, AppError> {
     std::path::absolute(path).map_err(|error| AppError::unwritable(path, &error))
 }
 
-/// The history of all, which is in the file that was asked for then.
-fn gathered(path: &Path, parts: &[PathBuf]) -> Result<History, AppError> {
-    let load = |part: &PathBuf| History::load(part).map_err(|error| failed(&error));
-    let [first, others @ ..] = parts else { return load(&path.to_owned()) };
-    let mut history = load(first)?;
-    if others.is_empty() {
-        return Ok(history);
+/// The history of all parts, which is where it was asked for then.
+fn gathered(output: &Output, parts: &[PathBuf]) -> Result<History, AppError> {
+    let unwritable = |error| AppError::output(output.path(), &error);
+    let mut history = History::default();
+    for part in parts {
+        // It is this program's own, and as large as the run has made it.
+        history.merge(History::load(part, u64::MAX).map_err(|error| failed(&error))?);
     }
-    for part in others {
-        history.merge(load(part)?);
+    match parts {
+        [part] => output.adopt(part).map_err(unwritable)?,
+        parts => {
+            output.write_with(|out| history.write(out)).map_err(unwritable)?;
+            for part in parts {
+                std::fs::remove_file(part).map_err(|error| AppError::unwritable(part, &error))?;
+            }
+        }
     }
-    let write = || {
-        let mut file = BufWriter::new(std::fs::File::create(path)?);
-        history.write(&mut file)?;
-        file.flush()?;
-        parts.iter().try_for_each(std::fs::remove_file)
-    };
-    write().map_err(|error| AppError::unwritable(path, &error))?;
     Ok(history)
 }
 

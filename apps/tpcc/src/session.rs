@@ -8,7 +8,7 @@ use crate::transactions::Failure;
 use latchwork_cluster::Member;
 use latchwork_coherence::MemoryError;
 use latchwork_database::{Nodes, OpenError, Wait, open_named};
-use latchwork_harness::outcome::many;
+use latchwork_harness::outcome::{many, say, say_folded};
 use latchwork_harness::{AppError, ClusterFlags, Phase};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_selcc::Worker;
@@ -167,9 +167,9 @@ impl Session {
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {
-            eprintln!("tpcc: {warning}");
+            say(&format!("tpcc: {warning}"));
         }
-        eprintln!(
+        say_folded(&format!(
             "tpcc{}{}: {} with about {} MiB, {}; {}",
             settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
@@ -177,7 +177,7 @@ impl Session {
             settings.population_bytes >> 20,
             settings.txn.scheme,
             ClusterFlags::in_words(&settings.cluster),
-        );
+        ));
     }
 
     /// The error that ends a run when the database cannot be opened.

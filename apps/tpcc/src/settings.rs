@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
-use latchwork_harness::{AppError, Cluster, FabricChoice, file_to_write};
+use latchwork_files as files;
+use latchwork_harness::{AppError, Cluster, FabricChoice};
 use latchwork_wal::Device;
-use latchwork_workload::result::Destination;
 use latchwork_workload::tpcc::{
     Home, InputSettings, Population, RemoteLines, Scale, Waiting, Weights,
 };
@@ -82,8 +82,8 @@ pub(crate) struct Settings {
     pub(crate) interval: Option<Duration>,
     pub(crate) check: bool,
     /// Where the history goes.
-    pub(crate) record: Option<PathBuf>,
-    pub(crate) json: Option<Destination>,
+    pub(crate) record: Option<files::Output>,
+    pub(crate) json: Option<files::Output>,
     /// The document belongs on standard output.
     pub(crate) print_json: bool,
     /// Lines for the user about settings that change nothing.
@@ -101,7 +101,7 @@ impl Settings {
         flags.cluster.check_fabric(&fabric)?;
         let simulated = fabric.nic().is_some();
         let json = flags.json.destination()?;
-        flags.record.iter().try_for_each(|path| file_to_write("--record", path))?;
+        let record = flags.record.as_deref().map(checks::record).transpose()?;
         let joined = matches!(fabric, FabricChoice::Joined(_));
         let wal = checks::log(command, &flags, simulated)?;
         if joined {
@@ -198,7 +198,7 @@ impl Settings {
             interval: Some(interval)
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
-            record: flags.record,
+            record,
             json,
             print_json: flags.output == Output::Json,
             warnings,
@@ -235,7 +235,7 @@ impl Settings {
 
     /// Whether the document is all that is printed on standard output.
     pub(crate) fn document_only(&self) -> bool {
-        self.print_json || self.json == Some(Destination::Stdout)
+        self.print_json || self.json.as_ref().is_some_and(files::Output::is_stdout)
     }
 
     /// What efficiency is measured against.

@@ -183,7 +183,7 @@ mod tests {
             ("--memory-mb 0", "--memory-mb", "from 1"),
             ("--target 0", "--target", "above 0"),
             ("--time 0", "--time", "above 0"),
-            ("--warmup x", "--warmup", "auto or a number of seconds"),
+            ("--warmup x", "--warmup", "auto or a time such as 500ms"),
             ("--operations 0", "--operations", "from 1"),
             ("--workload g", "--workload", "one of a, b, c, d, e, f"),
             ("--protocol mesi", "--protocol", "selcc and sel"),

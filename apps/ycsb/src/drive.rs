@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
 use latchwork_harness::Phase;
-use latchwork_harness::outcome::{Check, World};
+use latchwork_harness::outcome::{Check, World, say};
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{Cluster, Course, Limit, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
@@ -61,7 +61,7 @@ fn judge(witness: &Witness) -> Option<Check> {
         }
         Some(Err(error)) => Some(Check::new(name, false, error)),
         None => {
-            eprintln!("ycsb: linearizability is undecided: too many accesses to one field overlap");
+            say("ycsb: linearizability is undecided: too many accesses to one field overlap");
             None
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::drive::Measured;
 use crate::session::Session;
-use latchwork_harness::AppError;
 use latchwork_harness::outcome::{self, Check, World, short};
+use latchwork_harness::{AppError, write};
 use latchwork_selcc::Counters;
 use latchwork_workload::report;
 use latchwork_workload::result::ResultDocument;
@@ -46,16 +46,11 @@ impl Outcome {
         self.run.as_ref().or(self.load.as_ref())
     }
 
-    /// Tells everything: a table on standard error, YCSB's lines on standard output, and the
-    /// document where it should go. With the document on standard output, the lines give way to it.
+    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it should go.
     pub(crate) fn report(&self) -> Result<(), AppError> {
-        outcome::tell_people(|out| self.table(out))?;
         let json = self.session.settings.json.as_ref();
-        outcome::tell(json, |out| self.lines(out))?;
-        if let Some(destination) = json {
-            destination.write(&self.document())?;
-        }
-        Ok(())
+        outcome::tell_result(|out| self.table(out), |out| self.lines(out), json)?;
+        json.map_or(Ok(()), |output| write(output, self.document().to_json()))
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

@@ -5,6 +5,7 @@ use latchwork_blink::TreeError;
 use latchwork_coherence::MemoryError;
 use latchwork_harness::AppError;
 use latchwork_harness::ClusterFlags;
+use latchwork_harness::outcome::{say, say_folded};
 use latchwork_workload::ycsb::CoreWorkload;
 use std::sync::Arc;
 
@@ -31,9 +32,9 @@ impl Session {
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {
-            eprintln!("ycsb: {warning}");
+            say(&format!("ycsb: {warning}"));
         }
-        eprintln!(
+        say_folded(&format!(
             "ycsb {}{}: workload {}, {} records of up to {} bytes; {}",
             settings.command.name(),
             settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
@@ -41,7 +42,7 @@ impl Session {
             self.workload.record_count(),
             self.workload.layout.len_max(),
             ClusterFlags::in_words(&settings.cluster),
-        );
+        ));
     }
 
     /// The error for a full memory pool.

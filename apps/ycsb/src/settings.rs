@@ -3,11 +3,11 @@
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 use latchwork_blink::Limits;
 use latchwork_cluster::ClusterConfig;
+use latchwork_files::Output;
 use latchwork_harness::AppError;
 use latchwork_harness::{ClusterFlags, FabricChoice};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
-use latchwork_workload::result::Destination;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) operations: Option<u64>,
     pub(crate) target_ops_s: Option<f64>,
     pub(crate) seed: u64,
-    pub(crate) json: Option<Destination>,
+    pub(crate) json: Option<Output>,
     /// Lines for the user about settings that change nothing.
     pub(crate) warnings: Vec<String>,
     /// What the properties say, the last of each.
@@ -331,7 +331,7 @@ mod tests {
             ("--json /nowhere/result.json", "--json", "its directory does not exist"),
             ("-p recordcont=5", "recordcont", "recordcount"),
             ("-p recordcount", "recordcount", "key=value"),
-            ("-P /nowhere/workload", "/nowhere/workload", "cannot be read"),
+            ("-P /nowhere/workload", "/nowhere/workload", "it cannot be read"),
             ("-p readproportion=0 -p updateproportion=0", "proportions", "readproportion=1"),
             ("-p threadcount=5000", "threadcount=5000", "--threads"),
         ] {

@@ -102,7 +102,11 @@ fn what_is_wrong_is_one_line_that_says_where_it_stands() {
             "[ycsb]\ncompute-node = 1",
             "compute-node: ycsb has no such flag; did you mean compute-nodes?",
         ),
-        ("value.toml", "\ngcl-size = 3000", "gcl-size: 3000: use a power of two from 512 to 65536"),
+        (
+            "value.toml",
+            "\ngcl-size = 3000",
+            "gcl-size: 3000: use a power of two from 512 to 65536, as 2048 or 2K",
+        ),
         ("choice.toml", "\nload-by = \"hand\"", "load-by: hand: use one of inserts, bulk"),
     ] {
         let output = ycsb(&directory.file(name, text_of_file), &[], "");
@@ -110,7 +114,7 @@ fn what_is_wrong_is_one_line_that_says_where_it_stands() {
         assert_eq!(text(&output.stderr).trim_end(), at(name, 2) + told);
     }
     for (variable, value, told) in [
-        ("LATCHWORK_CACHE_MB", "none", "LATCHWORK_CACHE_MB: none: use a number above 0"),
+        ("LATCHWORK_CACHE_MB", "none", "LATCHWORK_CACHE_MB: none: use a number of MiB above 0"),
         ("LATCHWORK_CACHEMB", "8", "did you mean LATCHWORK_CACHE_MB?"),
     ] {
         let output = ycsb(&file, &[(variable, value)], "");

@@ -50,6 +50,7 @@ mod cluster;
 pub mod config;
 mod course;
 mod flags;
+mod fold;
 mod lane;
 mod limit;
 mod log;
@@ -68,8 +69,9 @@ pub use cluster::Cluster;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
-    OutputFlags, RdmaFlags, SettingFlags, directory_to_write, file_to_write,
+    OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
 };
+pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use limit::Limit;
 pub use phase::Phase;
 pub use program::{AppError, main, start};

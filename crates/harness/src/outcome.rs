@@ -1,16 +1,17 @@
 //! What came of a run: its checks, and how all of it is told to people, to scripts and in a document.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
+use latchwork_files::Output;
 use latchwork_runtime::Time;
 use latchwork_selcc::Counters;
 use latchwork_workload::histogram::Measured;
-use latchwork_workload::result::{CheckOutcome, Destination, Node, ResultDocument};
+use latchwork_workload::result::{CheckOutcome, Node, ResultDocument};
 
-use crate::{AppError, Cluster, GIT, Limit, stop};
+use crate::{AppError, Cluster, GIT, Limit, fold, stop};
 
 /// A check at the end of a run.
 pub struct Check {
@@ -89,26 +90,21 @@ pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes a table of latencies, a row for each kind of operation that there was, and one for its latencies from
-/// intended starts where there are any.
+/// Writes a table of latencies, a row for each kind of operation that there was, and one below it for its latencies
+/// from intended starts where there are any.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "latency in us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"
-    )?;
+    let heads = ["count", "mean", "p50", "p95", "p99", "p99.9", "max"].map(str::to_owned);
+    writeln!(out)?;
+    row(out, "latency in us", &heads)?;
     for kind in measured {
-        let intended = format!("{} (intended)", kind.name);
-        for (name, latency) in [(&kind.name, kind.latency), (&intended, kind.intended)] {
+        for (name, latency) in [(&*kind.name, kind.latency), ("  intended", kind.intended)] {
             let Some(l) = latency else { continue };
-            writeln!(
-                out,
-                "{name:<18} {:>10} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
-                l.count, l.mean, l.p50, l.p95, l.p99, l.p999, l.max
-            )?;
+            let us = [l.mean, l.p50, l.p95, l.p99, l.p999, l.max].map(narrow_us);
+            let cells = [vec![narrow(l.count)], us.to_vec()].concat();
+            row(out, name, &cells)?;
         }
     }
     Ok(())
@@ -120,6 +116,34 @@ pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result
 /// When `out` fails.
 pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()> {
     limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
+}
+
+/// A row of the table of latencies, which has the width of a terminal.
+fn row(out: &mut dyn Write, name: &str, cells: &[String]) -> io::Result<()> {
+    write!(out, "{name:<17}")?;
+    cells.iter().try_for_each(|cell| write!(out, " {cell:>7}"))?;
+    writeln!(out)
+}
+
+/// A count in seven columns.
+fn narrow(count: u64) -> String {
+    if count < 10_000_000 { count.to_string() } else { narrow_large(count as f64) }
+}
+
+/// Microseconds in seven columns, with as many digits behind the point as there is room for.
+fn narrow_us(us: f64) -> String {
+    match us {
+        us if us < 9_999.995 => format!("{us:.2}"),
+        us if us < 9_999_999.5 => format!("{us:.0}"),
+        us => narrow_large(us),
+    }
+}
+
+fn narrow_large(number: f64) -> String {
+    match number {
+        n if n < 999.95e6 => format!("{:.1} M", n / 1e6),
+        n => format!("{:.1} G", n / 1e9),
+    }
 }
 
 /// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
@@ -175,12 +199,60 @@ impl World {
     }
 }
 
-/// Tells something on standard error.
+/// Tells people something on standard error, in lines that fit a terminal.
 ///
 /// # Errors
 /// When it cannot be written there.
 pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
-    written("standard error", write(&mut io::stderr().lock()))
+    written("standard error", fold::write(&mut io::stderr().lock(), write))
+}
+
+/// Says a line on standard error while the program goes on, whether anything reads there or not.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// As [`say`], in lines that fit a terminal.
+pub fn say_folded(line: &str) {
+    let _ = tell_people(|out| writeln!(out, "{line}"));
+}
+
+/// Tells lines of a run that goes on, as [`tell`]; on a terminal in lines that fit it.
+///
+/// # Errors
+/// As [`tell`].
+pub fn tell_progress(
+    document: Option<&Output>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), AppError> {
+    if document.is_some_and(Output::is_stdout) || !io::stdout().is_terminal() {
+        return tell(document, write);
+    }
+    tell(document, |out| {
+        // A progress bar may stand on the line.
+        out.write_all(b"\r\x1b[K")?;
+        fold::write(out, write)
+    })
+}
+
+/// Whether the result is told twice to the same eyes if both the table for people and the lines for scripts are written:
+/// both streams are a terminal. Then the table says it all.
+pub fn is_for_people_only() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Tells a result: as a table to people, and in lines to scripts, which a terminal is not for
+/// ([`is_for_people_only`]). The lines give way to a document on standard output.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn tell_result(
+    table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    document: Option<&Output>,
+) -> Result<(), AppError> {
+    tell_people(table)?;
+    if is_for_people_only() { Ok(()) } else { tell(document, lines) }
 }
 
 /// Tells something on standard output, or on standard error where that belongs to the document.
@@ -188,11 +260,11 @@ pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resu
 /// # Errors
 /// When it cannot be written there.
 pub fn tell(
-    document: Option<&Destination>,
+    document: Option<&Output>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), AppError> {
-    if document == Some(&Destination::Stdout) {
-        return tell_people(write);
+    if document.is_some_and(Output::is_stdout) {
+        return written("standard error", write(&mut io::stderr().lock()));
     }
     let mut out = io::stdout().lock();
     written("standard output", write(&mut out).and_then(|()| out.flush()))
@@ -246,6 +318,27 @@ mod tests {
         assert_eq!(rows(&latencies), 2, "the head and one kind");
         latencies.record(OperationKind::Read, us, Some(2 * us));
         assert_eq!(rows(&latencies), 3);
+    }
+
+    #[test]
+    fn every_row_of_latencies_fits_a_terminal() {
+        let mut latencies = Latencies::new();
+        let long = Duration::from_secs(5_000_000);
+        for us in [1, 999, 123_456, 99_999_999] {
+            let us = Duration::from_micros(us);
+            latencies.record(OperationKind::ReadModifyWrite, us, Some(long));
+        }
+        let table = text(|out| write_latencies(out, &latencies.measured()));
+        let widths: Vec<_> = table.trim_start().lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [73; 3], "{table}");
+        assert!(table.contains("READ-MODIFY-WRITE       4 "), "{table}");
+        for (us, shown) in [(1.0, "1.00"), (9_999.994, "9999.99"), (9_999.996, "10000")] {
+            assert_eq!(narrow_us(us), shown);
+        }
+        assert_eq!((narrow(9_999_999).len(), narrow(10_000_000).as_str()), (7, "10.0 M"));
+        for us in [9_999_999.4, 9_999_999.6, 99.96e6, 999.94e6, 999.96e6, 999.9e9] {
+            assert!(narrow_us(us).len() <= 7, "{}", narrow_us(us));
+        }
     }
 
     #[test]

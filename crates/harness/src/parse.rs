@@ -7,6 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
+use latchwork_units::{Size, Time};
+
+use crate::MIB;
 
 /// A whole number in `range`.
 pub fn whole<T>(
@@ -43,46 +46,136 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number of seconds above 0, up to a million.
+/// How sizes and times are written, for the help of every program that takes some.
+pub const UNITS: &str = "Sizes: 512K, 256M, 4G, or KiB, MiB, GiB, as powers of 1024. Times: 500us, 20ms, 4s, 2m, 1h. A \
+                         number without a unit has the one that the flag names.";
+
+const TIME: &str = "a time such as 500ms, 4s or 2m";
+
+/// A time above 0, up to a million seconds, which a plain number is in.
 ///
 /// # Errors
 /// What would do.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || "use a number of seconds above 0, up to a million".to_owned();
-    let seconds = positive(text).ok().filter(|seconds| *seconds <= 1e6).ok_or_else(wrong)?;
-    Ok(Duration::from_secs_f64(seconds))
+    match latchwork_units::time(text, Time::Seconds) {
+        Some(time) if !time.is_zero() && time <= TIME_MAX => Ok(time),
+        _ => {
+            Err(format!("use {TIME}, or a number of seconds, above 0 and up to a million seconds"))
+        }
+    }
 }
+
+const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 
 /// As [`seconds`], or 0.
 ///
 /// # Errors
 /// What would do.
 pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { seconds(text) }
+    match latchwork_units::time(text, Time::Seconds) {
+        Some(Duration::ZERO) => Ok(Duration::ZERO),
+        _ => seconds(text),
+    }
 }
 
-/// A duration: a whole number and its unit, above 0.
+/// As [`seconds`], as a number of them.
 ///
 /// # Errors
 /// What would do.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    latchwork_selcc::parse_duration(text).map_err(|would_do| format!("use {would_do}"))
+pub fn seconds_f64(text: &str) -> Result<f64, String> {
+    seconds(text).map(|time| time.as_secs_f64())
 }
 
-/// Bytes: a number with K, M, G or T behind it, powers of 1024, or nothing.
+/// A time of whole seconds, as a number of them in `range`.
+pub fn whole_seconds(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| {
+        let time = latchwork_units::time(text, Time::Seconds);
+        let whole = time.filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());
+        whole.filter(|seconds| range.contains(seconds)).ok_or_else(|| {
+            format!("use whole seconds from {} to {}, as 90, 90s or 2m", range.start(), range.end())
+        })
+    }
+}
+
+/// A time of whole microseconds, as a number of them in `range`.
+pub fn whole_micros(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| {
+        let time = latchwork_units::time(text, Time::Microseconds);
+        let whole = time.filter(|time| time.subsec_nanos() % 1000 == 0);
+        let micros = whole.and_then(|time| u64::try_from(time.as_micros()).ok());
+        micros.filter(|micros| range.contains(micros)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("use whole microseconds from {least} to {most}, as 50, 50us or 1ms")
+        })
+    }
+}
+
+/// A time above 0, up to 10,000 minutes, which a plain number is in.
+///
+/// # Errors
+/// What would do.
+pub fn minutes(text: &str) -> Result<Duration, String> {
+    let time = latchwork_units::time(text, Time::Minutes);
+    time.filter(|time| !time.is_zero() && *time <= Duration::from_secs(600_000)).ok_or_else(|| {
+        "use a number of minutes above 0, up to 10000, or a time such as 90s or 2h".to_owned()
+    })
+}
+
+/// A size above 0; a plain number is in bytes.
 ///
 /// # Errors
 /// What would do.
 pub fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        Some((at, 't' | 'T')) => (&text[..at], 40),
-        _ => (text, 0),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "use a size such as 512M or 4G".to_owned())
+    let size = latchwork_units::size(text, Size::B).filter(|bytes| *bytes > 0);
+    size.ok_or_else(|| "use a size such as 512M or 4GiB, or a number of bytes, above 0".to_owned())
+}
+
+/// A size in bytes, in `range`.
+pub fn bytes(
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync {
+    move |text| {
+        let size = latchwork_units::size(text, Size::B).and_then(|size| size.try_into().ok());
+        size.filter(|size| range.contains(size)).ok_or_else(|| {
+            format!(
+                "use a number of bytes from {} to {}, or a size as 2K",
+                range.start(),
+                range.end()
+            )
+        })
+    }
+}
+
+/// A size above 0, in mebibytes, which a plain number is in, too.
+///
+/// # Errors
+/// What would do.
+pub fn mebibytes(text: &str) -> Result<f64, String> {
+    // A plain number stays as it was written, for messages.
+    let size = text.parse().ok().or_else(|| {
+        let bytes = latchwork_units::size(text, Size::MiB)?;
+        Some(bytes as f64 / MIB as f64)
+    });
+    size.filter(|size| *size > 0.0 && size.is_finite())
+        .ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
+}
+
+/// A size of whole mebibytes, as a number of them in `range`.
+pub fn whole_mebibytes(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| {
+        let size = latchwork_units::size(text, Size::MiB);
+        let whole = size.filter(|bytes| bytes.is_multiple_of(MIB)).map(|bytes| bytes / MIB);
+        whole.filter(|mebibytes| range.contains(mebibytes)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("use whole MiB from {least} to {most}, as 256, 256M or 4GiB")
+        })
+    }
 }
 
 /// An IP address.
@@ -108,10 +201,9 @@ pub fn socket(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// What would do.
 pub fn line_size(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
-        _ => Err("use a power of two from 512 to 65536".to_owned()),
-    }
+    let size = latchwork_units::size(text, Size::B).and_then(|size| u32::try_from(size).ok());
+    size.filter(|size| size.is_power_of_two() && (512..=65_536).contains(size))
+        .ok_or_else(|| "use a power of two from 512 to 65536, as 2048 or 2K".to_owned())
 }
 
 /// What is wrong with a command line, in one line: clap's first line and its hints; where it has none to offer for what it
@@ -225,7 +317,42 @@ mod tests {
         }
         assert_eq!(seconds_or_none("0"), Ok(Duration::ZERO));
         assert!(seconds("2e6").is_err());
-        assert_eq!(line_size("2048"), Ok(2048));
+        assert_eq!((line_size("2048"), line_size("2K")), (Ok(2048), Ok(2048)));
         assert!(line_size("2000").is_err() && line_size("256").is_err());
+    }
+
+    #[test]
+    fn a_plain_number_has_the_flags_unit_and_any_other_is_said() {
+        let ms = Duration::from_millis;
+        assert_eq!(
+            [seconds("4"), seconds("4s"), seconds("4000ms")],
+            [const { Ok(Duration::from_secs(4)) }; 3]
+        );
+        assert_eq!((seconds_or_none("0s"), minutes("0.5")), (Ok(Duration::ZERO), Ok(ms(30_000))));
+        assert_eq!((minutes("30s"), seconds_f64("500ms")), (Ok(ms(30_000)), Ok(0.5)));
+        assert_eq!((whole_seconds(1..=90)("90"), whole_seconds(1..=90)("1.5m")), (Ok(90), Ok(90)));
+        assert_eq!((whole_micros(1..=50)("50"), whole_micros(1..=50)("0.05ms")), (Ok(50), Ok(50)));
+        assert_eq!(
+            (size("4096"), size("4K"), bytes(1..=4096)("4KiB")),
+            (Ok(4096), Ok(4096), Ok(4096))
+        );
+        assert_eq!(
+            (mebibytes("256"), mebibytes("256M"), mebibytes("512KiB")),
+            (Ok(256.0), Ok(256.0), Ok(0.5))
+        );
+        assert_eq!(
+            (whole_mebibytes(1..=4096)("64"), whole_mebibytes(1..=4096)("4G")),
+            (Ok(64), Ok(4096))
+        );
+        for (told, would_do) in [
+            (seconds("4 s").unwrap_err(), "4s"),
+            (whole_seconds(1..=90)("500ms").unwrap_err(), "from 1 to 90"),
+            (whole_seconds(1..=90)("2m").unwrap_err(), "from 1 to 90"),
+            (whole_micros(1..=50)("50ns").unwrap_err(), "50us"),
+            (mebibytes("256MB").unwrap_err(), "256M"),
+            (whole_mebibytes(1..=64)("1K").unwrap_err(), "from 1 to 64"),
+        ] {
+            assert!(told.contains(would_do), "{told}");
+        }
     }
 }

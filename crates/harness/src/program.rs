@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use latchwork_files::OutputError;
 use latchwork_workload::WorkloadError;
 
 use crate::config::{self, Configured, Read, ReadError};
@@ -40,6 +41,11 @@ impl AppError {
         }
     }
 
+    /// An output cannot be written.
+    pub fn output(path: &Path, cause: &OutputError) -> AppError {
+        AppError::Failed(format!("{}: {cause}", path.display()))
+    }
+
     /// A file or a directory cannot be written.
     pub fn unwritable(path: &Path, cause: &std::io::Error) -> AppError {
         AppError::Failed(format!("{} cannot be written: {cause}", path.display()))
@@ -54,10 +60,7 @@ impl From<FlagError> for AppError {
 
 impl From<WorkloadError> for AppError {
     fn from(error: WorkloadError) -> AppError {
-        match error {
-            WorkloadError::Unwritable { .. } => AppError::Failed(error.to_string()),
-            error => AppError::Usage(error.to_string()),
-        }
+        AppError::Usage(error.to_string())
     }
 }
 
@@ -160,8 +163,7 @@ mod tests {
     fn a_workload_that_cannot_be_is_the_callers_and_a_full_disk_is_not() {
         let conflict = WorkloadError::Conflict("both".to_owned());
         assert_eq!(AppError::from(conflict).status(), 2);
-        let cause = std::io::Error::other("full");
-        let full = WorkloadError::Unwritable { path: "out.json".into(), cause };
-        assert_eq!(AppError::from(full).status(), 1);
+        let full = OutputError::Io(std::io::Error::other("full"));
+        assert_eq!(AppError::output("out.json".as_ref(), &full).status(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! How far a phase is: a bar where standard error is a terminal, plain lines elsewhere.
 
 use crate::Phase;
-use crate::outcome::short;
+use crate::outcome::{say, short};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latchwork_runtime::{Clock, Time};
 use std::io::IsTerminal;
@@ -105,7 +105,7 @@ fn display(title: Title, extent: Extent, time: Timekeeper, phase: &Phase, ended:
             bar.set_message(text);
         } else {
             let percent = (100 * position.min(length)).checked_div(length).unwrap_or(0);
-            eprintln!("{name}: {percent} %, {text}");
+            say(&format!("{name}: {percent} %, {text}"));
         }
     }
 }

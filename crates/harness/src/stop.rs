@@ -330,6 +330,7 @@ impl Drop for Measuring {
 /// When the operating system refuses: signals then end the process, as they do by default.
 pub(crate) fn install(program: &'static str) -> io::Result<()> {
     let _ = PROGRAM.set(program);
+    latchwork_files::end_waits_when(|| requested().is_some());
     let (mut receiver, sender) = UnixStream::pair()?;
     let (armed, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in Signal::ALL {

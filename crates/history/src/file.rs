@@ -1,8 +1,9 @@
 //! Histories in files: a line of JSON that says what the file is, and one for each transaction.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::path::{Path, PathBuf};
 
+use latchwork_files::{Input, InputError, Kind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,6 +14,10 @@ pub const FORMAT: u32 = 1;
 
 /// What the first line says.
 const NAME: &str = "latchwork-history";
+
+const HEAD: Kind = Kind { name: "the first line of a history", bytes_max: 4 << 10 };
+/// A transaction of a hundred thousand operations has some 10 MiB.
+const LINE: Kind = Kind { name: "a line of a history", bytes_max: 256 << 20 };
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -80,13 +85,14 @@ pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
 }
 
 impl History {
-    /// Reads a file that a [`Recording`](crate::Recording) wrote.
+    /// Reads a file of at most so many bytes that a [`Recording`](crate::Recording) wrote.
     ///
     /// # Errors
     /// [`HistoryError`], with the line where one is at fault.
-    pub fn load(path: &Path) -> Result<History, HistoryError> {
-        let open = std::fs::File::open(path);
-        let file = open.map_err(|cause| HistoryError::io("opening", path, cause))?;
+    pub fn load(path: &Path, bytes_max: u64) -> Result<History, HistoryError> {
+        let kind = Kind { name: "a history", bytes_max };
+        let file = Input::open(path, kind)
+            .map_err(|error| HistoryError::io("opening", path, error.into()))?;
         History::read(io::BufReader::with_capacity(1 << 18, file), path)
     }
 
@@ -97,12 +103,20 @@ impl History {
     pub fn read(mut from: impl BufRead, path: &Path) -> Result<History, HistoryError> {
         let file = || path.to_owned();
         let mut line = Vec::new();
-        let mut next = |line: &mut Vec<u8>| {
+        let mut next = |line: &mut Vec<u8>, kind: Kind| {
             line.clear();
-            from.read_until(b'\n', line).map_err(|cause| HistoryError::io("reading", path, cause))
+            let failed = |cause| HistoryError::io("reading", path, cause);
+            let mut bounded = (&mut from).take(kind.bytes_max + 1);
+            let count = bounded.read_until(b'\n', line).map_err(failed)?;
+            match count as u64 > kind.bytes_max {
+                true => Err(failed(InputError::TooLarge { kind }.into())),
+                false => Ok(count),
+            }
         };
-        next(&mut line)?;
-        let header: Header = serde_json::from_slice(&line)
+        next(&mut line, HEAD)?;
+        let head = latchwork_files::text(std::mem::take(&mut line));
+        let head = head.map_err(|error| HistoryError::io("reading", path, error.into()))?;
+        let header: Header = serde_json::from_str(&head)
             .ok()
             .filter(|header: &Header| header.format == NAME)
             .ok_or_else(|| HistoryError::Foreign { file: file() })?;
@@ -111,7 +125,7 @@ impl History {
         }
         let mut history = History { base: header.base, transactions: Vec::new() };
         for number in 2.. {
-            if next(&mut line)? == 0 {
+            if next(&mut line, LINE)? == 0 {
                 break;
             }
             let wrong =
@@ -137,7 +151,7 @@ impl History {
     ///
     /// # Errors
     /// When `out` fails.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn write(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         out.write_all(&header(self.base))?;
         self.transactions.iter().try_for_each(|transaction| out.write_all(&line(transaction)))
     }

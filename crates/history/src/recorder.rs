@@ -1,11 +1,11 @@
 //! Recording: [`Recording`], and what each worker has of it, a [`Recorder`].
 
-use std::fs::File;
 use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use latchwork_files::Stream;
 use parking_lot::Mutex;
 
 use crate::file::{header, line};
@@ -36,7 +36,7 @@ enum Sink {
 }
 
 struct FileState {
-    file: File,
+    file: Stream,
     /// The first error. Nothing is written after it, so that the file ends in one place.
     failed: Option<std::io::Error>,
     transactions: u64,
@@ -53,14 +53,14 @@ struct LaneState {
 }
 
 impl Recording {
-    /// Records to a file, which is made anew. `base` is the highest timestamp of what is in the database
+    /// Records to a file, which is emptied and grows, or to a FIFO that has a reader. `base` is the highest timestamp of what is in the database
     /// already, 0 for an empty one.
     ///
     /// # Errors
     /// [`HistoryError::Io`] if the file cannot be made.
     pub fn create(path: &Path, base: Version) -> Result<Recording, HistoryError> {
         let make = || {
-            let mut file = File::create(path)?;
+            let mut file = latchwork_files::grow(path)?;
             file.write_all(&header(base))?;
             Ok(file)
         };

@@ -25,12 +25,15 @@ const CHECKPOINT_EVERY: u64 = 2_000;
 /// What is in the bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Books {
+    /// Accounts.
     pub accounts: usize,
+    /// The sum of all balances.
     pub cents: u64,
     /// By all workers, in all runs.
     pub transfers: u64,
 }
 
+/// Opens the bank in the directory, makes the transfers, and prints the books.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("usage: bank DIRECTORY [TRANSFERS]")?;

@@ -15,6 +15,7 @@ use latchwork::txn::{Schema, Scheme, Settings, TxnError};
 const COUNTERS: u32 = 8;
 const ROUNDS: u64 = 300;
 
+/// Runs the same counters under each protocol and each scheme.
 pub fn main() -> Result<(), Box<dyn Error>> {
     println!("protocol  scheme  commits  attempts      ms");
     for protocol in Protocol::ALL {

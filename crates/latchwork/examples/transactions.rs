@@ -15,6 +15,7 @@ use latchwork::txn::{Key, Range, Schema, TxnError};
 
 const SEATS: u32 = 500;
 
+/// Sells seats from two nodes.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let config =
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };

@@ -79,6 +79,7 @@ pub use latchwork_cluster as cluster;
 pub use latchwork_coherence as coherence;
 pub use latchwork_database as database;
 pub use latchwork_fabric as fabric;
+pub use latchwork_files as files;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;
 #[cfg(feature = "tcp")]
@@ -91,6 +92,7 @@ pub use latchwork_sel as sel;
 pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;
 pub use latchwork_txn as txn;
+pub use latchwork_units as units;
 pub use latchwork_verbs as verbs;
 #[cfg(target_os = "linux")]
 pub use latchwork_verbs_ibv as verbs_ibv;

@@ -64,5 +64,5 @@ fn both_sides_show_a_certificate() {
         println!("{error}");
     }
     let error = open(&format!("etcds://{address}/bench?ca=/none")).err().unwrap();
-    assert!(error.to_string().contains("/none cannot be read"), "{error}");
+    assert!(error.to_string().contains("/none: it cannot be read"), "{error}");
 }

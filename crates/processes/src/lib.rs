@@ -11,6 +11,7 @@
 //! - [`Memory`]: memory nodes, which live as long as it does, and through several programs.
 //! - [`Program`]: the processes of one run; [`Ended`]: what became of each.
 //! - [`command`]: any other program, which inherits no ignored signal.
+//! - [`shown`]: what a program shows on a terminal.
 //!
 //! A program that does not end in time is a failed test, and whatever way a test ends, none of its children goes on: each is
 //! ended by its own handle, and nothing else is.
@@ -32,7 +33,9 @@
 mod dispositions;
 mod memory;
 mod program;
+mod terminal;
 
 pub use dispositions::command;
 pub use memory::Memory;
 pub use program::{Ended, Program, one_document};
+pub use terminal::{shown, too_wide};

@@ -79,8 +79,6 @@ pub use counters::Counters;
 pub use describe::describe;
 pub use lock::Lock;
 pub use node::{Node, NodeParts};
-pub use settings::{
-    Policy, Release, Replacement, Resend, Setting, SettingError, Settings, parse_duration,
-};
+pub use settings::{Policy, Release, Replacement, Resend, Setting, SettingError, Settings};
 pub use wire::{ARENA_MAX, read_message};
 pub use worker::Worker;

@@ -228,9 +228,14 @@ fn an_unknown_name_and_an_unreadable_file_are_told() {
                     ethernet10g, or the path of a profile file";
     assert_eq!(error, expected);
     let error = NicProfile::find(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string();
-    assert!(error.contains(": cannot be read: "), "{error}");
+    assert!(error.ends_with(": it is a directory; name a file"), "{error}");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/connectx3.toml");
     assert_eq!(NicProfile::find(file).unwrap(), NicProfile::named("connectx3").unwrap());
+    let text = std::fs::read_to_string(file).unwrap();
+    let doubled = text.replacen("queue_pairs = 1\n", "queue_pairs = 1\nqueue_pairs = 2\n", 1);
+    assert_ne!(doubled, text);
+    let error = NicProfile::parse(&doubled, "doubled").unwrap_err().to_string();
+    assert!(error.contains("duplicate key"), "{error}");
 }
 
 /// What people, and broken scripts, write behind an `=`.

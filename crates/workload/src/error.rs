@@ -1,21 +1,21 @@
-//! What can be wrong with a workload, its files, and its results.
+//! What can be wrong with a workload, and its files.
 
 use crate::properties::Source;
-use std::io;
+use latchwork_files::InputError;
 use std::path::PathBuf;
 
-/// Why a workload, a property file or a result document is refused. The text of each is one line
+/// Why a workload or a property file is refused. The text of each is one line
 /// that says what would do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
     /// A property file cannot be read.
-    #[error("{path}: cannot be read: {cause}", path = path.display())]
+    #[error("{path}: {cause}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
-        cause: io::Error,
+        /// Why.
+        cause: InputError,
     },
     /// A line of a property file, or an assignment on the command line, cannot be understood.
     #[error("{at}: {problem}")]
@@ -57,14 +57,6 @@ pub enum WorkloadError {
         distribution: &'static str,
         /// What is wrong.
         problem: String,
-    },
-    /// A result document cannot be written.
-    #[error("{path}: the result document cannot be written: {cause}", path = path.display())]
-    Unwritable {
-        /// Where it should have gone.
-        path: PathBuf,
-        /// What the operating system said.
-        cause: io::Error,
     },
 }
 

@@ -73,6 +73,7 @@ pub mod random;
 pub mod report;
 pub mod result;
 pub mod tpcc;
+mod unique;
 pub mod ycsb;
 
 pub use error::WorkloadError;

@@ -1,14 +1,10 @@
-//! The document that a program leaves behind, and how it is written without ever being there in
-//! part.
+//! The document that a program leaves behind.
 
-use crate::WorkloadError;
 use crate::histogram::{LatencySummary, Measured};
+use crate::unique;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 /// The number of the document's present form.
 pub const SCHEMA: u32 = 1;
@@ -50,7 +46,7 @@ pub struct Node {
     /// Its id.
     pub id: u64,
     /// What it counted.
-    #[serde(default)]
+    #[serde(deserialize_with = "unique::map", default)]
     pub counters: BTreeMap<String, u64>,
     /// Its operations so far, at the end of each interval that the run was divided into, where it was.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -81,6 +77,7 @@ pub struct ResultDocument {
     /// The commit that it was built from, or `unknown`.
     pub git: String,
     /// Everything that it was asked to do, defaults included.
+    #[serde(deserialize_with = "unique::map")]
     pub config: BTreeMap<String, Value>,
     /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the same
     /// configuration gives the same again.
@@ -105,16 +102,19 @@ pub struct ResultDocument {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aborts: Option<u64>,
     /// Operations that failed, by kind and status, as `READ/NOT_FOUND`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub failures: BTreeMap<String, u64>,
     /// Latencies by kind of operation; from intended starts under `Intended-` and the kind.
+    #[serde(deserialize_with = "unique::map")]
     pub latency_us: BTreeMap<String, LatencySummary>,
     /// Figures that follow from counts, such as ratios and what an operation took, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub measures: BTreeMap<String, f64>,
     /// What all nodes together counted.
+    #[serde(deserialize_with = "unique::map")]
     pub counters: BTreeMap<String, u64>,
     /// The checks by name.
+    #[serde(deserialize_with = "unique::map")]
     pub checks: BTreeMap<String, CheckOutcome>,
     /// The nodes one by one.
     pub nodes: Vec<Node>,
@@ -178,99 +178,12 @@ impl ResultDocument {
     }
 }
 
-/// Where a result document goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Destination {
-    /// Standard output.
-    Stdout,
-    /// A file, which is replaced in one step.
-    File(PathBuf),
-}
-
-impl Destination {
-    /// `-` is standard output, anything else a path.
-    pub fn parse(text: &str) -> Destination {
-        match text {
-            "-" => Destination::Stdout,
-            path => Destination::File(PathBuf::from(path)),
-        }
-    }
-
-    /// Puts the document there: as a whole or not at all.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the operating system refuses; an older document is then still there, untouched.
-    pub fn write(&self, document: &ResultDocument) -> Result<(), WorkloadError> {
-        self.write_text(&document.to_json())
-    }
-
-    /// The same for a document of another kind. Whoever reads standard output and closes it, as `head`
-    /// does, has what it wanted: that is no error.
-    ///
-    /// # Errors
-    ///
-    /// As [`write`](Destination::write).
-    pub fn write_text(&self, text: &str) -> Result<(), WorkloadError> {
-        match self {
-            Destination::Stdout => {
-                let mut out = io::stdout().lock();
-                let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-                match written {
-                    Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                    written => written.map_err(|cause| unwritable(Path::new("-"), cause)),
-                }
-            }
-            Destination::File(path) => {
-                replace(path, text.as_bytes()).map_err(|cause| unwritable(path, cause))
-            }
-        }
-    }
-}
-
-fn unwritable(path: &Path, cause: io::Error) -> WorkloadError {
-    WorkloadError::Unwritable { path: path.to_owned(), cause }
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Writes beside the file first and then takes its name, so that whoever looks sees the old
-/// document or the new one.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.partial", std::process::id()));
-    let beside = directory_of(path).join(beside);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // What stands there is of no use; the error that counts is the first one.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::histogram::{Failure, Latencies};
     use crate::ycsb::OperationKind;
     use std::time::Duration;
-
-    fn directory(test: &str) -> PathBuf {
-        let name = format!("latchwork-result-{}-{test}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).unwrap();
-        directory
-    }
 
     fn document() -> ResultDocument {
         let mut latencies = Latencies::new();
@@ -299,38 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_stands_twice_is_an_error() {
+        let json = document().to_json();
+        for (once, twice) in [
+            ("\"seed\": 42", "\"seed\": 42, \"seed\": 43"),
+            ("\"records\": \"failed\"", "\"records\": \"failed\", \"records\": \"ok\""),
+            ("\"ops\": 1", "\"ops\": 1, \"ops\": 2"),
+        ] {
+            let error = serde_json::from_str::<ResultDocument>(&json.replacen(once, twice, 1));
+            let told = error.expect_err(twice).to_string();
+            assert!(told.starts_with("duplicate "), "{told}");
+        }
+    }
+
+    #[test]
     fn a_phase_without_time_has_no_infinite_throughput() {
         assert_eq!(Phase::new(5, 0.0).throughput_ops_s, 0.0);
-    }
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole_and_nothing_else_is_left() {
-        let directory = directory("replace");
-        let destination = Destination::File(directory.join("r.json"));
-        for round in 0..2 {
-            let mut document = document();
-            document.ops = round;
-            destination.write(&document).unwrap();
-            let text = std::fs::read_to_string(directory.join("r.json")).unwrap();
-            assert_eq!(serde_json::from_str::<ResultDocument>(&text).unwrap(), document);
-        }
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
-    fn where_no_document_can_be_none_is_left_by_halves() {
-        let directory = directory("check");
-        let lost = Destination::File(directory.join("lost").join("r.json"));
-        assert!(lost.write(&document()).is_err());
-        let inside = Destination::File(directory.clone());
-        assert!(inside.write(&document()).is_err());
-        assert_eq!(
-            std::fs::read_dir(&directory).unwrap().count(),
-            0,
-            "nothing half-written is left"
-        );
-        assert_eq!(Destination::parse("-"), Destination::Stdout);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -4,11 +4,13 @@ mod spec;
 mod table;
 
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latchwork_harness::AppError;
-use latchwork_workload::result::{Destination, ResultDocument};
+use latchwork_files::Output;
+use latchwork_harness::{AppError, write, write_file};
+use latchwork_workload::result::ResultDocument;
 
 use crate::args::Matrix;
 use crate::outcome::Outcome;
@@ -25,8 +27,8 @@ pub(crate) struct Ran {
 impl Ran {
     /// What is there of it.
     fn of(directory: &Path) -> Ran {
-        let text = fs::read(results::document_of(directory)).ok();
-        let document = text.and_then(|text| serde_json::from_slice(&text).ok());
+        let text = latchwork_files::read_text(&results::document_of(directory), results::FILE).ok();
+        let document = text.and_then(|text| serde_json::from_str(&text).ok());
         Ran { outcome: results::load(directory), document }
     }
 
@@ -83,9 +85,11 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
         ("table.csv", &table::csv(&spec.cases, &rows)),
         ("table.json", &table::json(&spec.title, &rows)),
     ] {
-        Destination::File(results.join(name)).write_text(text)?;
+        write_file(&results.join(name), text)?;
     }
-    Destination::Stdout.write_text(&markdown)?;
+    let is_list = io::stdout().is_terminal() && !table::fits(&markdown);
+    let shown = if is_list { table::list(&spec.title, &rows) } else { markdown };
+    write(&Output::stdout(), shown)?;
     if let Some(signal) = signals.first() {
         return Ok(128 + signal as u8);
     }
@@ -154,6 +158,6 @@ fn dry(cases: &[Case], results: &Path) -> Result<u8, AppError> {
         }
         text.push('\n');
     }
-    Destination::Stdout.write_text(&text)?;
+    write(&Output::stdout(), &text)?;
     Ok(0)
 }

@@ -15,6 +15,7 @@
 use std::path::Path;
 
 use clap::Parser;
+use latchwork_files::Kind;
 use latchwork_harness::AppError;
 use latchwork_harness::parse::one_line;
 use toml::{Table, Value};
@@ -40,6 +41,8 @@ pub(crate) struct Case {
     /// Changes with everything that the case is.
     pub(crate) hash: u64,
 }
+
+const FILE: Kind = Kind { name: "a matrix", bytes_max: 16 << 20 };
 
 /// Keys that are no flags of `cluster run`.
 const TITLE: &str = "title";
@@ -68,7 +71,7 @@ struct Line {
 /// Reads a matrix.
 pub(crate) fn load(path: &Path, defaults: &[(&str, String)]) -> Result<Spec, AppError> {
     let wrong = |problem: String| AppError::Usage(format!("{}: {problem}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = latchwork_files::read_text(path, FILE).map_err(|error| wrong(error.to_string()))?;
     parse(&text, defaults).map_err(wrong)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latchwork_harness::{COLUMNS, folded};
 use latchwork_workload::histogram::LatencySummary;
 use latchwork_workload::report::csv_line;
 use latchwork_workload::result::{CheckOutcome, ResultDocument};
@@ -27,8 +28,8 @@ pub(super) fn markdown(title: &str, cases: &[Case], rows: &[Row<'_>]) -> String 
         for key in &keys {
             text += &format!(" {} |", cell(&value(case, key)));
         }
-        text += &measured(runs);
-        text += "\n";
+        let Measured { throughput, kind, p50, p99, checks, state } = measured(runs);
+        text += &format!(" {throughput} | {kind} | {p50} | {p99} | {checks} | {state} |\n");
     }
     let commits: BTreeSet<_> = documents(rows).map(|document| document.git.as_str()).collect();
     if commits.len() > 1 {
@@ -36,6 +37,24 @@ pub(super) fn markdown(title: &str, cases: &[Case], rows: &[Row<'_>]) -> String 
         text += &format!("\nThe programs are of several commits: {}.\n", commits.join(", "));
     }
     text
+}
+
+/// Whether a terminal has room for all columns of a table.
+pub(super) fn fits(markdown: &str) -> bool {
+    markdown.lines().all(|line| line.chars().count() <= COLUMNS)
+}
+
+/// A few lines for each case, which a terminal has room for.
+pub(super) fn list(title: &str, rows: &[Row<'_>]) -> String {
+    let mut text = format!("# {title}\n");
+    for (case, runs) in rows {
+        let Measured { throughput, kind, p50, p99, checks, state } = measured(runs);
+        text += &format!(
+            "\n{}\n  {throughput} operations/s; {kind} p50 {p50} us, p99 {p99} us\n  checks {checks}; runs {state}\n",
+            case.name
+        );
+    }
+    folded(&text)
 }
 
 fn documents<'a>(rows: &'a [Row<'_>]) -> impl Iterator<Item = &'a ResultDocument> {
@@ -62,7 +81,16 @@ fn cell(text: &str) -> String {
 }
 
 /// What came of a case's runs: medians of the good ones.
-fn measured(runs: &[Ran]) -> String {
+struct Measured {
+    throughput: String,
+    kind: String,
+    p50: String,
+    p99: String,
+    checks: String,
+    state: String,
+}
+
+fn measured(runs: &[Ran]) -> Measured {
     let good: Vec<_> = runs.iter().filter(|ran| ran.is_good()).collect();
     let documents: Vec<_> = good.iter().filter_map(|ran| ran.document.as_ref()).collect();
     let number = |values: Vec<f64>, digits: usize| match spread(values) {
@@ -90,7 +118,7 @@ fn measured(runs: &[Ran]) -> String {
             format!("**FAILED**, {} of {} good: {}", good.len(), runs.len(), cell(&bad.problem()))
         }
     };
-    format!(" {throughput} | {kind} | {p50} | {p99} | {checks} | {state} |")
+    Measured { throughput, kind: kind.to_owned(), p50, p99, checks, state }
 }
 
 /// How the checks of all runs ended.

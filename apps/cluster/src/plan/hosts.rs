@@ -3,9 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 use std::path::Path;
 
+use latchwork_files::Kind;
 use latchwork_harness::AppError;
 
 use super::Reach;
+
+const FILE: Kind = Kind { name: "a file of hosts", bytes_max: 1 << 20 };
 
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +35,7 @@ impl Host {
 /// Reads a file of machines.
 pub(super) fn load(path: &Path) -> Result<Vec<Host>, AppError> {
     let wrong = |problem: String| AppError::Usage(format!("--hosts {}: {problem}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = latchwork_files::read_text(path, FILE).map_err(|error| wrong(error.to_string()))?;
     let hosts = parse(&text).map_err(wrong)?;
     if hosts.is_empty() {
         return Err(wrong(

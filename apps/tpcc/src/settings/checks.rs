@@ -1,9 +1,10 @@
 //! What cannot be, and what changes nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use latchwork_blink::Limits;
-use latchwork_harness::AppError;
+use latchwork_files as files;
+use latchwork_harness::{AppError, FlagError, output};
 use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::tpcc::Table;
@@ -120,4 +121,15 @@ pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// Where the history goes. Standard output has lines of its own.
+pub(super) fn record(path: &Path) -> Result<files::Output, FlagError> {
+    let output = output("--record", path)?;
+    match output.is_stdout() {
+        true => {
+            Err(FlagError("--record -: standard output has the result; name a file".to_owned()))
+        }
+        false => Ok(output),
+    }
 }

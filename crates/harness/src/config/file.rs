@@ -9,7 +9,10 @@ use super::elsewhere;
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
 use crate::AppError;
+use latchwork_files::Kind;
 use latchwork_workload::properties::near_matches;
+
+const FILE: Kind = Kind { name: "a configuration file", bytes_max: 1 << 20 };
 
 /// What a file says to a program.
 #[derive(Default)]
@@ -29,9 +32,8 @@ impl Said {
 
 /// Reads the file at `path`, which `asked_by` names.
 pub(super) fn read(path: &Path, asked_by: &str, known: &Known<'_>) -> Result<Said, AppError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        AppError::Usage(format!("{asked_by} {}: it cannot be read: {error}", path.display()))
-    })?;
+    let text = latchwork_files::read_text(path, FILE)
+        .map_err(|error| AppError::Usage(format!("{asked_by} {}: {error}", path.display())))?;
     parse(path, &text, known)
 }
 

@@ -6,6 +6,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 
 use crate::log::Filter;
+use crate::parse::UNITS;
 use crate::{ClusterFlags, FabricFlags, OutputFlags};
 
 /// The flags of this module, by name.
@@ -43,7 +44,13 @@ impl Flag {
 /// `--prefault=false` where a file says otherwise.
 pub(super) fn complete(command: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).help_heading(HEADING).global(true);
+    let names: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let command = names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |command| command.after_help(UNITS))
+    });
     command
+        .after_help(UNITS)
         .mut_args(|arg| match arg.get_action() {
             ArgAction::SetTrue => switch(arg),
             _ => arg,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{FabricChoice, FlagError, SettingFlags};
 use crate::AppError;
 use crate::outcome::many;
-use crate::parse::{line_size, positive, whole};
+use crate::parse::{line_size, mebibytes, whole, whole_mebibytes};
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
@@ -45,11 +45,11 @@ pub struct ClusterFlags {
     /// turn to all that are ready.
     #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub sweep_tasks: usize,
-    /// Cache of each compute node in MiB, all that belongs to it included; fractions are fine.
-    #[arg(long, global = true, value_name = "MIB", default_value = "256", value_parser = positive, help_heading = "Cluster")]
+    /// Cache of each compute node in MiB, all that belongs to it included.
+    #[arg(long, global = true, value_name = "SIZE", default_value = "256", value_parser = mebibytes, help_heading = "Cluster")]
     pub cache_mb: f64,
     /// Memory of each memory node in MiB. [default: twice what the workload should need]
-    #[arg(long, global = true, value_name = "MIB", value_parser = whole(1..=1u64 << 28), help_heading = "Cluster")]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = whole_mebibytes(1..=1 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
     /// Memory nodes over which each compute node spreads new lines, taking a chunk of each at a time.
     /// [default: all, where each has a chunk for every compute node; else 1]
@@ -285,7 +285,8 @@ mod tests {
             ("--thread 3", "--thread", "--threads"),
             ("--seed x", "--seed", "a whole number from 0"),
             ("--listen node1:7470", "--listen", "as 10.0.0.1:0"),
-            ("--pause 2", "--pause", "use"),
+            ("--pause 2d", "--pause", "use"),
+            ("--cache-mb 256MB", "--cache-mb", "256M"),
         ] {
             let line = one_line(&parse(arguments).expect_err("a wrong command line"));
             assert!(!line.contains('\n'), "{line}");

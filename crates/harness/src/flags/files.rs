@@ -2,45 +2,36 @@
 //! typing error.
 
 use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::Path;
 
-use super::FlagError;
+use latchwork_files::Output;
 
-/// Makes sure that a file could be written at `path`, which `flag` asks for.
+use super::FlagError;
+use crate::AppError;
+
+/// The output at `path`, which `flag` asks for. A FIFO, a device or a descriptor is open from now on.
 ///
 /// # Errors
-/// When its directory is not there, or it is one itself; when it may not be written.
-pub fn file_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
-    let told = path.display();
-    if path.file_name().is_none() || path.is_dir() {
-        return Err(FlagError(format!("{flag} {told}: it is a directory; name a file")));
-    }
-    let directory = path.parent().filter(|directory| *directory != Path::new(""));
-    match directory {
-        Some(directory) if !directory.is_dir() => Err(FlagError(format!(
-            "{flag} {told}: its directory does not exist; make {} first, or name another file",
-            directory.display()
-        ))),
-        _ => try_file(path).map_err(|error| {
-            FlagError(format!("{flag} {told}: it cannot be written: {error}; name another file"))
-        }),
-    }
+/// When it could not be written there.
+pub fn output(flag: &str, path: &Path) -> Result<Output, FlagError> {
+    Output::open(path).map_err(|error| FlagError(format!("{flag} {}: {error}", path.display())))
 }
 
-/// Opens the file as who writes it later, and leaves all as it was. What is no file (a terminal, a pipe) is left alone: who
-/// reads there would take this for the end.
-fn try_file(path: &Path) -> io::Result<()> {
-    if path == Path::new("-") || path.exists() && !path.is_file() {
-        return Ok(());
-    }
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            OpenOptions::new().append(true).open(path).map(drop)
-        }
-        Err(error) => Err(error),
-    }
+/// Writes `bytes` to an output.
+///
+/// # Errors
+/// When the system refuses.
+pub fn write(output: &Output, bytes: impl AsRef<[u8]>) -> Result<(), AppError> {
+    output.write(bytes.as_ref()).map_err(|error| AppError::output(output.path(), &error))
+}
+
+/// Writes `bytes` to a file that no flag names by itself: one of several in a directory.
+///
+/// # Errors
+/// When the system refuses.
+pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), AppError> {
+    let output = Output::open(path).map_err(|error| AppError::output(path, &error))?;
+    write(&output, bytes)
 }
 
 /// Makes sure that the directory `path`, which `flag` asks for, is there or could be made.
@@ -57,7 +48,8 @@ pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
         ))),
         Some(part) => {
             let probe = part.join(format!(".latchwork-{}", std::process::id()));
-            try_file(&probe).map_err(|error| {
+            let tried = OpenOptions::new().write(true).create_new(true).open(&probe);
+            tried.and_then(|_| fs::remove_file(&probe)).map_err(|error| {
                 let (told, part) = (path.display(), part.display());
                 FlagError(format!("{flag} {told}: {part} cannot be written: {error}; name another"))
             })
@@ -79,25 +71,26 @@ mod tests {
         std::fs::write(&file, "").expect("room");
         let told = |result: Result<(), FlagError>| result.err().map(|error| error.to_string());
         for good in [&file, &directory.join("new"), Path::new("here"), Path::new("-")] {
-            assert_eq!(told(file_to_write("--log", good)), None);
+            assert_eq!(told(output("--log", good).map(drop)), None);
         }
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
         // Where nobody makes a file, whoever it is.
         if cfg!(target_os = "linux") {
             let nowhere = Path::new("/proc/latchwork");
-            let line = told(file_to_write("--log", nowhere)).expect("no place for a file");
+            let line = told(output("--log", nowhere).map(drop)).expect("no place for a file");
             assert!(line.contains("it cannot be written: "), "{line}");
             let line = told(directory_to_write("--out", nowhere)).expect("no place");
             assert!(line.contains("/proc cannot be written: "), "{line}");
         }
         let lost = directory.join("lost");
-        let line = told(file_to_write("--log", &lost.join("file"))).expect("there is no directory");
+        let line =
+            told(output("--log", &lost.join("file")).map(drop)).expect("there is no directory");
         assert!(
             line.starts_with("--log ") && line.contains("its directory does not exist"),
             "{line}"
         );
         assert!(line.contains(&format!("make {} first", lost.display())), "{line}");
-        let line = told(file_to_write("--log", &directory)).expect("a directory");
+        let line = told(output("--log", &directory).map(drop)).expect("a directory");
         assert!(line.contains("it is a directory; name a file"), "{line}");
         for good in [&directory, &lost.join("deep"), Path::new("here")] {
             assert_eq!(told(directory_to_write("--out", good)), None);

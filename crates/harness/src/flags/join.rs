@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use latchwork_cluster::Transport;
+use latchwork_files::Kind;
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
@@ -13,10 +14,13 @@ use latchwork_verbs_tcp::{Config, Secret, Security, TcpError, Tls, TlsText};
 
 use super::{FabricKind, FlagError};
 use crate::AppError;
-use crate::parse::{address, positive, socket, whole};
+use crate::parse::{address, seconds_f64, socket, whole, whole_seconds};
 
 /// The fact under which the secret of a cluster is kept whose processes are given none.
 const SECRET: &str = "secret";
+
+/// Secrets, keys and certificates.
+const CREDENTIAL: Kind = Kind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
 
 /// Where a node listens that is told nothing.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -85,10 +89,10 @@ pub struct JoinFlags {
     #[arg(long, global = true, value_name = "HOW", default_value = "no", help_heading = "Joining")]
     pub huge_pages: String,
     /// Seconds that this node is not missed: so long after it died the others go on without it.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = positive, help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds_f64, help_heading = "Joining")]
     pub member_lease: f64,
     /// Seconds to wait for the other nodes at the start.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = whole(1..=86400u64), help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds(1..=86400), help_heading = "Joining")]
     pub join_wait: u64,
 }
 
@@ -227,9 +231,10 @@ impl JoinFlags {
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, FlagError> {
-    let unreadable =
-        |error| FlagError(format!("{flag} {}: it cannot be read: {error}", path.display()));
-    std::fs::read(path).map_err(unreadable)
+    let unreadable = |error| FlagError(format!("{flag} {}: {error}", path.display()));
+    // An editor's mark on one machine would make another secret of it than on the others.
+    let bytes = latchwork_files::read(path, CREDENTIAL).map_err(unreadable)?;
+    Ok(latchwork_files::without_mark(&bytes).to_vec())
 }
 
 impl JoinChoice {

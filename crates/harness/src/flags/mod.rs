@@ -9,13 +9,15 @@ mod settings;
 
 pub use cluster::{ClusterFlags, MIB};
 pub use fabric::{FabricChoice, FabricFlags, FabricKind};
-pub use files::{directory_to_write, file_to_write};
+pub use files::{directory_to_write, output, write, write_file};
 pub use join::{JoinChoice, JoinFlags};
 pub use rdma::RdmaFlags;
 pub use settings::SettingFlags;
 
+use std::path::PathBuf;
+
 use clap::Args;
-use latchwork_workload::result::Destination;
+use latchwork_files::Output;
 
 /// What is wrong with flags that are fine one by one: one line that names the flag and says what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +29,7 @@ pub struct FlagError(pub String);
 pub struct OutputFlags {
     /// Write one result document in JSON; - is standard output.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<String>,
+    pub json: Option<PathBuf>,
 }
 
 impl OutputFlags {
@@ -35,11 +37,7 @@ impl OutputFlags {
     ///
     /// # Errors
     /// When it could not be written there, so that a long run does not end in a typing error.
-    pub fn destination(&self) -> Result<Option<Destination>, FlagError> {
-        let destination = self.json.as_deref().map(Destination::parse);
-        if let Some(Destination::File(path)) = &destination {
-            file_to_write("--json", path)?;
-        }
-        Ok(destination)
+    pub fn destination(&self) -> Result<Option<Output>, FlagError> {
+        self.json.as_deref().map(|path| output("--json", path)).transpose()
     }
 }

@@ -16,7 +16,7 @@ pub struct RdmaFlags {
     #[arg(long, global = true, value_name = "N", help_heading = "RDMA")]
     pub gid_index: Option<u8>,
     /// Seconds without an acknowledgement until a connection counts as failed, seven times as long as one is waited for.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8", value_parser = crate::parse::positive, help_heading = "RDMA")]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8", value_parser = crate::parse::seconds_f64, help_heading = "RDMA")]
     pub rdma_timeout: f64,
 }
 

@@ -13,7 +13,6 @@ use latchwork_latch::Rules;
 use crate::CpuCosts;
 
 pub use table::{Setting, SettingError};
-pub use value::parse_duration;
 
 /// What tells one protocol of this engine from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -207,7 +207,7 @@ mod tests {
         let line = settings.set("pauses", "2us").unwrap_err().to_string();
         assert!(line.contains("pauses") && line.contains("pause-max"), "{line}");
         for (name, text, would_do) in
-            [("pause", "2", "20us"), ("evict-batch", "0", "from 1"), ("deadline", "0", "from 1ns")]
+            [("pause", "2d", "20us"), ("evict-batch", "0", "from 1"), ("deadline", "0", "from 1ns")]
         {
             let line = settings.set(name, text).unwrap_err().to_string();
             assert!(line.contains(name) && !line.contains('\n'), "{line}");

@@ -4,14 +4,6 @@ use std::time::Duration;
 
 use super::{Release, Replacement, Resend};
 
-/// The duration that `text` says: a whole number and its unit, above 0.
-///
-/// # Errors
-/// What would do, to follow "use".
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    Duration::parse(text, 1).ok_or_else(|| Duration::expected(0))
-}
-
 /// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
     /// What `text` says.
@@ -26,15 +18,8 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 
 impl Value for Duration {
     fn parse(text: &str, least: u64) -> Option<Self> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let (number, unit) = text.split_at(digits.len());
-        let number: u64 = number.parse().ok()?;
-        let nanos = match UNITS.iter().find(|(name, _)| *name == unit) {
-            Some((_, nanos)) => number.checked_mul(*nanos)?,
-            None if unit.is_empty() && number == 0 => 0,
-            None => return None,
-        };
-        (nanos >= least).then(|| Duration::from_nanos(nanos))
+        latchwork_units::time(text, latchwork_units::Time::Seconds)
+            .filter(|duration| duration.as_nanos() >= u128::from(least))
     }
 
     fn show(&self) -> String {
@@ -48,7 +33,7 @@ impl Value for Duration {
         let least = Duration::from_nanos(least);
         let bound =
             if least.is_zero() { String::new() } else { format!(", from {}", least.show()) };
-        format!("a duration such as 500ns, 20us, 1ms or 10s{bound}")
+        format!("a time such as 500ns, 20us, 1ms or 10, which is in seconds{bound}")
     }
 }
 
@@ -169,7 +154,11 @@ mod tests {
             let duration = Duration::parse(text, 0).expect(text);
             assert_eq!((duration.as_nanos(), duration.show().as_str()), (nanos, text));
         }
-        for wrong in ["", "10", "us", "-1us", "1.5us", "1 us", "2h", "99999999999999999999s"] {
+        for (text, shown) in [("10", "10s"), ("0.5", "500ms"), ("1.5us", "1500ns"), ("2m", "120s")]
+        {
+            assert_eq!(Duration::parse(text, 0).expect(text).show(), shown);
+        }
+        for wrong in ["", "us", "-1us", "1 us", "2d", "99999999999999999999s"] {
             assert_eq!(Duration::parse(wrong, 0), None, "{wrong}");
         }
         assert_eq!(Duration::parse("999ns", 1_000), None);

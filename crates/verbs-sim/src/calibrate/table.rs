@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Figure;
 
-/// The figures of one profile, one a line.
+/// The figures of one profile, one a line, with their sources below them.
 #[derive(Debug)]
 pub struct Table<'a> {
     /// The profile's name.
@@ -18,23 +18,27 @@ impl fmt::Display for Table<'_> {
         let (published, simulated) = ("published", "simulated");
         writeln!(
             f,
-            "{:24} {:>6} {published:>9} {simulated:>9} {:6} {:>5}  {:13} source",
-            self.name, "bytes", "", "ratio", "tolerance",
+            "{:24} {:>6} {published:>9} {simulated:>9} {:6} {:>5}  tolerance",
+            self.name, "bytes", "", "ratio",
         )?;
-        for figure in self.figures {
+        for (at, figure) in self.figures.iter().enumerate() {
             let (published, ratio) = (&figure.published, figure.ratio());
             let percent = published.tolerance * 100.0;
             let verdict = if figure.is_within() { "ok" } else { "OUTSIDE" };
             writeln!(
                 f,
-                "{:24} {:6} {:9.2} {:9.2} {:6} {ratio:5.2}  {percent:2.0} % {verdict:8} {}",
+                "{:24} {:6} {:9.2} {:9.2} {:6} {ratio:5.2}  {percent:2.0} % {verdict}",
                 published.measure.to_string(),
                 published.bytes,
                 published.value,
                 figure.simulated,
                 published.unit.to_string(),
-                published.source,
             )?;
+            // Several figures in turn may have one source.
+            let next = self.figures.get(at + 1).map(|figure| &figure.published.source);
+            if next != Some(&published.source) {
+                writeln!(f, "    {}", published.source)?;
+            }
         }
         Ok(())
     }

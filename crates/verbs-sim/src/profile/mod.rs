@@ -9,6 +9,7 @@ mod published;
 
 use std::path::Path;
 
+use latchwork_files::Kind;
 use serde::Deserialize;
 
 pub use parse::ProfileError;
@@ -138,6 +139,9 @@ pub struct CpuProfile {
     pub latch_ns: u64,
 }
 
+/// A file of a profile. Those that come with the crate have 6 KiB.
+const FILE: Kind = Kind { name: "a NIC profile", bytes_max: 1 << 20 };
+
 /// The profiles that come with the crate, as name and text.
 const EMBEDDED: [(&str, &str); 3] = [
     ("connectx3", include_str!("../../profiles/connectx3.toml")),
@@ -169,7 +173,7 @@ impl NicProfile {
     /// [`ProfileError::Unreadable`] and [`ProfileError::Bad`].
     pub fn load(path: &Path) -> Result<NicProfile, ProfileError> {
         let unreadable = |cause| ProfileError::Unreadable { path: path.to_owned(), cause };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = latchwork_files::read_text(path, FILE).map_err(unreadable)?;
         NicProfile::parse(&text, &path.display().to_string())
     }
 

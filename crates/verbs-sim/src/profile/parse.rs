@@ -24,12 +24,12 @@ pub enum ProfileError {
         known: String,
     },
     /// The file cannot be read.
-    #[error("{path}: cannot be read: {cause}", path = path.display())]
+    #[error("{path}: {cause}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
-        cause: std::io::Error,
+        /// Why.
+        cause: latchwork_files::InputError,
     },
     /// Something in the file.
     #[error("{file}:{line}: {problem}")]

@@ -20,9 +20,14 @@ mod near;
 pub use near::near_matches;
 
 use crate::WorkloadError;
+use latchwork_files::Kind;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// A file of properties.
+const FILE: Kind = Kind { name: "a property file", bytes_max: 1 << 20 };
 
 /// Where a property was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +67,25 @@ pub struct Property {
 #[derive(Clone, Debug, Default)]
 pub struct Properties {
     assignments: Vec<Property>,
+    duplicates: Vec<Duplicate>,
+}
+
+/// A key that one file assigns twice: more often a slip of the writer than a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The key.
+    pub key: String,
+    /// The earlier assignment.
+    pub first: Source,
+    /// The later one.
+    pub second: Source,
+}
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Duplicate { key, first, second } = self;
+        write!(f, "{second}: `{key}` stands at {first} already; the later value replaces it")
+    }
 }
 
 impl Properties {
@@ -73,19 +97,9 @@ impl Properties {
     /// the text names file and line.
     pub fn read_file(&mut self, path: &Path) -> Result<(), WorkloadError> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path)
+        let text = latchwork_files::read_text(path, FILE)
             .map_err(|cause| WorkloadError::Unreadable { path: path.to_owned(), cause })?;
-        match String::from_utf8(bytes) {
-            Ok(text) => self.parse(&text, &name),
-            Err(error) => {
-                let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-                Err(WorkloadError::Syntax {
-                    at: Source::File { name: name.into(), line },
-                    problem: "not UTF-8 text; a property file is plain text".to_owned(),
-                })
-            }
-        }
+        self.parse(&text, &name)
     }
 
     /// Adds the assignments of `text`, which error messages call `name`.
@@ -95,9 +109,17 @@ impl Properties {
     /// Fails at the first line that cannot be understood.
     pub fn parse(&mut self, text: &str, name: &str) -> Result<(), WorkloadError> {
         let name: Arc<str> = name.into();
+        let begin = self.assignments.len();
         for (number, logical) in line::logical_lines(text) {
             let at = Source::File { name: Arc::clone(&name), line: number };
             self.add(&logical, at)?;
+        }
+        let mut places: BTreeMap<&str, &Source> = BTreeMap::new();
+        for Property { key, at, .. } in &self.assignments[begin..] {
+            if let Some(first) = places.insert(key, at) {
+                let (key, first, second) = (key.clone(), first.clone(), at.clone());
+                self.duplicates.push(Duplicate { key, first, second });
+            }
         }
         Ok(())
     }
@@ -135,6 +157,11 @@ impl Properties {
     /// The assignment of `key` that counts, which is the last one.
     pub fn get(&self, key: &str) -> Option<&Property> {
         self.assignments.iter().rev().find(|property| property.key == key)
+    }
+
+    /// Keys that one file assigns more than once. That a later file or `-p` replaces a value is no slip.
+    pub fn duplicates(&self) -> &[Duplicate] {
+        &self.duplicates
     }
 
     /// All assignments in order, also those that later ones replace.
@@ -218,7 +245,24 @@ mod tests {
     #[test]
     fn a_missing_file_is_a_clear_error() {
         let error = Properties::default().read_file(Path::new("/nowhere/x")).unwrap_err();
-        assert!(error.to_string().starts_with("/nowhere/x: cannot be read: "), "{error}");
+        assert!(error.to_string().starts_with("/nowhere/x: it cannot be read: "), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_a_file_has_twice_is_told_with_both_lines() {
+        let mut properties = Properties::default();
+        properties.parse("a=1\nb=2\na=3\n\na=3\n", "f").unwrap();
+        properties.parse("a=4\nb=5\n", "g").unwrap();
+        properties.assign("b=6").unwrap();
+        let told: Vec<_> = properties.duplicates().iter().map(Duplicate::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "f:3: `a` stands at f:1 already; the later value replaces it",
+                "f:5: `a` stands at f:3 already; the later value replaces it"
+            ]
+        );
+        assert_eq!(properties.get("a").unwrap().value, "4");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
 use crate::WorkloadError;
-use crate::properties::{Properties, Property, near_matches};
+use crate::properties::{Duplicate, Properties, Property, near_matches};
+use latchwork_units::{Size, Time};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Reads one workload's values.
 pub(super) struct Reader<'a> {
@@ -18,7 +20,8 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         properties: &'a Properties,
     ) -> Result<(Reader<'a>, Vec<String>), WorkloadError> {
-        let mut warnings: Vec<String> = Vec::new();
+        let mut warnings: Vec<String> =
+            properties.duplicates().iter().map(Duplicate::to_string).collect();
         for Property { key, at, .. } in properties.iter() {
             if KNOWN.contains(&key.as_str()) {
                 continue;
@@ -89,6 +92,41 @@ impl<'a> Reader<'a> {
         let expected =
             || format!("must be a whole number from {} to {}", range.start(), range.end());
         self.parse(key, |value| range.contains(value), expected)
+    }
+
+    /// A size in bytes in `range`, if given.
+    pub(super) fn bytes(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u16>,
+    ) -> Result<Option<u16>, WorkloadError> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let size = latchwork_units::size(text, Size::B).and_then(|size| size.try_into().ok());
+        match size.filter(|size| range.contains(size)) {
+            Some(size) => Ok(Some(size)),
+            None => {
+                let (least, most) = (range.start(), range.end());
+                let would_do =
+                    format!("must be a whole number from {least} to {most}, or a size as 1K");
+                Err(self.refuse(key, would_do))
+            }
+        }
+    }
+
+    /// A time, if given; a plain number is in seconds.
+    pub(super) fn time(&self, key: &'static str) -> Result<Option<Duration>, WorkloadError> {
+        let most = Duration::from_secs(u64::from(u32::MAX));
+        let Some(text) = self.text(key) else { return Ok(None) };
+        match latchwork_units::time(text, Time::Seconds).filter(|time| *time <= most) {
+            Some(time) => Ok(Some(time)),
+            None => {
+                let would_do = format!(
+                    "must be a number of seconds up to {}, or a time as 500ms or 2m",
+                    u32::MAX
+                );
+                Err(self.refuse(key, would_do))
+            }
+        }
     }
 
     /// A number of at least zero, if given.

@@ -274,8 +274,8 @@ fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {
         Zipfian,
     }
     let fields = reader.number("fieldcount", 1..=u16::MAX)?.unwrap_or(10);
-    let max = reader.number("fieldlength", 1..=u16::MAX)?.unwrap_or(100);
-    let min = reader.number("minfieldlength", 1..=u16::MAX)?.unwrap_or(1);
+    let max = reader.bytes("fieldlength", 1..=u16::MAX)?.unwrap_or(100);
+    let min = reader.bytes("minfieldlength", 1..=u16::MAX)?.unwrap_or(1);
     let shapes =
         [("constant", Shape::Constant), ("uniform", Shape::Uniform), ("zipfian", Shape::Zipfian)];
     let shape = reader.choice("fieldlengthdistribution", &shapes)?.unwrap_or(Shape::Constant);
@@ -383,10 +383,9 @@ fn scan_length(reader: &Reader<'_>) -> Result<ScanLength, WorkloadError> {
 }
 
 fn client(reader: &Reader<'_>) -> Result<ClientSettings, WorkloadError> {
-    let seconds = reader.number("maxexecutiontime", 0..=u64::from(u32::MAX))?;
     Ok(ClientSettings {
         threads: reader.number("threadcount", 1..=u32::MAX)?,
         target_ops_s: reader.weight("target")?.filter(|target| *target > 0.0),
-        time_max: seconds.filter(|s| *s > 0).map(Duration::from_secs),
+        time_max: reader.time("maxexecutiontime")?.filter(|time| !time.is_zero()),
     })
 }

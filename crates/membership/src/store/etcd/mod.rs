@@ -271,8 +271,12 @@ fn with_tls(_options: ConnectOptions, _address: &Address) -> Result<ConnectOptio
 fn with_tls(options: ConnectOptions, address: &Address) -> Result<ConnectOptions, String> {
     use etcd_client::{Certificate, Identity, TlsOptions};
 
+    const PEM: latchwork_files::Kind =
+        latchwork_files::Kind { name: "a key or certificates", bytes_max: 1 << 20 };
     let read = |path: &std::path::PathBuf| {
-        std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+        let bytes = latchwork_files::read(path, PEM);
+        let bytes = bytes.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok::<_, String>(latchwork_files::without_mark(&bytes).to_vec())
     };
     let mut tls = TlsOptions::new();
     tls = match &address.ca {

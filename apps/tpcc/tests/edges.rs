@@ -1,0 +1,126 @@
+//! Files and terminals as users have them: histories into links and FIFOs, eighty columns.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use latchwork_processes::{shown, too_wide};
+use tempfile::TempDir;
+
+const SMALL: &str =
+    "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20";
+
+/// How long a program may take, on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn command(directory: &TempDir, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
+    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+fn tpcc(directory: &TempDir, arguments: &str) -> Output {
+    command(directory, arguments).output().expect("the program starts")
+}
+
+fn good(directory: &TempDir, arguments: &str) -> (String, String) {
+    let output = tpcc(directory, arguments);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    (out, err)
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_history_goes_into_a_fifo_that_has_a_reader() {
+    let directory = TempDir::new().expect("a directory");
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("coreutils").success());
+    let refused = tpcc(&directory, &format!("{SMALL} --record fifo"));
+    let told = text(&refused.stderr);
+    assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+    assert!(told.contains("--record fifo: it is a FIFO, and no process has it open for"), "{told}");
+
+    // One that has it open for both is a reader that waits for no writer.
+    let mut reader = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
+    let mut running = command(&directory, &format!("{SMALL} --record fifo"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut got = vec![0; 1 << 16];
+    let length = reader.read(&mut got).expect("it is written");
+    assert!(got[..length].starts_with(b"{\"format\":\"latchwork-history\""), "{got:?}");
+    let drain = std::thread::spawn(move || while let Ok(1..) = reader.read(&mut got) {});
+    let out = running.stdout.take().map(|mut out| {
+        let mut text = String::new();
+        out.read_to_string(&mut text).expect("text");
+        text
+    });
+    assert!(running.wait().expect("it ends").success());
+    assert!(out.expect("piped").contains("[CHECK], serializability, ok\n"));
+    assert!(fs::symlink_metadata(&fifo).expect("it is there").file_type().is_fifo());
+    assert_eq!(names(directory.path()), ["fifo"]);
+    // Its own writing end keeps it open: it ends with the test.
+    drop(drain);
+}
+
+#[test]
+fn a_history_replaces_the_target_of_a_link_when_the_run_is_over() {
+    let directory = TempDir::new().expect("a directory");
+    fs::create_dir(directory.path().join("inner")).expect("a directory");
+    let (link, target) = (directory.path().join("link"), directory.path().join("inner/target"));
+    fs::write(&target, "old").expect("room");
+    symlink("inner/target", &link).expect("a link");
+    // A run that comes to nothing leaves the old history.
+    let failed = tpcc(&directory, &format!("{SMALL} --record link --memory-mb 5"));
+    assert!(!failed.status.success());
+    assert_eq!(fs::read(&target).expect("it is there"), b"old");
+    good(&directory, &format!("{SMALL} --record link"));
+    assert!(link.is_symlink());
+    assert!(fs::read(&target).expect("it is there").starts_with(b"{\"format\":"));
+    assert_eq!(names(&directory.path().join("inner")), ["target"]);
+    let told = text(&tpcc(&directory, &format!("{SMALL} --record -")).stderr);
+    assert!(told.contains("--record -: standard output has the result; name a file"), "{told}");
+}
+
+#[test]
+fn on_a_terminal_a_result_stands_once_and_fits() {
+    let directory = TempDir::new().expect("a directory");
+    let arguments = format!("{SMALL} --interval 0.001 --record history");
+    let (status, text) = shown(command(&directory, &arguments), LIMIT);
+    assert!(status.success(), "{text}");
+    assert_eq!(too_wide(&text), [""; 0]);
+    for once in ["tpmC", "check  serializability", "check  tpcc-3.3.2.12"] {
+        assert_eq!(text.matches(once).count(), 1, "{once}: {text}");
+    }
+    assert!(!text.contains("[Summary]") && !text.contains("[CHECK]"), "{text}");
+}
+
+#[test]
+fn scripts_have_their_lines_and_people_lines_that_fit() {
+    let directory = TempDir::new().expect("a directory");
+    for arguments in ["", "--partitioned -w 2", "--fabric sim"] {
+        let (out, err) = good(&directory, &format!("{SMALL} {arguments}"));
+        assert!(out.contains("[Summary] ") && out.ends_with("[CHECK], tpcc-stock, ok\n"), "{out}");
+        assert_eq!(too_wide(&err), [""; 0]);
+    }
+    let log = "--wal-dir log --retry-for 2m";
+    let (_, err) = good(&directory, &format!("prepare {SMALL} {log}").replace("--count 20", ""));
+    assert_eq!(too_wide(&err), [""; 0]);
+}

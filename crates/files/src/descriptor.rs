@@ -1,0 +1,57 @@
+//! Paths that stand for an open descriptor, as `/dev/stdout` and `/dev/fd/3` do.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// A descriptor that a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Descriptor {
+    /// Its number, where it is one of this process.
+    pub(crate) own: Option<u32>,
+}
+
+/// The descriptor that `path` stands for, itself or through symbolic links.
+///
+/// The links in `/proc/PID/fd` are not ordinary ones: what they say may be no path at all (`pipe:[123]`), and
+/// replacing the file that they name would cut the descriptor off from it.
+pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let directory = fs::canonicalize(directory_of(&path)).ok()?;
+        let name = path.file_name()?.to_owned();
+        if let Some(pid) = of_process(&directory) {
+            let number = name.to_str().and_then(|name| name.parse().ok());
+            let is_own = pid == rustix::process::getpid().as_raw_nonzero().get();
+            return Some(Descriptor { own: number.filter(|_| is_own) });
+        }
+        let link = directory.join(name);
+        path = directory.join(fs::read_link(&link).ok()?);
+    }
+    None
+}
+
+/// The process whose descriptors are in this directory: `/proc/PID/fd`, or the same of one of its threads.
+fn of_process(directory: &Path) -> Option<i32> {
+    let parts: Vec<_> = directory.components().collect();
+    let (Some(Component::RootDir), Some(Component::Normal(proc))) = (parts.first(), parts.get(1))
+    else {
+        return None;
+    };
+    let is_fd = parts.last() == Some(&Component::Normal("fd".as_ref()));
+    let is_long_enough = parts.len() == 4 || parts.len() == 6;
+    if *proc != "proc" || !is_fd || !is_long_enough {
+        return None;
+    }
+    parts[2].as_os_str().to_str()?.parse().ok()
+}
+
+/// The directory in which a path stands.
+pub(crate) fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,138 @@
+//! Regular files that are replaced in one step.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::descriptor::directory_of;
+
+/// Temporaries of killed processes may be in the way.
+const NAMES_MAX: u32 = 1000;
+
+/// Writes `target` as a whole or not at all: into a temporary beside it, which then takes its name. The target is no
+/// symbolic link.
+///
+/// Where the directory may not be changed, or the file is one that cannot be renamed over, it is written in place: a
+/// result that is written in two steps is worth more than none.
+pub(crate) fn replace(
+    target: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let old = fs::metadata(target).ok();
+    let (beside, file) = match temporary(target, old.as_ref()) {
+        Ok(made) => made,
+        Err(error) if old.is_some() && is_forbidden(&error) => return in_place(target, write),
+        Err(error) => return Err(error),
+    };
+    let renamed = filled(&file, write).and_then(|()| {
+        if let Some(old) = &old {
+            keep_permissions(&file, old)?;
+        }
+        file.sync_all()?;
+        match fs::rename(&beside, target) {
+            Err(error) if old.is_some() && is_forbidden(&error) => in_place(target, &mut |out| {
+                io::copy(&mut File::open(&beside)?, out)?;
+                fs::remove_file(&beside)
+            }),
+            renamed => renamed,
+        }
+    });
+    if renamed.is_err() {
+        // What stands there is of no use; the error that counts is the first one.
+        let _ = fs::remove_file(&beside);
+        return renamed;
+    }
+    sync_directory(target);
+    Ok(())
+}
+
+/// A name is durable with its directory. Some file systems cannot sync one.
+fn sync_directory(target: &Path) {
+    let _ = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
+}
+
+/// Moves `from` to `target`, as [`replace`] would write it. Whether that was possible: they may be on different file
+/// systems.
+pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
+    let file = OpenOptions::new().write(true).open(from)?;
+    if let Ok(old) = fs::metadata(target) {
+        keep_permissions(&file, &old)?;
+    }
+    file.sync_all()?;
+    match fs::rename(from, target) {
+        Ok(()) => {
+            sync_directory(target);
+            Ok(true)
+        }
+        Err(error) if is_forbidden(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that [`replace`] could write `target`, and leaves everything as it was.
+pub(crate) fn check(target: &Path) -> io::Result<()> {
+    let old = fs::metadata(target).ok();
+    if old.is_some() {
+        // A process that may not write a file must not replace it either.
+        OpenOptions::new().write(true).open(target)?;
+    }
+    match temporary(target, old.as_ref()) {
+        Ok((beside, _)) => fs::remove_file(beside),
+        Err(error) if old.is_some() && is_forbidden(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new file in the target's directory. Its mode is at most that of the old file, whose content may be secret.
+fn temporary(target: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
+    let directory = directory_of(target);
+    let mode = old.map_or(0o666, |old| old.permissions().mode() & 0o777);
+    for number in 0..NAMES_MAX {
+        // The target's own name may be as long as names can be.
+        let name = format!(".latchwork-{}-{number}.partial", std::process::id());
+        let beside = directory.join(name);
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (beside, file)),
+        }
+    }
+    Err(io::Error::other(format!("remove .latchwork-*.partial in {}", directory.display())))
+}
+
+fn filled(file: &File, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    write(&mut out)?;
+    out.flush()
+}
+
+fn in_place(
+    target: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).truncate(true).open(target)?;
+    filled(&file, write)?;
+    file.sync_all()
+}
+
+/// Its owner, as far as this process may give files away, and then its mode, which that changes.
+fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        // Only root may give a file away.
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+    if new.permissions().mode() != old.permissions().mode() {
+        file.set_permissions(old.permissions())?;
+    }
+    Ok(())
+}
+
+/// Whether it is the directory, or that a file system is mounted there, that forbids a step.
+fn is_forbidden(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    let forbidden = [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];
+    errno.is_some_and(|errno| forbidden.contains(&errno))
+}

@@ -1,0 +1,105 @@
+//! Lines for people fit a terminal: what is longer goes on below, under its own beginning.
+
+use std::io::{self, Write};
+
+/// Columns of a terminal that has the usual width.
+pub const COLUMNS: usize = 80;
+
+/// Columns of what `cluster run` shows on a terminal, behind the name of a process (`C58 | `).
+pub const COLUMNS_RELAYED: usize = COLUMNS - 6;
+
+/// How far a continued line is indented at most.
+const INDENT_MAX: usize = 34;
+
+/// The same lines, none of them longer than [`COLUMNS`] where words allow it.
+///
+/// A line goes on under the column behind the last gap of two or more blanks, as that behind `check  records  ok`; words
+/// that are too long by themselves, such as paths, stay whole.
+pub fn folded(text: &str) -> String {
+    folded_to(COLUMNS, text)
+}
+
+fn folded_to(columns: usize, text: &str) -> String {
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        fold(columns, line, &mut out);
+    }
+    out
+}
+
+fn fold(columns: usize, line: &str, out: &mut String) {
+    let (text, end) = match line.strip_suffix('\n') {
+        Some(text) => (text, "\n"),
+        None => (line, ""),
+    };
+    if text.chars().count() <= columns {
+        out.push_str(line);
+        return;
+    }
+    let indent = indent(text);
+    let (head, rest): (String, String) =
+        (text.chars().take(indent).collect(), text.chars().skip(indent).collect());
+    out.push_str(&head);
+    let mut column = indent;
+    for (number, word) in rest.split(' ').filter(|word| !word.is_empty()).enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push_str(end);
+}
+
+/// Where the text of a line begins, behind what stands in columns before it.
+fn indent(text: &str) -> usize {
+    let letters: Vec<char> = text.chars().take(INDENT_MAX + 1).collect();
+    let is_gap = |at: usize| at >= 2 && letters[at - 1] == ' ' && letters[at - 2] == ' ';
+    (1..letters.len()).rev().find(|at| letters[*at] != ' ' && is_gap(*at)).unwrap_or(2)
+}
+
+/// Writes what `write` writes, [folded] to [`COLUMNS_RELAYED`].
+pub(crate) fn write(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut text = Vec::new();
+    let written = write(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    out.write_all(folded_to(COLUMNS_RELAYED, &text).as_bytes())?;
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_goes_on_under_its_text_and_loses_no_word() {
+        let words = "transactions ".repeat(9);
+        for (head, indent) in [
+            ("run    ", 7),
+            ("       ", 7),
+            ("check  records          ok     ", 31),
+            ("plain text and ", 2),
+        ] {
+            let line = format!("{head}{}\n", words.trim());
+            let text = folded(&line);
+            assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+            let second = text.lines().nth(1).expect("it is folded");
+            assert!(second.starts_with(&format!("{}tr", " ".repeat(indent))), "{text}");
+            let all = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(all(&text), all(&line));
+        }
+        let short = format!("{}\n\n  last", "x".repeat(COLUMNS));
+        assert_eq!(folded(&short), short);
+        let path = format!("see    {}/x and more", "y".repeat(90));
+        assert_eq!(folded(&path), format!("see    {}/x\n       and more", "y".repeat(90)));
+    }
+}

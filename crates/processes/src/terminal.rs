@@ -1,0 +1,92 @@
+//! A terminal for a program, and what the program shows there.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// Runs a program whose standard output and standard error are one terminal, and returns how it ended and the lines that
+/// stand there then. What a progress bar has drawn over is gone.
+///
+/// # Panics
+/// When there is no terminal to be had, and when the program does not end in time: then it is killed.
+pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags).expect("a terminal");
+    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal of our own");
+    let name = ptsname(&ours, Vec::new()).expect("it has a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name, flags, Mode::empty()).expect("its other end");
+    let theirs = File::from(theirs);
+    command.stdin(Stdio::null()).stdout(theirs.try_clone().expect("a descriptor")).stderr(theirs);
+    let mut child = command.spawn().expect("the program starts");
+    // It has the other end, too.
+    drop(command);
+    let (says, said) = channel();
+    thread::spawn(move || {
+        let (mut text, mut some, mut ours) = (Vec::new(), [0; 4096], File::from(ours));
+        // The end of a terminal that no process has open is an error.
+        while let Ok(1..) = ours.read(&mut some).inspect(|count| text.extend(&some[..*count])) {}
+        let _ = says.send(text);
+    });
+    let Ok(text) = said.recv_timeout(limit) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("the program has not ended after {limit:?}");
+    };
+    let status = child.wait().expect("it has ended");
+    (status, plain(&String::from_utf8_lossy(&text)))
+}
+
+/// What stands on a terminal where this was written: of each line what is behind the last carriage return, without
+/// control sequences.
+fn plain(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line.trim_end_matches('\r');
+        let line = line.rsplit('\r').next().unwrap_or_default();
+        let mut parts = line.split('\u{1b}');
+        let mut plain = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // `[2K`: parameters, and a letter that ends them.
+            let end = part.find(|letter: char| letter.is_ascii_alphabetic());
+            plain.push_str(end.map_or("", |end| &part[end + 1..]));
+        }
+        plain
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Lines that a terminal has no room for.
+pub fn too_wide(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.chars().count() > COLUMNS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_finds_a_terminal_and_its_lines_come_back() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "[ -t 1 ] && [ -t 2 ] && printf 'bar\\r\\033[2Kone\\n'; echo two >&2; exit 3",
+        ]);
+        let (status, text) = shown(command, Duration::from_secs(60));
+        assert_eq!((status.code(), text.as_str()), (Some(3), "one\ntwo\n"));
+    }
+
+    #[test]
+    fn what_is_too_wide_is_found() {
+        let wide = "x".repeat(81);
+        assert_eq!(too_wide(&format!("{wide}\n{}", "y".repeat(80))), [wide]);
+    }
+}

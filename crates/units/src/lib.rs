@@ -1,0 +1,248 @@
+//! Sizes and times as people write them. Flags, settings and property files use this grammar, and no other.
+//!
+//! ```text
+//!   value = number [unit]        no space between them
+//!   number                       digits, with a fraction if need be: 256, 0.5, 1e3
+//!   unit of a size               B, K or KiB, M or MiB, G or GiB, T or TiB: powers of 1024, in any case
+//!   unit of a time               ns, us, ms, s, m, h
+//! ```
+//!
+//! A number without a unit has the unit that the flag or the key documents ([`Size`], [`Time`]).
+//!
+//! # What holds
+//!
+//! - Whole numbers are exact. A fraction of a size is cut to whole bytes, and one of a time is rounded to
+//!   nanoseconds; what would become 0 so is refused.
+//! - `KB` and `MB` are refused: they mean powers of 1000 to some readers and powers of 1024 to others.
+//! - A negative number, an infinite one and one that does not fit are refused.
+//!
+//! ```
+//! use latchwork_units::{Size, Time, size, time};
+//! use std::time::Duration;
+//!
+//! assert_eq!(size("256", Size::MiB), Some(256 << 20));
+//! assert_eq!(size("256MiB", Size::B), size("256M", Size::MiB));
+//! assert_eq!(time("10", Time::Seconds), Some(Duration::from_secs(10)));
+//! assert_eq!(time("500ms", Time::Seconds), time("0.5", Time::Seconds));
+//! assert_eq!(time("50", Time::Microseconds), time("50us", Time::Seconds));
+//! assert_eq!(size("256MB", Size::B), None);
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+/// What a number of a size without a unit counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Bytes.
+    B,
+    /// Mebibytes.
+    MiB,
+}
+
+/// What a number of a time without a unit counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Time {
+    /// Microseconds.
+    Microseconds,
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+}
+
+const SIZES: [(&[&str], u64); 5] = [
+    (&["b"], 1),
+    (&["k", "kib"], 1 << 10),
+    (&["m", "mib"], 1 << 20),
+    (&["g", "gib"], 1 << 30),
+    (&["t", "tib"], 1 << 40),
+];
+
+const TIMES: [(&[&str], u64); 6] = [
+    (&["ns"], 1),
+    (&["us", "µs"], 1_000),
+    (&["ms"], 1_000_000),
+    (&["s"], 1_000_000_000),
+    (&["m", "min"], 60_000_000_000),
+    (&["h"], 3_600_000_000_000),
+];
+
+impl Size {
+    fn bytes(self) -> u64 {
+        match self {
+            Size::B => 1,
+            Size::MiB => 1 << 20,
+        }
+    }
+}
+
+impl Time {
+    fn nanos(self) -> u64 {
+        match self {
+            Time::Microseconds => 1_000,
+            Time::Seconds => 1_000_000_000,
+            Time::Minutes => 60_000_000_000,
+        }
+    }
+}
+
+/// The bytes that `text` says, if it is a size. 0 is one.
+pub fn size(text: &str, plain: Size) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    match Number::split(&lower, &SIZES, plain.bytes())? {
+        (Number::Whole(number), unit) => number.checked_mul(unit),
+        (Number::Fraction(number), unit) => {
+            let bytes = (number * unit as f64).floor();
+            fits(bytes, number).then_some(bytes as u64)
+        }
+    }
+}
+
+/// The time that `text` says, if it is one. 0 is one.
+pub fn time(text: &str, plain: Time) -> Option<Duration> {
+    match Number::split(text, &TIMES, plain.nanos())? {
+        (Number::Whole(number), unit) => number.checked_mul(unit).map(Duration::from_nanos),
+        (Number::Fraction(number), unit) => {
+            let nanos = (number * unit as f64).round();
+            fits(nanos, number).then(|| Duration::from_nanos(nanos as u64))
+        }
+    }
+}
+
+/// Whether what a number comes to is a `u64`, and is 0 only where the number is.
+fn fits(amount: f64, number: f64) -> bool {
+    // As a float, the largest u64 is 2^64.
+    amount < u64::MAX as f64 && (amount >= 1.0 || number == 0.0)
+}
+
+/// A size in the largest unit that says it with a whole number, for people.
+pub fn show_size(bytes: u64) -> String {
+    let fits = |(_, unit): &&(&[&str], u64)| bytes > 0 && bytes.is_multiple_of(*unit);
+    match SIZES.iter().rev().find(fits) {
+        Some((names, unit)) if *unit > 1 => {
+            let name = names[0].to_ascii_uppercase();
+            format!("{} {name}iB", bytes / unit)
+        }
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+enum Number {
+    Whole(u64),
+    Fraction(f64),
+}
+
+impl Number {
+    /// The number of a text, and what one of it counts.
+    fn split(text: &str, units: &[(&[&str], u64)], plain: u64) -> Option<(Number, u64)> {
+        let digits = text.trim_end_matches(char::is_alphabetic);
+        let unit = match &text[digits.len()..] {
+            "" => plain,
+            name => units.iter().find(|(names, _)| names.contains(&name))?.1,
+        };
+        // "+5" and "inf" are floats to the standard library.
+        if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+            return None;
+        }
+        if let Ok(number) = digits.parse() {
+            return Some((Number::Whole(number), unit));
+        }
+        let number: f64 = digits.parse().ok()?;
+        (number.is_finite() && number >= 0.0).then_some((Number::Fraction(number), unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_one_meaning_in_every_spelling() {
+        for text in ["256M", "256m", "256MiB", "256mib", "0.25G", "262144K", "268435456B"] {
+            assert_eq!(size(text, Size::B), Some(256 << 20), "{text}");
+            assert_eq!(size(text, Size::MiB), Some(256 << 20), "{text}");
+        }
+        assert_eq!(size("256", Size::B), Some(256));
+        assert_eq!(size("0.5", Size::MiB), Some(512 << 10));
+        assert_eq!(size("0.1", Size::MiB), Some(104_857));
+        assert_eq!(size("1e9", Size::MiB), Some(1_000_000_000 << 20));
+        assert_eq!(size("3T", Size::B), Some(3 << 40));
+        assert_eq!(size("0", Size::B), Some(0));
+        assert_eq!(size("18446744073709551615", Size::B), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_time_has_one_meaning_in_every_spelling() {
+        for text in ["90", "90s", "1.5m", "1.5min", "0.025h", "90000ms", "9e1", "90000000us"] {
+            assert_eq!(time(text, Time::Seconds), Some(Duration::from_secs(90)), "{text}");
+        }
+        assert_eq!(time("50", Time::Microseconds), Some(Duration::from_micros(50)));
+        assert_eq!(time("50µs", Time::Seconds), Some(Duration::from_micros(50)));
+        assert_eq!(time("0.5", Time::Minutes), Some(Duration::from_secs(30)));
+        assert_eq!(time("0.05", Time::Seconds), Some(Duration::from_millis(50)));
+        assert_eq!(time("7ns", Time::Seconds), Some(Duration::from_nanos(7)));
+        assert_eq!(time("0", Time::Seconds), Some(Duration::ZERO));
+        assert_eq!(time("0.0", Time::Seconds), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_does_not_fit_is_refused() {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "-1M",
+            "+1",
+            "1 M",
+            "1MB",
+            "1KB",
+            "1X",
+            "1.2.3M",
+            "nan",
+            "inf",
+            "1e400",
+            "0.3B",
+            "16777216T",
+            "1e30",
+            "0x10",
+            "1M1",
+            "١",
+        ] {
+            assert_eq!(size(text, Size::B), None, "{text}");
+        }
+        for text in [
+            "",
+            "s",
+            "-1s",
+            "+1s",
+            "1 s",
+            "1d",
+            "1S",
+            "nan",
+            "inf",
+            "infs",
+            "1e400s",
+            "0.1ns",
+            "18446744074s",
+            "1e30",
+            "1m30s",
+        ] {
+            assert_eq!(time(text, Time::Seconds), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit_that_fits() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1000, "1000 bytes"),
+            (1024, "1 KiB"),
+            (3 << 20, "3 MiB"),
+            ((1 << 30) + 1024, "1048577 KiB"),
+        ] {
+            assert_eq!(show_size(bytes), text);
+        }
+    }
+}
