@@ -8,8 +8,9 @@ use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{Check, say_folded};
-use latchwork_harness::{Cluster, Course, Limit, Plan, Warmup, Went, stop};
+use latchwork_harness::{Cluster, Cores, Course, Limit, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
+use latchwork_workload::conditions::Conditions;
 use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
     };
     let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
     let lines = Arc::new(lines::spread(made, settings.workload.lines()));
-    let Measured { run, went, mut done, limit } = measure(&settings, cluster, &lines)?;
+    let Measured { run, went, mut done, limit, conditions } = measure(&settings, cluster, &lines)?;
     let clients = match settings.workload.config().writes {
         WriteKind::Locked => 0,
         WriteKind::Blind => Run::clients(&settings),
@@ -75,7 +76,7 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
             Err(problem) => Check::new("linearizability", false, problem),
         });
     }
-    let figures = Figures::new(&settings, done, went, limit);
+    let figures = Figures::new(&settings, done, went, (limit, conditions));
     let (event_hash, is_told_here) = (cluster.event_hash(), cluster.is_first());
     Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
 }
@@ -88,6 +89,8 @@ struct Measured {
     done: Vec<Done>,
     /// What limited it.
     limit: Option<Limit>,
+    /// How far it can be trusted, where time was real.
+    conditions: Option<Conditions>,
 }
 
 /// The measured run.
@@ -116,19 +119,22 @@ fn measure(
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
     let (settings, lines) = (settings.clone(), lines.clone());
     let run = Arc::new(Run { settings, lines, begin, course, sample });
+    let cores = Cores::before();
     let (done, limit) = {
         let (shared, ending, metered) = (run.clone(), run.clone(), run.clone());
         let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        let body = move |member| client::run(shared.clone(), member);
+        let body = cores.around(move |member| client::run(shared.clone(), member));
         let measured = || cluster.run_course(&run.course, body);
         cluster.metered(move |_| metered.course.part(), measured)
     };
     let done: Vec<Option<Done>> = done?;
+    let conditions = cores.after(cluster)?;
+    let limit = limit.or_else(|| Limit::of_threads(conditions.as_ref(), None));
     // Why it failed says more than that workers have nothing to tell.
     let went = cluster.all_went(run.course.went())?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
-    Ok(Measured { run, went, done, limit })
+    Ok(Measured { run, went, done, limit, conditions })
 }
 
 fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {

@@ -4,6 +4,7 @@ use crate::client::Done;
 use crate::settings::Settings;
 use latchwork_harness::{Limit, Went};
 use latchwork_selcc::Counters;
+use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::micro::MicroKind;
 use latchwork_workload::result::Phase;
@@ -23,6 +24,8 @@ pub(crate) struct Figures {
     pub(crate) series: Vec<Vec<u64>>,
     /// What limited it.
     pub(crate) limit: Option<Limit>,
+    /// How far they can be trusted, where time was real.
+    pub(crate) conditions: Option<Conditions>,
 }
 
 impl Figures {
@@ -30,7 +33,7 @@ impl Figures {
         settings: &Settings,
         done: Vec<Done>,
         went: Went,
-        limit: Option<Limit>,
+        (limit, conditions): (Option<Limit>, Option<Conditions>),
     ) -> Figures {
         let nodes = settings.cluster.compute_nodes;
         let mut latencies = Latencies::new();
@@ -63,6 +66,7 @@ impl Figures {
             warm_up_windows: went.hit_ratios.len(),
             series,
             limit,
+            conditions,
         }
     }
 
@@ -147,7 +151,7 @@ mod tests {
         };
         let figures = |ends: [Time; 2]| {
             let done = vec![worker(0, ends[0]), worker(1, ends[1])];
-            Figures::new(&settings, done, went.clone(), None).phase
+            Figures::new(&settings, done, went.clone(), (None, None)).phase
         };
         assert_eq!(figures([at(1_400), at(1_450)]).elapsed_s, 0.001, "not before its end");
         let late = figures([at(1_400), at(2_500)]);

@@ -52,6 +52,7 @@ impl Outcome {
             phase.throughput_ops_s / 1e6
         )?;
         outcome::write_limit(out, figures.limit.as_ref())?;
+        outcome::write_conditions(out, figures.conditions.as_ref())?;
         let measures: BTreeMap<_, _> = figures.measures().into_iter().collect();
         let of = |name: &str| measures.get(name).copied().unwrap_or(0.0);
         writeln!(
@@ -89,6 +90,7 @@ impl Outcome {
         let mut document =
             outcome::document("microbench", cluster, counters, checks, self.event_hash);
         document.config = self.settings.describe();
+        document.conditions = figures.conditions.clone();
         document.limit = figures.limit.as_ref().map(ToString::to_string);
         document.set_measured(&figures.phase, &figures.latencies.measured());
         document.measures =

@@ -16,7 +16,7 @@ use crate::tally::Tally;
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::{Check, World, say};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, Cluster, Course, Phase, Plan, Warmup, stop};
+use latchwork_harness::{AppError, Cluster, Cores, Course, Limit, Phase, Plan, Warmup, stop};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Health;
@@ -253,12 +253,15 @@ impl Driver {
         };
         let (shared, ending) = (run.clone(), run.clone());
         let measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        let (body, metered) = (move |member| run::run(shared.clone(), member), run.clone());
+        let cores = Cores::before();
+        let body = cores.around(move |member| run::run(shared.clone(), member));
+        let metered = run.clone();
         let (done, limit) = self
             .cluster
             .metered(move |_| metered.course.part(), || self.on_all(RUN, extent, &phase, body));
         let done = done?;
         drop(measuring);
+        let conditions = cores.after(&self.cluster)?;
         let recorded = run.recorded.lock().take();
         if let Some(recorded) = recorded {
             outcome.checks.push(recorded.judge(&self.cluster)?);
@@ -275,7 +278,10 @@ impl Driver {
         let end = done.iter().map(|done| done.end).max().unwrap_or(went.end).max(went.end);
         let mut tally = Tally::default();
         done.into_iter().for_each(|done| tally.merge(done.tally));
-        Ok(Measured { tally, elapsed: end - went.from, limit })
+        let elapsed = end - went.from;
+        let limit =
+            limit.or_else(|| Limit::of_threads(conditions.as_ref(), outcome.log_sync(elapsed)));
+        Ok(Measured { tally, elapsed, limit, conditions })
     }
 
     pub(crate) fn check(&self, expected: &Expected, outcome: &mut Outcome) -> Result<(), AppError> {

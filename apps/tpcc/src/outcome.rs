@@ -8,6 +8,7 @@ use latchwork_harness::{AppError, Limit, write};
 use latchwork_selcc::Counters;
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
+use latchwork_workload::conditions::Conditions;
 use latchwork_workload::result::{self, ResultDocument};
 use latchwork_workload::tpcc::check::Report;
 use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
@@ -53,6 +54,8 @@ pub(crate) struct Measured {
     pub(crate) elapsed: Duration,
     /// What limited it, where that is known.
     pub(crate) limit: Option<Limit>,
+    /// How far it can be trusted, where time was real.
+    pub(crate) conditions: Option<Conditions>,
 }
 
 impl Outcome {
@@ -71,6 +74,13 @@ impl Outcome {
             world: None,
             is_told_here: true,
         }
+    }
+
+    /// For which share of the run a log was syncing, in the mean of all; nothing without a log.
+    pub(crate) fn log_sync(&self, elapsed: Duration) -> Option<f64> {
+        let logs = self.session.settings.cluster.compute_nodes as f64;
+        let log = self.log.as_ref()?;
+        Some(log.syncing.as_secs_f64() / (elapsed.as_secs_f64() * logs).max(1e-9))
     }
 
     fn summary<'a>(&self, run: &'a Measured) -> Summary<'a> {
@@ -149,6 +159,7 @@ impl Outcome {
             short(summary.tpmc())
         )?;
         outcome::write_limit(out, run.limit.as_ref())?;
+        outcome::write_conditions(out, run.conditions.as_ref())?;
         let aborts = statistics.all_counts().aborts;
         if aborts > 0 {
             let reasons = run.tally.conflicts().filter(|(_, count)| *count > 0);
@@ -207,6 +218,7 @@ impl Outcome {
         }
         if let Some(run) = &self.run {
             self.summary(run).fill(&mut document);
+            document.conditions = run.conditions.clone();
             document.limit = run.limit.as_ref().map(ToString::to_string);
             let conflicts = run.tally.conflicts().map(|(name, count)| (name.to_owned(), count));
             document.counters.extend(conflicts);
@@ -270,6 +282,7 @@ mod tests {
             tally: Tally::default(),
             elapsed: Duration::from_secs(1),
             limit: None,
+            conditions: None,
         });
         let told = |outcome: &Outcome| {
             let mut out = Vec::new();

@@ -12,9 +12,10 @@ use latchwork_harness::AppError;
 use latchwork_harness::Phase;
 use latchwork_harness::outcome::{Check, World, say};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{Cluster, Course, Limit, Plan as CoursePlan, Warmup, stop};
+use latchwork_harness::{Cluster, Cores, Course, Limit, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Counters;
+use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::result;
 use latchwork_workload::ycsb::{InsertCounter, OperationKind};
@@ -37,6 +38,8 @@ pub(crate) struct Measured {
     pub(crate) latencies: Latencies<OperationKind>,
     /// What limited it, where that is known.
     pub(crate) limit: Option<Limit>,
+    /// How far it can be trusted, where time was real.
+    pub(crate) conditions: Option<Conditions>,
 }
 
 /// Does what the settings ask for.
@@ -141,7 +144,7 @@ impl Driver {
         expected.failed += latencies.failed();
         let ends = workers.iter().map(|worker| worker.end);
         let phase = phase_result(expected.records, begin, ends);
-        Ok(Measured { phase, latencies, limit: None })
+        Ok(Measured { phase, latencies, limit: None, conditions: None })
     }
 
     fn run(
@@ -177,7 +180,8 @@ impl Driver {
             None => Extent::Until(plan.until),
         };
         let measuring = stop::measuring(move |signal| ending.stop(signal));
-        let body = move |member| run::run(shared.clone(), member);
+        let cores = Cores::before();
+        let body = cores.around(move |member| run::run(shared.clone(), member));
         let metered = run.clone();
         let part = move |now| metered.part(now);
         let measured =
@@ -188,6 +192,8 @@ impl Driver {
         };
         let workers: Vec<Done> = workers?;
         drop(measuring);
+        let conditions = cores.after(&self.cluster)?;
+        let limit = limit.or_else(|| Limit::of_threads(conditions.as_ref(), None));
         if let Some(signal) = stop::ended_early()
             && run.course.is_none()
             && workers.iter().all(|worker| worker.counters.is_none())
@@ -224,7 +230,7 @@ impl Driver {
             && session.workload.layout.keeps_whole_versions();
         expected.fields_modified = counts.then_some(modified);
         let phase = phase_result(latencies.ok(), plan.measured_from, ends.into_iter());
-        Ok(Measured { phase, latencies, limit })
+        Ok(Measured { phase, latencies, limit, conditions })
     }
 
     /// The numbers of the records that this process inserts.

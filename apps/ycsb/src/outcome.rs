@@ -86,6 +86,7 @@ impl Outcome {
         }
         let Some(main) = self.main() else { return Ok(()) };
         outcome::write_limit(out, main.limit.as_ref())?;
+        outcome::write_conditions(out, main.conditions.as_ref())?;
         outcome::write_latencies(out, &main.latencies.measured())?;
         outcome::write_checks(out, &self.checks)
     }
@@ -99,6 +100,7 @@ impl Outcome {
         document.load = self.load.as_ref().map(|load| load.phase.clone());
         if let Some(main) = self.main() {
             document.set_measured(&main.phase, &main.latencies.measured());
+            document.conditions = main.conditions.clone();
             document.limit = main.limit.as_ref().map(ToString::to_string);
         }
         document

@@ -48,6 +48,7 @@
 mod agree;
 mod cluster;
 pub mod config;
+mod cores;
 mod course;
 mod flags;
 mod fold;
@@ -66,6 +67,7 @@ mod waiting;
 mod watch;
 
 pub use cluster::Cluster;
+pub use cores::Cores;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Whatever was in use for nearly all of the time is the limit: more of anything else would not have helped. In a simulated world all
-//! of that is counted. On real fabrics nothing is known of it yet.
+//! of that is counted. On real fabrics two things are: cores that other threads had, and syncs of the log.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use latchwork_cluster::Usage;
 use latchwork_runtime::Time;
 use latchwork_verbs_sim::NicWork;
+use latchwork_workload::conditions::Conditions;
 
 use crate::{Cluster, Part};
 
@@ -54,6 +55,16 @@ pub enum Limit {
         /// For which share of the time they worked, on average.
         busy: f64,
     },
+    /// Other threads had the cores. Known of real threads only.
+    RunDelay {
+        /// The share of the time for which workers waited for a core.
+        share: f64,
+    },
+    /// The device under the log.
+    LogSync {
+        /// For which share of the time it was syncing, in the mean of all logs.
+        busy: f64,
+    },
     /// Nothing was in use for most of the time: workers waited for answers, or for the time of the next operation.
     Waits {
         /// The share of the busiest part of a NIC.
@@ -78,6 +89,12 @@ impl fmt::Display for Limit {
                 )
             }
             Limit::Cpu { node, busy } => write!(f, "CPUs of {node} {} % busy", percent(busy)),
+            Limit::RunDelay { share } => {
+                write!(f, "run delay: workers waited for a core {} % of the time", percent(share))
+            }
+            Limit::LogSync { busy } => {
+                write!(f, "log sync: the device was at it {} % of the time", percent(busy))
+            }
             Limit::Waits { nic, cpu } => {
                 let (nic, cpu) = (percent(nic), percent(cpu));
                 write!(f, "waits: NICs at most {nic} % busy, CPUs {cpu} %")
@@ -93,6 +110,8 @@ impl Limit {
             Limit::Nic { busy, .. } | Limit::LatchWord { busy, .. } | Limit::Cpu { busy, .. } => {
                 *busy
             }
+            Limit::LogSync { busy } => *busy,
+            Limit::RunDelay { share } => *share,
             Limit::Waits { .. } => 0.0,
         }
     }
@@ -100,6 +119,15 @@ impl Limit {
     /// Whether it is a word at which workers take turns, however short each turn is at the NIC.
     fn is_one_line(&self) -> bool {
         matches!(self, Limit::LatchWord { atomics, .. } if *atomics >= ONE_LINE)
+    }
+
+    /// What limited a run on real threads, as far as that is counted: other threads on the cores of its workers, or the
+    /// device under its logs, which were syncing for this share of the time.
+    pub fn of_threads(conditions: Option<&Conditions>, log_sync: Option<f64>) -> Option<Limit> {
+        if let Some(conditions) = conditions.filter(|conditions| conditions.is_crowded()) {
+            return Some(Limit::RunDelay { share: conditions.kept_off() });
+        }
+        log_sync.filter(|busy| *busy >= BUSY).map(|busy| Limit::LogSync { busy })
     }
 
     /// What limited a simulated cluster between two times; nothing when no time passed, or where times are drawn and nothing
@@ -233,6 +261,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchwork_workload::conditions::WorkerTime;
 
     fn nic(owner: &str, part: &str, busy: f64) -> Limit {
         Limit::Nic { owner: owner.to_owned(), part: part.to_owned(), busy }
@@ -263,6 +292,21 @@ mod tests {
         let told_of = |atomics| told(&[idle[1].clone(), word(atomics, 0.02)], &[cpu("C1", 0.12)]);
         assert_eq!(told_of(0.97), "latch word of one line at M3: 97 % of all atomics, 2 % busy");
         assert_eq!(told_of(0.4), waits);
+    }
+
+    #[test]
+    fn of_real_threads_crowded_cores_come_before_the_log() {
+        let worker = |run_delay_s| WorkerTime { elapsed_s: 1.0, run_delay_s, ..Default::default() };
+        let of = |delay| Conditions { workers: vec![worker(delay)], ..Conditions::default() };
+        let told = |conditions: Option<&Conditions>, log_sync| {
+            Limit::of_threads(conditions, log_sync).map(|limit| limit.to_string())
+        };
+        let crowded = "run delay: workers waited for a core 43 % of the time";
+        assert_eq!(told(Some(&of(0.43)), Some(0.99)).as_deref(), Some(crowded));
+        let log = "log sync: the device was at it 95 % of the time";
+        assert_eq!(told(Some(&of(0.02)), Some(0.95)).as_deref(), Some(log));
+        assert_eq!(told(Some(&of(0.02)), Some(0.3)), None);
+        assert_eq!(told(None, None), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_files::Output;
 use latchwork_runtime::Time;
 use latchwork_selcc::Counters;
+use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, Node, ResultDocument};
 
@@ -116,6 +117,36 @@ pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result
 /// When `out` fails.
 pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()> {
     limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
+}
+
+/// Writes the machines of a run and what its workers had of them, with a warning where that was too little.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_conditions(out: &mut dyn Write, conditions: Option<&Conditions>) -> io::Result<()> {
+    let Some(conditions) = conditions else { return Ok(()) };
+    for machine in &conditions.machines {
+        let mhz = machine.mhz.map_or(String::new(), |mhz| format!(" at {mhz:.0} MHz"));
+        let (cpu, cores) = (&machine.cpu, many(machine.cores, "core"));
+        let (load, steal) = (machine.load_before, 100.0 * machine.steal);
+        writeln!(out, "host   {cpu}, {cores}{mhz}; load before {load:.2}, steal {steal:.1} %")?;
+    }
+    if conditions.workers.is_empty() {
+        return Ok(());
+    }
+    let (on, off) = (100.0 * conditions.on_core(), 100.0 * conditions.kept_off());
+    writeln!(
+        out,
+        "cores  workers ran for {on:.0} % of the time and waited for a core for {off:.1} %"
+    )?;
+    if conditions.is_crowded() {
+        writeln!(
+            out,
+            "warning: the workers waited for a core for {off:.0} % of the time: other programs run, or there are \
+             more workers than cores. The figures are not those of a free machine."
+        )?;
+    }
+    Ok(())
 }
 
 /// A row of the table of latencies, which has the width of a terminal.

@@ -61,6 +61,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conditions;
 pub mod distribution;
 mod error;
 pub mod hash;

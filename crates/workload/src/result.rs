@@ -1,5 +1,6 @@
 //! The document that a program leaves behind.
 
+use crate::conditions::Conditions;
 use crate::histogram::{LatencySummary, Measured};
 use crate::unique;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,9 @@ pub struct ResultDocument {
     /// What kept the measured part from being faster, in words, where that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
+    /// How far the figures can be trusted, where time was real.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub conditions: Option<Conditions>,
     /// Seconds that were measured.
     pub elapsed_s: f64,
     /// Operations in them.
@@ -133,6 +137,7 @@ impl ResultDocument {
             stopped: None,
             load: None,
             limit: None,
+            conditions: None,
             elapsed_s: 0.0,
             ops: 0,
             throughput_ops_s: 0.0,

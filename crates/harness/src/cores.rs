@@ -1,0 +1,203 @@
+//! [`Cores`]: whether the workers of a run had their cores, as the system counts it.
+//!
+//! ```text
+//!   Cores::before ── load, steal      each worker: /proc/thread-self/schedstat, begin and end
+//!         │                                │
+//!         └──── around(body) ──────────────┴───► after ──► Conditions, of all processes
+//! ```
+//!
+//! A thread that computes beside foreign threads does not notice that it stands still; its throughput and its latencies
+//! do. The kernel counts for each thread how long it was ready and had no core. Where the kernel does not
+//! (other systems than Linux), nothing is said.
+
+use std::fs;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cluster::Member;
+use latchwork_runtime::sync::Mutex;
+use latchwork_workload::conditions::{Conditions, Machine, WorkerTime};
+
+use crate::{AppError, Cluster};
+
+/// What is noted of a run while it lasts. Clones are of the same run.
+#[derive(Clone)]
+pub struct Cores {
+    load_before: f64,
+    ticks_before: Ticks,
+    workers: Arc<Mutex<Vec<WorkerTime>>>,
+}
+
+impl Cores {
+    /// To be called before a run.
+    pub fn before() -> Cores {
+        Cores {
+            load_before: load().unwrap_or(0.0),
+            ticks_before: Ticks::now().unwrap_or_default(),
+            workers: Arc::default(),
+        }
+    }
+
+    /// The body of a run's workers, with a note of what each thread had of the processor.
+    pub fn around<T, F, Fut>(
+        &self,
+        body: F,
+    ) -> impl Fn(Member) -> BoxedBody<T> + Sync + use<T, F, Fut>
+    where
+        T: 'static,
+        F: Fn(Member) -> Fut + Sync,
+        Fut: Future<Output = T> + 'static,
+    {
+        let workers = Arc::clone(&self.workers);
+        move |member| {
+            let (workers, handle) = (Arc::clone(&workers), member.handle.clone());
+            let (node, worker) = (member.node, member.worker);
+            let body = body(member);
+            Box::pin(async move {
+                let (begin, before) = (handle.now(), Processor::of_thread());
+                let result = body.await;
+                let elapsed_s = (handle.now() - begin).as_secs_f64();
+                if let (Some(before), Some(after)) = (before, Processor::of_thread()) {
+                    let cpu_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+                    let run_delay_s = after.delay.saturating_sub(before.delay).as_secs_f64();
+                    let time = WorkerTime { node, worker, elapsed_s, cpu_s, run_delay_s };
+                    workers.lock().push(time);
+                }
+                result
+            })
+        }
+    }
+
+    /// Under which conditions the run was measured; nothing of a simulated one, whose time is virtual. Called by all
+    /// processes of a cluster, after the run.
+    ///
+    /// # Errors
+    /// When another process is gone.
+    pub fn after(self, cluster: &Cluster) -> Result<Option<Conditions>, AppError> {
+        if let Cluster::Simulated(_) = cluster {
+            return Ok(None);
+        }
+        let mut workers = std::mem::take(&mut *self.workers.lock());
+        workers.sort_by_key(|worker| (worker.node, worker.worker));
+        let machine = self.machine();
+        let own = Conditions { machines: vec![machine], workers };
+        let all = cluster.share(own)?.into_iter();
+        Ok(all.reduce(|mut all, other| {
+            all.merge(other);
+            all
+        }))
+    }
+
+    fn machine(&self) -> Machine {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let steal = Ticks::now().map_or(0.0, |now| now.stolen_since(self.ticks_before));
+        Machine {
+            host: host.trim().to_owned(),
+            cpu: value_of(&cpus, "model name").next().unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            mhz: mean(value_of(&cpus, "cpu MHz").filter_map(|mhz| mhz.parse().ok())),
+            load_before: self.load_before,
+            steal,
+        }
+    }
+}
+
+/// The body of one worker, with its note.
+pub(crate) type BoxedBody<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
+
+/// What a thread has had of the processor since it began.
+#[derive(Clone, Copy)]
+struct Processor {
+    cpu: Duration,
+    /// Ready, and without a core.
+    delay: Duration,
+}
+
+impl Processor {
+    fn of_thread() -> Option<Processor> {
+        let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+        let mut next = || numbers.next().map(Duration::from_nanos);
+        Some(Processor { cpu: next()?, delay: next()? })
+    }
+}
+
+/// Time of all cores of the machine, in ticks of the system.
+#[derive(Clone, Copy, Default)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Ticks> {
+        Ticks::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// `cpu  user nice system idle iowait irq softirq steal ..`
+    fn parse(text: &str) -> Option<Ticks> {
+        const STEAL: usize = 7;
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+        let stolen = *ticks.get(STEAL)?;
+        // What comes behind it is counted before it already.
+        Some(Ticks { all: ticks[..=STEAL].iter().sum(), stolen })
+    }
+
+    fn stolen_since(self, before: Ticks) -> f64 {
+        let all = self.all.saturating_sub(before.all);
+        self.stolen.saturating_sub(before.stolen) as f64 / all.max(1) as f64
+    }
+}
+
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// The values of all lines `name : value`.
+fn value_of<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.filter(move |(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_is_a_share_of_all_ticks_between_two_looks() {
+        let at = |text| Ticks::parse(text).expect("a line of all cores");
+        let before = at("cpu  100 0 50 800 0 0 0 10 7 0\ncpu0 1 1\n");
+        let after = at("cpu  160 0 60 810 0 0 0 30 9 0\n");
+        assert_eq!(after.stolen_since(before), 0.2);
+        assert_eq!(before.stolen_since(before), 0.0);
+        assert!(Ticks::parse("cpu  1 2 3\n").is_none() && Ticks::parse("").is_none());
+    }
+
+    #[test]
+    fn the_processor_is_named_once_and_its_frequency_is_the_mean() {
+        let text = "processor : 0\nmodel name\t: A 1\ncpu MHz\t\t: 2000.5\n\nmodel name\t: A 1\ncpu MHz\t: 3000.5\n";
+        assert_eq!(value_of(text, "model name").next(), Some("A 1"));
+        let mhz = mean(value_of(text, "cpu MHz").filter_map(|mhz| mhz.parse().ok()));
+        assert_eq!(mhz, Some(2500.5));
+        assert_eq!(mean([].into_iter()), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_computes_has_had_the_processor() {
+        let clock = latchwork_runtime::Clock::start();
+        let before = Processor::of_thread().expect("Linux counts it");
+        let deadline = clock.now() + Duration::from_secs(60);
+        while Processor::of_thread().expect("still").cpu <= before.cpu {
+            assert!(clock.now() < deadline, "a minute on a core, and none is counted");
+        }
+    }
+}

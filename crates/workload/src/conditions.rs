@@ -1,0 +1,121 @@
+//! [`Conditions`]: on which machines a run was measured, and whether its workers had their cores.
+
+use serde::{Deserialize, Serialize};
+
+/// From this share of the time on, waiting for a core decides the figures.
+const KEPT_OFF_MAX: f64 = 0.1;
+
+/// A machine during a run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// The processor's model.
+    pub cpu: String,
+    /// Cores that the program may use.
+    pub cores: usize,
+    /// Their clock frequency in MHz as the run ended, in the mean; where the system tells it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mhz: Option<f64>,
+    /// The load average of the last minute, before the run.
+    pub load_before: f64,
+    /// The share of the run in which a hypervisor kept the cores from the machine, 0 to 1.
+    pub steal: f64,
+}
+
+/// What one worker's thread had of the processor, from the begin of the warm-up to the end of the run.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerTime {
+    /// Index of its compute node, from 0.
+    pub node: usize,
+    /// Index of the worker on its node, from 0.
+    pub worker: usize,
+    /// Seconds that the run took.
+    pub elapsed_s: f64,
+    /// Seconds on a core.
+    pub cpu_s: f64,
+    /// Seconds in which it was ready and other threads had the cores.
+    pub run_delay_s: f64,
+}
+
+/// How far the figures of a run on real threads can be trusted.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Conditions {
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// The workers, one by one; none where the system does not tell.
+    pub workers: Vec<WorkerTime>,
+}
+
+impl Conditions {
+    /// The share of the workers' time in which they were ready and had no core, 0 to 1.
+    pub fn kept_off(&self) -> f64 {
+        self.share(|worker| worker.run_delay_s)
+    }
+
+    /// The share of the workers' time in which they had a core, 0 to 1.
+    pub fn on_core(&self) -> f64 {
+        self.share(|worker| worker.cpu_s)
+    }
+
+    /// Whether the workers waited for cores for more than a tenth of their time: then the figures say as much of
+    /// the machine's other work as of the program.
+    pub fn is_crowded(&self) -> bool {
+        self.kept_off() > KEPT_OFF_MAX
+    }
+
+    fn share(&self, part: impl Fn(&WorkerTime) -> f64) -> f64 {
+        let all: f64 = self.workers.iter().map(|worker| worker.elapsed_s).sum();
+        if all > 0.0 { self.workers.iter().map(part).sum::<f64>() / all } else { 0.0 }
+    }
+
+    /// Takes over what another process saw of the same run.
+    pub fn merge(&mut self, other: Conditions) {
+        for machine in other.machines {
+            match self.machines.iter_mut().find(|known| known.host == machine.host) {
+                // Processes of one machine saw the same, some a moment later.
+                Some(known) => known.steal = known.steal.max(machine.steal),
+                None => self.machines.push(machine),
+            }
+        }
+        self.workers.extend(other.workers);
+        self.workers.sort_by_key(|worker| (worker.node, worker.worker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(node: usize, cpu_s: f64, run_delay_s: f64) -> WorkerTime {
+        WorkerTime { node, worker: 0, elapsed_s: 4.0, cpu_s, run_delay_s }
+    }
+
+    fn of(workers: &[WorkerTime]) -> Conditions {
+        Conditions { workers: workers.to_vec(), ..Conditions::default() }
+    }
+
+    #[test]
+    fn shares_are_of_the_time_of_all_workers() {
+        let conditions = of(&[worker(0, 4.0, 0.0), worker(1, 2.0, 1.0)]);
+        assert_eq!((conditions.on_core(), conditions.kept_off()), (0.75, 0.125));
+        assert!(conditions.is_crowded());
+        assert!(!of(&[worker(0, 3.6, 0.4)]).is_crowded(), "a tenth itself is none too many");
+        let unknown = of(&[]);
+        assert_eq!((unknown.on_core(), unknown.is_crowded()), (0.0, false));
+    }
+
+    #[test]
+    fn processes_of_one_machine_name_it_once_and_all_workers_in_order() {
+        let machine =
+            |host: &str, steal| Machine { host: host.into(), steal, ..Machine::default() };
+        let mut all = of(&[worker(1, 1.0, 0.0)]);
+        all.machines.push(machine("a", 0.1));
+        let mut other = of(&[worker(0, 1.0, 0.0)]);
+        other.machines.extend([machine("a", 0.3), machine("b", 0.0)]);
+        all.merge(other);
+        let machines: Vec<_> = all.machines.iter().map(|m| (m.host.as_str(), m.steal)).collect();
+        assert_eq!(machines, [("a", 0.3), ("b", 0.0)]);
+        assert_eq!(all.workers.iter().map(|w| w.node).collect::<Vec<_>>(), [0, 1]);
+    }
+}
