@@ -10,12 +10,55 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use super::{COVER_INTERVAL, Pump, Worker};
 use crate::timers::Alarm;
-use crate::{Node, NodeParts, Settings};
+use crate::{Node, NodeParts, Settings, cover};
 
 /// Bug: a handler that once woke goes on waking for every alarm of its node, and takes the core from the
 /// workers that look at the alarms anyway. Fix: while one of them is awake, it only covers for them.
 #[test]
 fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
+    on_a_node(|node, start| {
+        let handler = start(true);
+        let handle = handler.inner.handle.clone();
+        let look = || handler.inner.next_alarm();
+
+        assert_eq!(look(), None);
+        let at = handle.now();
+        node.timers.set(at, GlobalAddr::from_bits(4096), Alarm::Retry);
+        assert_eq!(look(), Some(at), "nobody else is there");
+        let worker = start(false);
+        assert_eq!(look(), Some(at.max(handle.sweep_time() + COVER_INTERVAL)));
+        assert_eq!(worker.inner.next_alarm(), Some(at), "its own");
+
+        let pump = Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() };
+        assert!(pump.may_park());
+        assert_eq!(look(), Some(at), "it is parked");
+        pump.unparked();
+        assert!(look() > Some(at), "it is awake again");
+        drop(worker);
+        assert_eq!(look(), Some(at), "it is gone");
+    });
+}
+
+/// Bug: a message wakes no thread while a worker of its node counts as awake, so beside busy programs it waits until
+/// the kernel gives that worker a core again. Fix: on contended cores the handler looks for itself.
+#[test]
+fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
+    on_a_node(|node, start| {
+        let handler = start(true);
+        let pump = Pump { inner: Rc::downgrade(&handler.inner), kept: Rc::default() };
+        let _worker = start(false);
+        let now = handler.inner.handle.sweep_time();
+        assert_eq!(pump.next_deadline(), None, "the worker polls");
+        node.cover(now, now + 5 * cover::INTERVAL);
+        assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL));
+        node.cover(now, now);
+        assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL), "an earlier end is none");
+        assert_eq!(node.cover.next(now + 5 * cover::INTERVAL), None, "it is over");
+    });
+}
+
+/// Runs `body` with a node of its own, and with what starts a handler (`true`) or a worker of it.
+fn on_a_node(body: impl FnOnce(&Node, &dyn Fn(bool) -> Worker)) {
     let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
     let bytes = 1 << 20;
     let memory = fabric.add_memory_node(bytes).expect("memory");
@@ -35,25 +78,14 @@ fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
         let allocator = LineAllocator::new(&epochs);
         let settings = Settings::default();
         let node = Node::new(NodeParts { id, cache, arena, geometry, allocator, epochs, settings });
-        let inbox = || fabric.inbox(id).expect("the node's");
-        let port = || Port::new(&fabric, id, &handle).expect("a port");
-        let handler = Worker::start_handler(&node, port(), inbox(), &handle);
-        let look = || handler.inner.next_alarm();
-
-        assert_eq!(look(), None);
-        let at = handle.now();
-        node.timers.set(at, GlobalAddr::from_bits(4096), Alarm::Retry);
-        assert_eq!(look(), Some(at), "nobody else is there");
-        let worker = Worker::start(&node, port(), inbox(), &handle);
-        assert_eq!(look(), Some(at.max(handle.sweep_time() + COVER_INTERVAL)));
-        assert_eq!(worker.inner.next_alarm(), Some(at), "its own");
-
-        let pump = Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() };
-        assert!(pump.may_park());
-        assert_eq!(look(), Some(at), "it is parked");
-        pump.unparked();
-        assert!(look() > Some(at), "it is awake again");
-        drop(worker);
-        assert_eq!(look(), Some(at), "it is gone");
+        let start = |handles| {
+            let port = Port::new(&fabric, id, &handle).expect("a port");
+            let inbox = fabric.inbox(id).expect("the node's");
+            match handles {
+                true => Worker::start_handler(&node, port, inbox, &handle),
+                false => Worker::start(&node, port, inbox, &handle),
+            }
+        };
+        body(&node, &start);
     });
 }
