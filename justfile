@@ -97,6 +97,10 @@ test-etcd *ARGS:
 shared-writes *ARGS:
     scripts/shared-writes.sh "$@"
 
+# YCSB A and TPC-C beside one busy thread for each core, in turns with a quiet machine: `just busy ROUNDS SECONDS`.
+busy *ARGS:
+    scripts/beside-busy.sh "$@"
+
 # Criterion benchmarks of the layers; a name selects some: `just bench tree`.
 bench *ARGS:
     cargo bench -p latchwork-benches -- "$@"
