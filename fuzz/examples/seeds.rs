@@ -14,7 +14,9 @@ use latchwork_fuzz::targets::{archive, log};
 use latchwork_history::{Change, Direction, Outcome, Recording};
 use latchwork_hunt::{Choice, Scenario};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
-use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Request};
+use latchwork_verbs::{
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Request,
+};
 use latchwork_verbs_tcp::Node;
 use latchwork_verbs_tcp::wire::{
     Answer, Hello, Introduction, Refusal, VERSION, Welcome, begin_batch, begin_reply, end_batch,
@@ -144,9 +146,7 @@ fn wire() -> Done {
         put_lease(&mut client, 1 << 40);
         let start = begin_batch(&mut client, requests.len(), 1, seq);
         for request in requests {
-            put_request(&mut client, request, |local| {
-                memory.words().slice(0..local.len as usize)
-            });
+            put_request(&mut client, request, |local| memory.words().slice(0..local.len as usize));
         }
         end_batch(&mut client, start);
         put("frames", &format!("batch-{seq}"), &client)?;

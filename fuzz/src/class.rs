@@ -17,7 +17,7 @@ pub fn class_of(message: &impl Display) -> String {
             None if matches!(letter, '`' | '"') => quote = Some(letter),
             None => {}
         }
-        // A run of digits, signs and spaces is one mark: the class does not depend on its length.
+        // A run of digits is one mark: the class does not depend on its length.
         let letter = if letter.is_ascii_digit() || !letter.is_ascii() { '0' } else { letter };
         if letter == '0' && class.ends_with('0') {
             continue;

@@ -79,7 +79,8 @@ fn targets(names: &[String]) -> Result<Vec<Target>, String> {
     }
     let known = || TARGETS.map(|target| target.name).join(", ");
     let find = |name: &String| {
-        Target::find(name).ok_or_else(|| format!("no target is called {name}: there are {}", known()))
+        Target::find(name)
+            .ok_or_else(|| format!("no target is called {name}: there are {}", known()))
     };
     names.iter().map(find).collect()
 }

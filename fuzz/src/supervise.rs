@@ -29,8 +29,8 @@ pub(crate) fn run(cli: &Cli, targets: &[Target], seed: u64) -> Result<usize, Str
 
 /// Runs a target; whether no input failed.
 fn one(cli: &Cli, target: Target, seed: u64, seconds: u64) -> Result<bool, String> {
-    let current = std::env::temp_dir()
-        .join(format!("latchwork-fuzz-{}-{}", std::process::id(), target.name));
+    let current =
+        std::env::temp_dir().join(format!("latchwork-fuzz-{}-{}", std::process::id(), target.name));
     let ended = worker(cli, target, seed, seconds, &current);
     let input = read_current(&current);
     // It need not exist.

@@ -22,12 +22,24 @@ fn reaches(name: &str, classes: &[&str]) {
 
 #[test]
 fn no_log_or_checkpoint_breaks_what_opens_it() {
-    reaches("log", &["whole: 1 files", "whole: 4 files", "00-0.log is damaged at byte 0"]);
+    reaches(
+        "log",
+        &[
+            "whole: 1 files",
+            "whole: 4 files",
+            "log damaged: ",
+            "CHECKPOINT damaged: ",
+            "part damaged: ",
+        ],
+    );
 }
 
 #[test]
 fn no_frame_breaks_either_end_of_a_connection() {
-    reaches("frames", &["client: lease batch", "agent: reply false time pong reply true", "agent:a f"]);
+    reaches(
+        "frames",
+        &["client:  lease batchr", "agent:  pong reply true: more", "agent: : a frame"],
+    );
 }
 
 #[test]
@@ -47,7 +59,7 @@ fn no_property_file_breaks_what_reads_it() {
 
 #[test]
 fn no_profile_breaks_what_reads_it() {
-    reaches("profile", &["whole: ", "fuzzed.toml:0: "]);
+    reaches("profile", &["whole: ", "must be a whole number of nanoseconds"]);
 }
 
 #[test]
@@ -63,8 +75,9 @@ fn no_history_breaks_what_reads_and_checks_it() {
 #[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let folders = std::fs::read_dir(Corpus::home()).expect("readable");
-    let mut folders: Vec<_> =
-        folders.map(|entry| entry.expect("readable").file_name().into_string().expect("text")).collect();
+    let mut folders: Vec<_> = folders
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+        .collect();
     folders.sort();
     let mut names = TARGETS.map(|target| target.name.to_owned()).to_vec();
     // Its target lives beside the parser, in the program.

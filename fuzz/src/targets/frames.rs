@@ -22,7 +22,11 @@ pub const TARGET: Target = Target { name: "frames", run, mutate, tried: 20_000 }
 pub fn run(data: &[u8]) -> String {
     let Some((end, mut bytes)) = data.split_first() else { return "empty".to_owned() };
     let from_agent = end % 2 == 1;
-    let mut class = format!("{}:", if from_agent { "agent" } else { "client" });
+    // What the last two frames were: their number says nothing new.
+    let mut kinds = [String::new(), String::new()];
+    let class = |kinds: &[String; 2], end: &str| {
+        format!("{}: {}{}: {end}", if from_agent { "agent" } else { "client" }, kinds[0], kinds[1])
+    };
     for _ in 0..16 {
         if let Some(length) = peek(bytes, |_, _, _| {}) {
             assert!(length >= HEADER, "a peek of {length} bytes");
@@ -31,16 +35,17 @@ pub fn run(data: &[u8]) -> String {
             Ok(Some((what, again))) => {
                 assert!(bytes.starts_with(&again), "a frame with two encodings: {again:?}");
                 bytes = &bytes[again.len()..];
-                class.push_str(&what);
+                kinds.rotate_left(1);
+                kinds[1] = what;
             }
             Ok(None) => {
                 assert!(bytes.len() < FRAME_MAX, "waits for more than any frame has");
-                return class + " and more to come";
+                return class(&kinds, "more to come");
             }
-            Err(error) => return class + &class_of(&error),
+            Err(error) => return class(&kinds, &class_of(&error)),
         }
     }
-    class
+    class(&kinds, "and so on")
 }
 
 /// The kind of a frame, and the frame encoded again.

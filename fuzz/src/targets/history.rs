@@ -27,7 +27,8 @@ pub fn run(data: &[u8]) -> String {
             assert_eq!(again, history, "a history changes when it is written");
             let report = check(&history, Options::default());
             assert!(!report.to_string().is_empty(), "a report without words");
-            let classes: Vec<_> = report.violations.iter().take(3).map(|found| found.class).collect();
+            let classes: Vec<_> =
+                report.violations.iter().take(3).map(|found| found.class).collect();
             format!("whole: {classes:?}")
         }
         Err(error) => {

@@ -52,7 +52,21 @@ pub fn run(data: &[u8]) -> String {
         Ok(keys) => format!("whole: {} files, {} keys", files.len().min(12), keys.len().min(24)),
         Err(error) => {
             told(&error);
-            class_of(&error)
+            class(&error)
+        }
+    }
+}
+
+/// What is wrong with which kind of file.
+fn class(error: &WalError) -> String {
+    match error {
+        WalError::Damaged { file, what, .. } => {
+            let kind = file.rsplit(['.', '-']).next().unwrap_or_default();
+            class_of(&format!("{kind} damaged: {what}"))
+        }
+        error => {
+            let name = format!("{error:?}");
+            name.split([' ', '(']).next().unwrap_or_default().to_owned()
         }
     }
 }

@@ -36,7 +36,8 @@ pub fn run(data: &[u8]) -> String {
             let line = place.and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
             let lines = text.matches('\n').count() + 1;
             assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "no place: {error}");
-            class_of(&error)
+            // What stands before it is the statement.
+            class_of(&error.rsplit(": ").next().unwrap_or_default())
         }
     }
 }

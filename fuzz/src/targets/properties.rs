@@ -7,8 +7,7 @@ use super::{Target, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Property files of YCSB.
-pub const TARGET: Target =
-    Target { name: "properties", run, mutate: Mutator::text, tried: 1500 };
+pub const TARGET: Target = Target { name: "properties", run, mutate: Mutator::text, tried: 1500 };
 
 const NAME: &str = "fuzzed.properties";
 
