@@ -10,9 +10,14 @@ pub fn class_of(message: &impl Display) -> String {
     let text = message.to_string();
     let mut class = String::new();
     let mut quote = None;
-    for letter in text.chars() {
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
         match quote {
             Some(end) if letter == end => quote = None,
+            Some(_) if letter == '\\' => {
+                letters.next();
+                continue;
+            }
             Some(_) => continue,
             None if matches!(letter, '`' | '"') => quote = Some(letter),
             None => {}
@@ -37,6 +42,7 @@ mod tests {
     #[test]
     fn messages_that_differ_in_numbers_and_quotes_are_one_class() {
         assert_eq!(class_of(&"f:12: `abc` is 7"), class_of(&"f:3: `x` is 1234"));
+        assert_eq!(class_of(&r#"not "a\"b", x"#), class_of(&r#"not "c", x"#));
         assert_ne!(class_of(&"f:12: is cut off"), class_of(&"f:12: is too long"));
     }
 }

@@ -17,7 +17,11 @@ pub fn rounds(
     let mut session = Session::new(target, corpus, seed);
     for (name, input) in &corpus.inputs {
         let class = quietly(target, input).ok_or_else(|| {
-            format!("{}: the kept input {name} fails: {}", target.name, replay(target, name))
+            format!(
+                "{}: the kept input {name} fails: {}",
+                target.name,
+                replay(target, &format!("fuzz/corpus/{}/{name}", target.name))
+            )
         })?;
         session.took(input, class);
     }
@@ -40,6 +44,13 @@ fn quietly(target: Target, input: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
 }
 
+/// How to run an input again. A target that lives beside its parser runs in that parser's tests alone.
 fn replay(target: Target, file: &str) -> String {
-    format!("cargo run --profile test -p latchwork-fuzz -- --replay {file} {}", target.name)
+    let name = target.name;
+    match Target::find(name) {
+        Some(_) => {
+            format!("cargo run --profile test -p latchwork-fuzz -- --replay {file} {name}")
+        }
+        None => format!("put {file} into fuzz/corpus/{name}, and run this test again"),
+    }
 }

@@ -64,7 +64,7 @@ fn an_input_that_takes_all_memory_is_found_and_replays() {
 
 #[test]
 fn a_clean_target_ends_with_success_and_leaves_nothing() {
-    let home = planted("nothing");
+    let home = planted("qqqqqqqqqqqqqqqqqqqqqqqq");
     let output = fuzz(home.path(), &["--seconds", "1", "planted"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("planted: "), "a line of its own");

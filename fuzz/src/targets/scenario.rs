@@ -30,7 +30,8 @@ pub fn run(data: &[u8]) -> String {
             let lines = text.matches('\n').count() + 1;
             let line = error.line().unwrap_or(1);
             assert!((1..=lines).contains(&line), "line {line} of {lines}: {error}");
-            class_of(&error)
+            // What follows quotes names of the file, without marks.
+            class_of(&error).chars().take(48).collect()
         }
     }
 }
