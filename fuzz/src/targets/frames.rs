@@ -10,7 +10,7 @@ use super::Target;
 use crate::{Mutator, class_of};
 
 /// The frames of a connection. The first byte says at which end: odd for the client's.
-pub const TARGET: Target = Target { name: "frames", run, mutate, tried: 20_000 };
+pub const TARGET: Target = Target { name: "frames", run, mutate, tried: 50_000 };
 
 /// Reads frames until one is no frame, and encodes each again.
 ///

@@ -9,7 +9,7 @@ use super::Target;
 use crate::{Mutator, class_of};
 
 /// Greetings. The first byte chooses which one the rest is.
-pub const TARGET: Target = Target { name: "greetings", run, mutate: Mutator::bytes, tried: 20_000 };
+pub const TARGET: Target = Target { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
 
 /// The bytes of one greeting, with zeros for what is missing.
 fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {

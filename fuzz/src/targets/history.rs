@@ -8,7 +8,7 @@ use super::{Target, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Histories, as `history check` reads them.
-pub const TARGET: Target = Target { name: "history", run, mutate: Mutator::text, tried: 1500 };
+pub const TARGET: Target = Target { name: "history", run, mutate: Mutator::text, tried: 10_000 };
 
 /// Reads a history, writes it, reads it again, and checks it.
 ///

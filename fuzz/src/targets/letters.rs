@@ -8,7 +8,7 @@ use super::Target;
 use crate::Mutator;
 
 /// The words of a message. The first byte is the sender.
-pub const TARGET: Target = Target { name: "letters", run, mutate, tried: 50_000 };
+pub const TARGET: Target = Target { name: "letters", run, mutate, tried: 100_000 };
 
 /// Reads a message, and looks at all that it says.
 ///

@@ -11,7 +11,7 @@ use super::{Target, assert_one_line};
 use crate::{INPUT_MAX, Mutator, class_of};
 
 /// Logs, checkpoints, and how they are opened and replayed.
-pub const TARGET: Target = Target { name: "log", run, mutate, tried: 3000 };
+pub const TARGET: Target = Target { name: "log", run, mutate, tried: 10_000 };
 
 /// The database of the corpus.
 pub const DATABASE: DatabaseId = DatabaseId(0xda7a);

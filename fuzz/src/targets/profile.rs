@@ -6,7 +6,7 @@ use super::{Target, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Files of NIC profiles.
-pub const TARGET: Target = Target { name: "profile", run, mutate: Mutator::text, tried: 800 };
+pub const TARGET: Target = Target { name: "profile", run, mutate: Mutator::text, tried: 5_000 };
 
 const NAME: &str = "fuzzed.toml";
 

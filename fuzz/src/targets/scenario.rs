@@ -6,7 +6,7 @@ use super::{Target, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Scenarios, as `sim run --scenario` reads them. Worlds are not run: the hunt does that.
-pub const TARGET: Target = Target { name: "scenario", run, mutate: Mutator::text, tried: 800 };
+pub const TARGET: Target = Target { name: "scenario", run, mutate: Mutator::text, tried: 5_000 };
 
 /// Reads a scenario, writes it, and reads it again.
 ///
