@@ -87,7 +87,7 @@ fn directory(nodes: u8, checkpoint: bool, close: bool) -> Result<archive::Files,
                 let at = Timestamp::new(counter, node).ok_or("a small timestamp")?;
                 let kind = if counter % 6 == 5 { Kind::Note(1) } else { Kind::Commit };
                 let mut group = Group::new(kind, at);
-                group.put(TableId(7), &counter.to_be_bytes(), &vec![counter as u8; 90])?;
+                group.put(TableId(7), &counter.to_be_bytes(), &[counter as u8; 90])?;
                 group.remove(TableId(8), &[node.0, counter as u8])?;
                 let position = log.append(&group)?;
                 log.durable(&handle, &position, soon()).await?;
