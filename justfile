@@ -33,6 +33,10 @@ sim *ARGS:
 hunt *ARGS:
     cargo run --release --bin sim -- hunt "$@"
 
+# Inputs that nobody wrote, for everything that reads files or sockets: `just fuzz --seconds 600 log`.
+fuzz *ARGS:
+    cargo run --profile test -p latchwork-fuzz -- "$@"
+
 # The simulated worlds that are kept because they failed once, or show something.
 worlds:
     cargo build --release --bin sim

@@ -77,8 +77,18 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     }
 }
 
-/// Whether a process is a stand-in of this name.
+/// Whether a process is a stand-in of this name, and not one that a stand-in has just forked to run something else.
 fn is_script(pid: u32, name: &str) -> bool {
+    runs_script(pid, name) && !parent(pid).is_some_and(|parent| runs_script(parent, name))
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: the state, then the parent.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn runs_script(pid: u32, name: &str) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<_> = command.split(|byte| *byte == 0).collect();
     words.get(1).is_some_and(|word| word.ends_with(format!("/{name}").as_bytes()))

@@ -133,7 +133,9 @@ impl History {
             let transaction = serde_json::from_slice(&line).map_err(|error| {
                 let whole = line.ends_with(b"\n");
                 let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
-                wrong(if whole { error.to_string() } else { cut.to_owned() })
+                // What it quotes may have several lines.
+                let said = error.to_string().replace(char::is_control, "\u{fffd}");
+                wrong(if whole { said } else { cut.to_owned() })
             })?;
             sound(&transaction).map_err(wrong)?;
             history.transactions.push(transaction);
@@ -168,4 +170,18 @@ fn sound(transaction: &Transaction) -> Result<(), String> {
         return Err(format!("{} is committed with writes and without a timestamp", transaction.id));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bug: an error that quotes a text of several lines had several lines. Found by fuzzing.
+    #[test]
+    fn an_error_is_one_line_whatever_it_quotes() {
+        let line = br#"{"node":0,"worker":0,"sequence":0,"begin":1,"end":2,"outcome":{"a\nb":0},"operations":[]}"#;
+        let text = [&header(0), &line[..], b"\n"].concat();
+        let error = History::read(&text[..], Path::new("h")).expect_err("no outcome").to_string();
+        assert!(error.contains("`a\u{fffd}b`") && !error.contains('\n'), "{error:?}");
+    }
 }

@@ -18,7 +18,7 @@ pub enum WorkloadError {
         cause: InputError,
     },
     /// A line of a property file, or an assignment on the command line, cannot be understood.
-    #[error("{at}: {problem}")]
+    #[error("{at}: {}", printable(problem))]
     Syntax {
         /// Where it stands.
         at: Source,
@@ -26,7 +26,7 @@ pub enum WorkloadError {
         problem: String,
     },
     /// A key that no workload has.
-    #[error("{at}: unknown workload key `{key}`{}", suggestions(near))]
+    #[error("{at}: unknown workload key `{}`{}", printable(key), suggestions(near))]
     UnknownKey {
         /// Where it stands.
         at: Source,
@@ -36,7 +36,7 @@ pub enum WorkloadError {
         near: Vec<&'static str>,
     },
     /// A known key with a value that it cannot have.
-    #[error("{at}: `{key}={value}`: {expected}")]
+    #[error("{at}: `{key}={}`: {expected}", printable(value))]
     BadValue {
         /// Where it stands.
         at: Source,
@@ -60,6 +60,11 @@ pub enum WorkloadError {
     },
 }
 
+/// Escapes in a property file can put line ends and control characters of terminals into keys and values.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 fn suggestions(near: &[&'static str]) -> String {
     match near {
         [] => {
@@ -68,6 +73,27 @@ fn suggestions(near: &[&'static str]) -> String {
         keys => {
             let quoted: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
             format!("; did you mean {}?", quoted.join(" or "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::properties::Properties;
+    use crate::ycsb::CoreWorkload;
+
+    /// Bug: a key or a value with an escaped line end made an error of two lines, and one with an escape character
+    /// reached the terminal. Found by fuzzing.
+    #[test]
+    fn an_error_is_one_line_whatever_it_quotes() {
+        for (text, shown) in [
+            ("recordc\\nount=5", "`recordc\u{fffd}ount`"),
+            ("recordcount=\\u001b[2J5", "`recordcount=\u{fffd}[2J5`"),
+        ] {
+            let mut properties = Properties::default();
+            properties.parse(text, "f").unwrap();
+            let error = CoreWorkload::from_properties(&properties).unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains(char::is_control), "{error:?}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Many runs, and one table of them.
 
+#[cfg(test)]
+mod fuzz;
 mod spec;
 mod table;
 

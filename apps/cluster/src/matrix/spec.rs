@@ -12,6 +12,7 @@
 //! flags = { workload = ["a", "c"] }
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::Parser;
@@ -75,7 +76,7 @@ pub(crate) fn load(path: &Path, defaults: &[(&str, String)]) -> Result<Spec, App
     parse(&text, defaults).map_err(wrong)
 }
 
-fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, String> {
+pub(crate) fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, String> {
     let mut common: Table = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
         format!("line {line}: {}", error.message())
@@ -112,10 +113,9 @@ fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, String> {
         return Err("there are no cases".to_owned());
     }
     name(&mut cases);
-    for at in 1..cases.len() {
-        if let Some(same) = cases[..at].iter().find(|case| case.hash == cases[at].hash) {
-            return Err(format!("{} is there twice", same.name));
-        }
+    let mut hashes = BTreeSet::new();
+    if let Some(again) = cases.iter().find(|case| !hashes.insert(case.hash)) {
+        return Err(format!("{} is there twice", again.name));
     }
     Ok(Spec { title, cases })
 }
@@ -184,6 +184,10 @@ fn multiply(table: &Table) -> Result<Vec<Cell>, String> {
     axes.sort_by(|(one, _), (other, _)| one.order().cmp(&other.order()));
     let mut cells: Vec<Cell> = vec![Vec::new()];
     for (key, values) in axes {
+        // Before they are made: two long lists make more than memory holds.
+        if cells.len().saturating_mul(values.len()) > MOST {
+            return Err(format!("these are more than {MOST} cases"));
+        }
         let with = |cell: &Cell| {
             let one = |value: &Value| {
                 let mut cell = cell.clone();
@@ -193,9 +197,6 @@ fn multiply(table: &Table) -> Result<Vec<Cell>, String> {
             values.iter().map(one).collect::<Vec<_>>()
         };
         cells = cells.iter().flat_map(with).collect();
-        if cells.len() > MOST {
-            return Err(format!("these are more than {MOST} cases"));
-        }
     }
     Ok(cells)
 }
@@ -274,24 +275,22 @@ fn hash(words: &[String]) -> u64 {
 /// The keys in which cases differ, in order.
 pub(crate) fn differing(cases: &[Case]) -> Vec<String> {
     let mut keys: Vec<&str> = Vec::new();
-    for case in cases {
-        for (key, _) in &case.labels {
-            if !keys.contains(&key.as_str()) {
-                keys.push(key);
-            }
+    let mut known = BTreeSet::new();
+    for (key, _) in cases.iter().flat_map(|case| &case.labels) {
+        if known.insert(key) {
+            keys.push(key);
         }
     }
     let differs = |key: &&str| {
-        let differ = |one: &Case, other: &Case| match (one.label(key), other.label(key)) {
-            (Some(one), Some(other)) => one != other,
-            (None, None) => false,
-            // Other programs have other flags.
-            _ => one.run.program == other.run.program,
-        };
-        cases
-            .iter()
-            .enumerate()
-            .any(|(at, case)| cases[..at].iter().any(|other| differ(case, other)))
+        // Other programs have other flags: a flag that only some cases of a program have tells them apart.
+        let mut values = BTreeSet::new();
+        let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+        for case in cases {
+            let label = case.label(key);
+            values.extend(label);
+            if label.is_some() { &mut with } else { &mut without }.insert(&case.run.program);
+        }
+        values.len() > 1 || !with.is_disjoint(&without)
     };
     keys.into_iter().filter(differs).map(str::to_owned).collect()
 }
@@ -404,6 +403,20 @@ flags = { threads = 2 }
         assert_eq!(of(GOOD), of(GOOD));
         assert!(of(GOOD).starts_with("ycsb-shm-threads-1-a-"), "{}", of(GOOD));
         assert_ne!(of(GOOD), of(&GOOD.replace("64M", "128M")), "not its name only");
+    }
+
+    /// Bug: two lists of five thousand values made 25 million cases before they were counted: gigabytes. And each of
+    /// ten thousand cases was compared with each other.
+    #[test]
+    fn a_matrix_of_too_many_cases_is_refused_before_they_are_made() {
+        let numbers = |most: u32| (0..most).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let matrix = |one: u32, other: u32| {
+            let (one, other) = (numbers(one), numbers(other));
+            format!("[[cases]]\nprogram = 'ycsb'\nflags = {{ a = [{one}], b = [{other}] }}")
+        };
+        let refused = parse(&matrix(200_000, 200_000), &[]).err();
+        assert_eq!(refused.as_deref(), Some("cases, number 1: these are more than 10000 cases"));
+        assert_eq!(cases(&matrix(100, 100)).len(), 10_000);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
     (
         "tpcc",
         &[
+            "accept-loss",
             "cc",
             "check",
             "checkpoint",

@@ -52,6 +52,20 @@ impl fmt::Display for ScenarioError {
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
-        f.write_str(&self.text)
+        // Texts of a file are quoted, and may have several lines.
+        f.write_str(&self.text.replace(char::is_control, "\u{fffd}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Scenario;
+
+    /// Bug: an error that quotes a text of several lines had several lines. Found by fuzzing.
+    #[test]
+    fn an_error_is_one_line_whatever_it_quotes() {
+        let text = "network = \"two\\nlines\"";
+        let error = Scenario::parse(text).expect_err(text).to_string();
+        assert!(error.contains("two\u{fffd}lines") && !error.contains('\n'), "{error:?}");
     }
 }

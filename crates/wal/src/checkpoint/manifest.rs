@@ -96,7 +96,7 @@ impl Manifest {
             return Err(damaged("its checksum is wrong"));
         }
         let manifest = Manifest::fields(reader)
-            .ok_or_else(|| damaged("it does not have the length that it speaks of"))?;
+            .ok_or_else(|| damaged("it does not have the length or the number that it can have"))?;
         match database {
             Some(expected) if expected != manifest.database => Err(WalError::OtherDatabase {
                 file: file.to_owned(),
@@ -125,7 +125,8 @@ impl Manifest {
             logs.insert(node, LogEnd { end, through: Timestamp(reader.u64()?) });
         }
         let crc = reader.u32();
-        (crc.is_some() && reader.0.is_empty()).then_some(())?;
+        // The next checkpoint needs a number, too.
+        (crc.is_some() && reader.0.is_empty() && number < u64::MAX).then_some(())?;
         Some(Manifest { database, number, floor, parts, continues, logs })
     }
 
@@ -228,6 +229,9 @@ mod tests {
         for length in 0..bytes.len() {
             Manifest::decode(&bytes[..length], None).expect_err("cut off");
         }
+        // Bug: opening such a directory counted on from the highest number.
+        let last = Manifest { number: u64::MAX, ..manifest.clone() };
+        Manifest::decode(&last.encode(), None).expect_err("the last number there is");
         let other = Manifest::decode(&bytes, Some(DatabaseId(8))).expect_err("another");
         assert!(matches!(other, WalError::OtherDatabase { .. }), "{other}");
     }

@@ -83,6 +83,8 @@ impl FileHeader {
             reader.take(4)?;
             let (database, number) = (DatabaseId(reader.u64()?), reader.u64()?);
             let content = match kind {
+                // The next file needs a number, too.
+                _ if number == u64::MAX => return None,
                 1 => Content::Segment { node: NodeId(node), number },
                 2 => Content::Part { number, part },
                 _ => return None,
@@ -90,8 +92,9 @@ impl FileHeader {
             let (before, groups) = (Timestamp(reader.u64()?), reader.u64()?);
             Some(FileHeader { database, content, before, groups })
         };
-        let header = read(&mut reader)
-            .ok_or_else(|| WalError::damaged(file, 12, "there is no such kind of file"))?;
+        let header = read(&mut reader).ok_or_else(|| {
+            WalError::damaged(file, 12, "there is no file of such a kind and number")
+        })?;
         match database {
             Some(expected) if expected != header.database => {
                 let (file, found) = (file.to_owned(), header.database);

@@ -1,0 +1,56 @@
+//! [`rounds`]: a target in this process, for ordinary tests.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{Corpus, Session, Target, save_failure};
+
+/// Runs the whole corpus, and then so many mutations of it; the classes that were reached, in the order of their names.
+///
+/// # Errors
+/// The first input that panicked: what to do to see it again.
+pub fn rounds(
+    target: Target,
+    corpus: &Corpus,
+    seed: u64,
+    mutations: usize,
+) -> Result<Vec<String>, String> {
+    let mut session = Session::new(target, corpus, seed);
+    for (name, input) in &corpus.inputs {
+        let class = quietly(target, input).ok_or_else(|| {
+            format!(
+                "{}: the kept input {name} fails: {}",
+                target.name,
+                replay(target, &format!("fuzz/corpus/{}/{name}", target.name))
+            )
+        })?;
+        session.took(input, class);
+    }
+    for _ in 0..mutations {
+        let input = session.next_input();
+        let Some(class) = quietly(target, &input) else {
+            // A source tree that cannot be written keeps failures elsewhere.
+            let saved = save_failure(&Corpus::failures(), target.name, &input)
+                .or_else(|_| save_failure(&std::env::temp_dir(), target.name, &input));
+            let at = saved.map_or_else(|e| e.to_string(), |path| path.display().to_string());
+            return Err(format!("{}: an input fails: {}", target.name, replay(target, &at)));
+        };
+        session.took(&input, class);
+    }
+    Ok(session.classes().iter().cloned().collect())
+}
+
+/// What the target returns; `None` when it panics.
+fn quietly(target: Target, input: &[u8]) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
+}
+
+/// How to run an input again. A target that lives beside its parser runs in that parser's tests alone.
+fn replay(target: Target, file: &str) -> String {
+    let name = target.name;
+    match Target::find(name) {
+        Some(_) => {
+            format!("cargo run --profile test -p latchwork-fuzz -- --replay {file} {name}")
+        }
+        None => format!("put {file} into fuzz/corpus/{name}, and run this test again"),
+    }
+}

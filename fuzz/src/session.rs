@@ -1,0 +1,59 @@
+//! [`Session`]: inputs for one target, and those that reached something new.
+
+use std::collections::BTreeSet;
+
+use crate::{Corpus, Mutator, Target};
+
+/// No session keeps more inputs.
+const KEPT_MAX: usize = 4096;
+
+/// One target, what is known of it, and where the next input comes from.
+#[derive(Debug)]
+pub struct Session {
+    target: Target,
+    mutator: Mutator,
+    inputs: Vec<Vec<u8>>,
+    classes: BTreeSet<String>,
+}
+
+impl Session {
+    /// A session that begins with a corpus. The same seed gives the same inputs, as long as the target returns the same
+    /// classes.
+    pub fn new(target: Target, corpus: &Corpus, seed: u64) -> Session {
+        let mut inputs: Vec<_> = corpus.inputs.iter().map(|(_, input)| input.clone()).collect();
+        if inputs.is_empty() {
+            inputs.push(Vec::new());
+        }
+        Session { target, mutator: Mutator::new(seed), inputs, classes: BTreeSet::new() }
+    }
+
+    /// A new input.
+    pub fn next_input(&mut self) -> Vec<u8> {
+        let Session { target, mutator, inputs, .. } = self;
+        // Half of the time one of those that were found last: they are the most unusual.
+        let recent = inputs.len().saturating_sub(16);
+        let at = match mutator.one_in(2) {
+            true => recent + mutator.below(inputs.len() - recent),
+            false => mutator.below(inputs.len()),
+        };
+        let partner = mutator.below(inputs.len());
+        mutator.set_partner(&inputs[partner]);
+        let mut input = inputs[at].clone();
+        (target.mutate)(mutator, &mut input);
+        input
+    }
+
+    /// The target returned `class` for `input`; whether that is new. A new input is kept.
+    pub fn took(&mut self, input: &[u8], class: String) -> bool {
+        let is_new = self.classes.len() < KEPT_MAX && self.classes.insert(class);
+        if is_new {
+            self.inputs.push(input.to_vec());
+        }
+        is_new
+    }
+
+    /// All classes that were reached.
+    pub fn classes(&self) -> &BTreeSet<String> {
+        &self.classes
+    }
+}

@@ -1,0 +1,63 @@
+//! What both ends of a connection of the TCP fabric say first.
+
+use latchwork_verbs_tcp::wire::{
+    ANSWER_LEN, Answer, HELLO_LEN, Hello, INTRODUCTION_LEN, Introduction, MAC_LEN, VERSION,
+    WELCOME_LEN, Welcome, WireError,
+};
+
+use super::Target;
+use crate::{Mutator, class_of};
+
+/// Greetings. The first byte chooses which one the rest is.
+pub const TARGET: Target = Target { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
+
+/// The bytes of one greeting, with zeros for what is missing.
+fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))
+}
+
+/// Reads a greeting, encodes it, and reads it again.
+///
+/// # Panics
+/// When the second reading differs from the first.
+pub fn run(data: &[u8]) -> String {
+    let Some((which, bytes)) = data.split_first() else { return "empty".to_owned() };
+    match which % 4 {
+        0 => same("hello", Hello::parse(&whole::<HELLO_LEN>(bytes)), |hello| {
+            Hello::parse(&hello.bytes())
+        }),
+        1 => same("answer", Answer::parse(&whole::<ANSWER_LEN>(bytes)), |answer| {
+            let again = Answer::parse(&answer.bytes());
+            // The flag of another version's answer is not understood, and not kept.
+            if answer.version == VERSION { again } else { again.and(Ok(*answer)) }
+        }),
+        2 => {
+            let bytes = whole::<{ INTRODUCTION_LEN - MAC_LEN }>(bytes);
+            same("introduction", Introduction::parse(&bytes), |introduction| {
+                assert_eq!(introduction.bytes(), bytes, "an introduction with two encodings");
+                Introduction::parse(&introduction.bytes())
+            })
+        }
+        _ => {
+            let bytes = whole::<{ WELCOME_LEN - MAC_LEN }>(bytes);
+            same("welcome", Welcome::parse(&bytes), |welcome| {
+                assert_eq!(welcome.bytes(), bytes, "a welcome with two encodings");
+                Welcome::parse(&welcome.bytes())
+            })
+        }
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    read: Result<T, WireError>,
+    again: impl FnOnce(&T) -> Result<T, WireError>,
+) -> String {
+    match read {
+        Ok(read) => {
+            assert_eq!(again(&read).as_ref(), Ok(&read), "a {what} changes");
+            what.to_owned()
+        }
+        Err(error) => format!("{what}: {}", class_of(&error)),
+    }
+}

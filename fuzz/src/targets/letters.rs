@@ -1,0 +1,63 @@
+//! Messages of SELCC between compute nodes.
+
+use latchwork_latch::{Message, Request, TRAVELLING_MAX};
+use latchwork_selcc::{ARENA_MAX, read_message};
+use latchwork_verbs::{ComputeNodeId, Message as Wire};
+
+use super::Target;
+use crate::Mutator;
+
+/// The words of a message. The first byte is the sender.
+pub const TARGET: Target = Target { name: "letters", run, mutate, tried: 100_000 };
+
+/// Reads a message, and looks at all that it says.
+///
+/// # Panics
+/// When a field of an accepted message is outside of its range.
+pub fn run(data: &[u8]) -> String {
+    let Some((from, bytes)) = data.split_first() else { return "empty".to_owned() };
+    let from = ComputeNodeId::new(1 + from % ComputeNodeId::MAX).expect("a node");
+    let mut words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    let wire = Wire { from, body: std::array::from_fn(|_| words.next().unwrap_or(0)) };
+    let Some((addr, message)) = read_message(&wire) else { return "none".to_owned() };
+    assert_eq!(addr.bits(), wire.body[1], "another line");
+    match message {
+        Message::Request(request) => {
+            within(&request);
+            format!("request {:?}", request.kind)
+        }
+        Message::Answer { answer, .. } => format!("answer {answer:?}"),
+        Message::Grant { mode, travelling, .. } => {
+            assert!(travelling.len() <= TRAVELLING_MAX, "{} requests travel", travelling.len());
+            travelling.iter().for_each(within);
+            format!("grant {mode:?} {}", travelling.len())
+        }
+        Message::Settled { .. } => "settled".to_owned(),
+        Message::Pledged { by, .. } => sent("pledged", by, from),
+        Message::Taken { by, .. } => sent("taken", by, from),
+        Message::GaveUp { by, .. } => sent("gave up", by, from),
+    }
+}
+
+/// The sender of these is who they are about.
+fn sent(what: &str, by: ComputeNodeId, from: ComputeNodeId) -> String {
+    assert_eq!(by, from, "a message in the name of another node");
+    what.to_owned()
+}
+
+fn within(request: &Request) {
+    assert!(request.priority < 32 && request.seq.0 < 1 << 14, "{request:?}");
+    assert!(request.buffer < ARENA_MAX && request.buffer.is_multiple_of(64), "{request:?}");
+}
+
+/// Changes bytes, and sets the kind to one that there is.
+pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
+    mutator.bytes(data);
+    if data.len() > 1 && mutator.one_in(2) {
+        data[1] = mutator.below(12) as u8;
+    }
+}

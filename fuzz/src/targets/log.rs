@@ -1,0 +1,261 @@
+//! A directory of logs and checkpoints in which any file holds any bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use latchwork_wal::storage::{Storage, Torn};
+use latchwork_wal::{DatabaseId, LogDirectory, WalError};
+
+use super::archive::{Files, pack, unpack};
+use super::{Target, assert_one_line};
+use crate::{INPUT_MAX, Mutator, class_of};
+
+/// Logs, checkpoints, and how they are opened and replayed.
+pub const TARGET: Target = Target { name: "log", run, mutate, tried: 10_000 };
+
+/// The database of the corpus.
+pub const DATABASE: DatabaseId = DatabaseId(0xda7a);
+
+const FILE_HEADER: usize = 64;
+const GROUP_HEADER: usize = 40;
+
+/// Opens the directory in `data` to read it, then to write it, then once more, and replays it each time.
+///
+/// - An error is one line, and names a file of the directory or the directory.
+/// - Reading changes nothing and shows what opening shows.
+/// - What opens once opens again, and shows the same; unless headers contradict each other, which no program writes.
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn run(data: &[u8]) -> String {
+    let files = unpack(data);
+    let torn = directory(&files);
+    let before = torn.operations();
+    let read = LogDirectory::open_to_read(Arc::new(torn.clone()), DATABASE);
+    let read = read.and_then(|directory| shown(&directory));
+    assert_eq!(torn.operations(), before, "reading changed the directory");
+    let opened = LogDirectory::open(Arc::new(torn.clone()), DATABASE);
+    let opened = opened.and_then(|directory| shown(&directory));
+    match (&read, &opened) {
+        (Ok(read), Ok(opened)) => {
+            assert_eq!(read, opened, "reading and opening disagree");
+            let again = LogDirectory::open(Arc::new(torn.clone()), DATABASE);
+            let again = again.and_then(|directory| shown(&directory));
+            if !contradicts(&files) {
+                assert_eq!(again.as_ref().ok(), Some(opened), "it does not open twice: {again:?}");
+            }
+        }
+        (Err(read), Err(_)) => told(read),
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) => {
+            panic!("reading and opening disagree: {error}");
+        }
+    }
+    match opened {
+        Ok(keys) => format!("whole: {} files, {} keys", files.len().min(12), keys.len().min(24)),
+        Err(error) => {
+            told(&error);
+            class(&error)
+        }
+    }
+}
+
+/// Whether a segment says that less was committed before it than an earlier segment of its node says. Opening takes
+/// such a header at its word, and forgets segments that the header makes unneeded, one at each opening.
+fn contradicts(files: &Files) -> bool {
+    let mut befores = BTreeMap::new();
+    for (name, bytes) in files {
+        let number = name.strip_suffix(".log").and_then(|name| name.split_once('-'));
+        if let (Some((node, number)), Some(before)) = (number, bytes.get(40..48))
+            && let (Ok(node), Ok(number)) = (node.parse::<u8>(), number.parse::<u64>())
+        {
+            let before: [u8; 8] = before.try_into().expect("eight bytes");
+            befores.entry((node, number)).or_insert(u64::from_le_bytes(before));
+        }
+    }
+    let mut last = (0, 0);
+    befores.into_iter().any(|((node, _), before)| {
+        let falls = last.0 == node && before < last.1;
+        last = (node, before);
+        falls
+    })
+}
+
+/// What is wrong with which kind of file.
+fn class(error: &WalError) -> String {
+    match error {
+        WalError::Damaged { file, what, .. } => {
+            let kind = file.rsplit(['.', '-']).next().unwrap_or_default();
+            class_of(&format!("{kind} damaged: {what}"))
+        }
+        error => {
+            let name = format!("{error:?}");
+            name.split([' ', '(']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+fn directory(files: &Files) -> Torn {
+    let torn = Torn::new(0);
+    for (name, bytes) in files {
+        // The second file of a name is none.
+        let Ok(file) = torn.create(name) else { continue };
+        file.append(bytes).and_then(|()| file.sync()).expect("the device has room");
+    }
+    torn.sync_directory().expect("the device has power");
+    torn
+}
+
+type Keys = BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>;
+
+fn shown(directory: &LogDirectory) -> Result<Keys, WalError> {
+    let replayed = directory.replay(1)?;
+    let own = |(table, latest): (latchwork_wal::TableId, &latchwork_wal::Latest)| {
+        ((table.0, latest.key.to_vec()), latest.value.as_deref().map(<[u8]>::to_vec))
+    };
+    Ok(replayed.keys().map(own).collect())
+}
+
+fn told(error: &WalError) {
+    assert_one_line(&error.to_string());
+    match error {
+        WalError::Damaged { file, .. }
+        | WalError::Version { file, .. }
+        | WalError::OtherDatabase { file, .. }
+        | WalError::Missing { file, .. } => assert!(!file.is_empty(), "{error}"),
+        // The device does not fail, and no other process has it.
+        WalError::Io { .. } | WalError::InUse { .. } | WalError::Full { .. } => panic!("{error}"),
+        _ => {}
+    }
+}
+
+// ---- mutation ----------------------------------------------------------------------------------
+
+/// Changes one file, its name, or which files there are. Mostly the checksums are made right again, so that
+/// what is behind them is reached.
+pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
+    let mut files = unpack(data);
+    if files.is_empty() || mutator.one_in(32) {
+        return mutator.bytes(data);
+    }
+    let at = mutator.below(files.len());
+    match mutator.below(16) {
+        0 => _ = files.remove(at),
+        1 => {
+            let others = unpack(mutator.partner());
+            let from = mutator.below(others.len());
+            files.extend(others.get(from).cloned());
+        }
+        2 => {
+            let mut name = std::mem::take(&mut files[at].0).into_bytes();
+            mutator.text(&mut name);
+            files[at].0 = String::from_utf8_lossy(&name).chars().take(60).collect();
+        }
+        3 => {
+            // The highest number that a name can have.
+            let name = &mut files[at].0;
+            if let Some(rest) = name.strip_suffix(".log").and_then(|name| name.split('-').next()) {
+                *name = format!("{rest}-{}.log", u64::MAX);
+            }
+        }
+        _ => mutator.bytes(&mut files[at].1),
+    }
+    if !mutator.one_in(6) {
+        files.iter_mut().for_each(|(name, bytes)| seal(name, bytes));
+    }
+    *data = pack(&files);
+    data.truncate(INPUT_MAX);
+}
+
+/// Makes the checksums of a file right: those of its header and of each group, or that at its end.
+pub fn seal(name: &str, bytes: &mut [u8]) {
+    if !bytes.starts_with(b"LATCHWAL") {
+        return seal_end(bytes);
+    }
+    let Some(head) = bytes.first_chunk_mut::<FILE_HEADER>() else { return };
+    // The name says the same as the header, or the file is refused at once.
+    if let Some((node, number)) = name.strip_suffix(".log").and_then(|name| name.split_once('-'))
+        && let (Ok(node), Ok(number)) = (node.parse::<u8>(), number.parse::<u64>())
+    {
+        (head[12], head[13]) = (1, node);
+        head[32..40].copy_from_slice(&number.to_le_bytes());
+    }
+    let crc = crc32fast::hash(&head[..FILE_HEADER - 4]);
+    head[FILE_HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
+    let head = *head;
+    for at in (FILE_HEADER..bytes.len()).step_by(8) {
+        if bytes[at..].starts_with(b"GRP1") {
+            seal_group(&head, bytes, at);
+        }
+    }
+}
+
+fn seal_end(bytes: &mut [u8]) {
+    if let Some((covered, crc)) = bytes.split_last_chunk_mut::<4>() {
+        *crc = crc32fast::hash(covered).to_le_bytes();
+    }
+}
+
+/// The group at `at`: the checksum of its body, if all of it is there, and that of its header and place.
+fn seal_group(head: &[u8; FILE_HEADER], bytes: &mut [u8], at: usize) {
+    let Some(group) = bytes.get(at..).filter(|group| group.len() >= GROUP_HEADER) else { return };
+    let length = u32::from_le_bytes([group[4], group[5], group[6], group[7]]) as usize;
+    let body = group.get(GROUP_HEADER..length).map(crc32fast::hash);
+    if let Some(body) = body {
+        bytes[at + 32..at + 36].copy_from_slice(&body.to_le_bytes());
+    }
+    let mut place = [0; 32];
+    place[0] = head[12];
+    match head[12] {
+        2 => place[4..8].copy_from_slice(&head[16..20]),
+        _ => place[4] = head[13],
+    }
+    place[8..16].copy_from_slice(&head[24..32]);
+    place[16..24].copy_from_slice(&head[32..40]);
+    place[24..].copy_from_slice(&(at as u64).to_le_bytes());
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&place);
+    hasher.update(&bytes[at..at + GROUP_HEADER - 4]);
+    bytes[at + 36..at + 40].copy_from_slice(&hasher.finalize().to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Corpus;
+
+    /// The mutations would be in vain if they were refused at the first checksum.
+    #[test]
+    fn sealing_a_whole_file_changes_nothing() {
+        let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");
+        let mut sealed = 0;
+        for (_, input) in &corpus.inputs {
+            for (name, bytes) in unpack(input) {
+                let mut again = bytes.clone();
+                seal(&name, &mut again);
+                assert!(again == bytes || name == "LOCK", "{name} has another checksum");
+                sealed += 1;
+            }
+        }
+        assert!(sealed > 4, "{sealed} files");
+    }
+
+    /// Bug: the segment after the one with the highest number had no number. Only a forged header has it.
+    #[test]
+    fn a_segment_without_a_next_number_is_refused() {
+        let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");
+        let mut refused = 0;
+        for (_, input) in &corpus.inputs {
+            for (name, mut bytes) in
+                unpack(input).into_iter().filter(|(name, _)| name.ends_with(".log"))
+            {
+                let last = format!("00-{}.log", u64::MAX);
+                seal(&last, &mut bytes);
+                let class = run(&pack(&[(last, bytes)]));
+                // The corpus has files of other versions.
+                assert!(class.starts_with("log damaged") || class == "Version", "{name}: {class}");
+                refused += usize::from(class.contains("such a kind and number"));
+            }
+        }
+        assert!(refused > 1, "{refused} refused");
+    }
+}
