@@ -19,7 +19,7 @@ use crate::{node, proc, signals, tell};
 /// A process that is stopped for so long does not hear that its run is over.
 pub(crate) const STOPPED: Duration = Duration::from_secs(1);
 
-/// What a process on another machine is told when the run is over, instead of the number of a signal.
+/// The request that ends a process on another machine, in place of the number of a signal.
 pub(crate) const OVER: &str = "over";
 
 /// A process that was started, whether it is over or not.
@@ -35,7 +35,7 @@ pub(crate) struct Live {
     pub(crate) ended: Option<ExitStatus>,
     /// Since when it was seen stopped and nothing else.
     stopped_since: Option<Time>,
-    /// It was told on its pipe that the run is over.
+    /// Its pipe has said that the run is over.
     knows_end: bool,
 }
 
@@ -161,8 +161,8 @@ impl Live {
         }
     }
 
-    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another machine is told that the run is
-    /// over, and `cluster attend` does the same there.
+    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another machine gets the end of the
+    /// run on its pipe, and `cluster attend` does the same there.
     ///
     /// A debugger stops a process for a moment, and many times: what counts is that nothing else was seen for [`STOPPED`].
     pub(crate) fn end_if_stopped(&mut self, now: Time) {

@@ -81,7 +81,7 @@ impl Logs {
     }
 
     /// The log of a database that was made before, and that database. `wal` is off where nothing is to be added.
-    /// `accept_loss`: what the log has lost is no error, and is told on standard error.
+    /// `accept_loss`: a loss of the log is no error, and standard error names it.
     pub(crate) fn recover(
         wal: Wal,
         path: &Path,

@@ -266,7 +266,7 @@ pub fn tell_progress(
     })
 }
 
-/// Whether the result is told twice to the same eyes if both the table for people and the lines for scripts are written:
+/// Whether a terminal would show the result twice, as the table for people and as the lines for scripts:
 /// both streams are a terminal. Then the table says it all.
 pub fn is_for_people_only() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()

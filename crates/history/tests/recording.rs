@@ -83,7 +83,7 @@ fn a_full_disk_is_reported_at_the_end_and_once() {
     assert!(made.success());
     let Err(error) = Recording::create(&path, 0) else { panic!("no process reads it") };
     assert!(error.to_string().contains("no process has it open for reading"), "{error}");
-    // Whoever opens a FIFO for both needs no other end.
+    // A FIFO that is opened for both needs no other end.
     let mut both = std::fs::OpenOptions::new();
     let reader = both.read(true).write(true).open(&path).expect("a pipe");
     let recording = Recording::create(&path, 0).expect("it has a reader");

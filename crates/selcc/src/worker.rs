@@ -188,8 +188,9 @@ impl Worker {
     }
 
     /// Waits for the worker's [finishers](Handle::spawn_finisher), and until nothing that this worker posted is in
-    /// flight, each within the deadline; gives up its part in the node's epochs. To be awaited before the worker's thread ends: nobody else can take its completions. What
-    /// clones post after it has returned is taken as long as the executor runs, whether they live or not.
+    /// flight, each within the deadline. Then gives up its part in the node's epochs. To be awaited before the
+    /// worker's thread ends: no other thread can take its completions. What clones post after it has returned is
+    /// taken as long as the executor runs, whether they live or not.
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`] when the node may not touch
@@ -198,7 +199,7 @@ impl Worker {
         let inner = &self.inner;
         let waited = inner.node.settings.deadline;
         let deadline = inner.handle.now() + waited;
-        // What they leave undone is told by those who have started them.
+        // The code that started them reports what they leave undone.
         while inner.handle.finishers() > 0
             && !inner.port.is_barred()
             && inner.handle.now() < deadline

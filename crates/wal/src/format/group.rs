@@ -289,7 +289,7 @@ impl<'a> GroupRef<'a> {
         Kind::decode(self.kind)
     }
 
-    /// Whether it is the log's own, and nobody's commit.
+    /// Whether it is the log's own, and not a commit.
     pub(crate) fn is_mark(&self) -> bool {
         self.kind == MARK
     }
