@@ -33,7 +33,7 @@ impl Target {
     }
 }
 
-/// All targets, without the [planted](planted) one.
+/// All targets, without the [`planted`] one.
 pub const TARGETS: [Target; 8] = [
     log::TARGET,
     frames::TARGET,
