@@ -97,6 +97,8 @@ pub(crate) struct Inner {
     polled_late: Cell<bool>,
     /// The alarm that the executor was last told of.
     reported: Cell<Option<Time>>,
+    /// The deadline that the executor was last given has the node's [cover](crate::cover) in it.
+    covers: Cell<bool>,
     /// The place at its poller, while that lives.
     kept: Weak<Kept>,
 }
@@ -156,6 +158,7 @@ impl Worker {
             parked: Cell::new(false),
             polled_late: Cell::new(false),
             reported: Cell::new(None),
+            covers: Cell::new(false),
             kept: Rc::downgrade(&kept),
         });
         inner.count_awake(1);
@@ -387,6 +390,7 @@ impl Poller for Pump {
             Role::Worker => None,
             Role::Handler => inner.node.cover.next(now),
         };
+        inner.covers.set(cover.is_some());
         [alarm, serve, cover].into_iter().flatten().min()
     }
 
@@ -401,7 +405,12 @@ impl Poller for Pump {
             && inner
                 .next_alarm()
                 .is_some_and(|alarm| inner.reported.get().is_none_or(|at| alarm < at));
-        if !idle || missed || !inner.subscription.park() {
+        // A worker may have asked for cover since the deadline was computed. It stores the time before it notifies, and
+        // this look comes after the announcement: so the handler meets one of them.
+        let uncovered = inner.role == Role::Handler
+            && !inner.covers.get()
+            && inner.node.cover.next(inner.handle.sweep_time()).is_some();
+        if !idle || missed || uncovered || !inner.subscription.park() {
             return false;
         }
         inner.parked.set(true);

@@ -50,7 +50,10 @@ fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
         let now = handler.inner.handle.sweep_time();
         assert_eq!(pump.next_deadline(), None, "the worker polls");
         node.cover(now, now + 5 * cover::INTERVAL);
+        assert!(!pump.may_park(), "the deadline that it gave is without the cover");
         assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL));
+        assert!(pump.may_park());
+        pump.unparked();
         node.cover(now, now);
         assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL), "an earlier end is none");
         assert_eq!(node.cover.next(now + 5 * cover::INTERVAL), None, "it is over");
