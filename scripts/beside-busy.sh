@@ -3,6 +3,9 @@
 #
 #   scripts/beside-busy.sh [ROUNDS [SECONDS [CASE..]]]
 #
+# Each run warms up for twice SECONDS first. Beside busy threads the caches fill more slowly, and a run that begins
+# with cold ones compares the two warm-ups.
+#
 # A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without one: both programs, over shm and tcp, with one node and with two.
 # BIN is where the programs lie (default: target/release, which is built first). OTHER=DIR compares with other
 # builds of the same programs, in the same turns.
@@ -34,7 +37,7 @@ trap 'calm; rm -rf "$work"' EXIT
 disturb() {
     local core
     for ((core = 0; core < cores; core++)); do
-        timeout 120 sh -c 'while :; do :; done' &
+        timeout 300 sh -c 'while :; do :; done' &
         busy+=($!)
     done
 }
@@ -43,8 +46,8 @@ disturb() {
 once() { # DIRECTORY PROGRAM FABRIC NODES
     local flags=(--fabric "$3" --compute-nodes "$4" --threads 1 --json "$work/r.json")
     case $2 in
-    ycsb) flags=(run -w a -p recordcount=200000 -p operationcount=0 --time "$seconds" --warmup 1 "${flags[@]}") ;;
-    tpcc) flags=(--time "$seconds" --warmup 1 --check false "${flags[@]}") ;;
+    ycsb) flags=(run -w a -p recordcount=200000 -p operationcount=0 --time "$seconds" --warmup $((2 * seconds)) "${flags[@]}") ;;
+    tpcc) flags=(--time "$seconds" --warmup $((2 * seconds)) --check false "${flags[@]}") ;;
     esac
     rm -f "$work/r.json"
     "$1/$2" "${flags[@]}" >"$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }

@@ -329,6 +329,31 @@ fn a_segment_in_the_middle_cannot_lose_its_end_unnoticed() {
     }
 }
 
+/// A header under a right checksum that says less was committed before its segment than an earlier header says.
+/// Believed, it would make the segment before it look like one that the checkpoint has.
+#[test]
+fn headers_that_contradict_each_other_are_damage() {
+    let whole = example(true, End::Closed);
+    let (name, last) = whole.iter().rfind(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let before = u64::from_le_bytes(last[40..48].try_into().expect("eight bytes"));
+    assert!(before > 10, "the segment before the last is beyond the checkpoint: {before}");
+    let mut files = whole.clone();
+    let (_, forged) = files.iter_mut().find(|(file, _)| file == name).expect("there");
+    forged[40..48].copy_from_slice(&9u64.to_le_bytes());
+    let crc = crc32fast::hash(&forged[..60]);
+    forged[60..64].copy_from_slice(&crc.to_le_bytes());
+    let torn = made_of(&files);
+    match replay(&torn) {
+        Err(WalError::Damaged { file, .. }) => assert_eq!(file, *name),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(self::files(&torn), files, "nothing has changed");
+    let (found, _) = accept(&torn, false).expect("accepted");
+    assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+    assert!(found.len() as u64 > 10, "what is before the forged header stays: {found:?}");
+    assert_eq!(replay(&torn).expect("whole"), found);
+}
+
 /// Without the checkpoint the segments that it made unnecessary are missing.
 #[test]
 fn a_checkpoint_that_is_gone_is_missed() {

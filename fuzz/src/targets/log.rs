@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latchwork_wal::storage::{Storage, Torn};
-use latchwork_wal::{DatabaseId, LogDirectory, WalError};
+use latchwork_wal::{DatabaseId, LogDirectory, Opening, WalError};
 
 use super::archive::{Files, pack, unpack};
 use super::{Target, assert_one_line};
@@ -23,7 +23,8 @@ const GROUP_HEADER: usize = 40;
 ///
 /// - An error is one line, and names a file of the directory or the directory.
 /// - Reading changes nothing and shows what opening shows.
-/// - What opens once opens again, and shows the same; unless headers contradict each other, which no program writes.
+/// - What opens once opens again, and shows the same.
+/// - What does not open is opened once more with its loss accepted: all of this holds there, too.
 ///
 /// # Panics
 /// When one of these does not hold.
@@ -41,11 +42,12 @@ pub fn run(data: &[u8]) -> String {
             assert_eq!(read, opened, "reading and opening disagree");
             let again = LogDirectory::open(Arc::new(torn.clone()), DATABASE);
             let again = again.and_then(|directory| shown(&directory));
-            if !contradicts(&files) {
-                assert_eq!(again.as_ref().ok(), Some(opened), "it does not open twice: {again:?}");
-            }
+            assert_eq!(again.as_ref().ok(), Some(opened), "it does not open twice: {again:?}");
         }
-        (Err(read), Err(_)) => told(read),
+        (Err(read), Err(_)) => {
+            told(read);
+            accept(&files);
+        }
         (Ok(_), Err(error)) | (Err(error), Ok(_)) => {
             panic!("reading and opening disagree: {error}");
         }
@@ -59,25 +61,29 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// Whether a segment says that less was committed before it than an earlier segment of its node says. Opening takes
-/// such a header at its word, and forgets segments that the header makes unneeded, one at each opening.
-fn contradicts(files: &Files) -> bool {
-    let mut befores = BTreeMap::new();
-    for (name, bytes) in files {
-        let number = name.strip_suffix(".log").and_then(|name| name.split_once('-'));
-        if let (Some((node, number)), Some(before)) = (number, bytes.get(40..48))
-            && let (Ok(node), Ok(number)) = (node.parse::<u8>(), number.parse::<u64>())
-        {
-            let before: [u8; 8] = before.try_into().expect("eight bytes");
-            befores.entry((node, number)).or_insert(u64::from_le_bytes(before));
+/// Accepts what was lost, if it can be accepted: to read, then to write, then nothing is lost any more.
+fn accept(files: &Files) {
+    let torn = directory(files);
+    let before = torn.operations();
+    let open = |to_read| {
+        let opening = Opening { to_read, accept_loss: true };
+        let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening);
+        directory.and_then(|directory| shown(&directory))
+    };
+    let read = open(true);
+    assert_eq!(torn.operations(), before, "reading changed the directory");
+    match (read, open(false)) {
+        (Ok(read), Ok(opened)) => {
+            assert_eq!(read, opened, "reading and opening accept different losses");
+            let again = LogDirectory::open(Arc::new(torn), DATABASE);
+            let again = again.and_then(|directory| shown(&directory));
+            assert_eq!(again.as_ref().ok(), Some(&opened), "an accepted loss stays one: {again:?}");
+        }
+        (Err(read), Err(opened)) => [&read, &opened].into_iter().for_each(told),
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) => {
+            panic!("reading and opening disagree on a loss: {error}");
         }
     }
-    let mut last = (0, 0);
-    befores.into_iter().any(|((node, _), before)| {
-        let falls = last.0 == node && before < last.1;
-        last = (node, before);
-        falls
-    })
 }
 
 /// What is wrong with which kind of file.

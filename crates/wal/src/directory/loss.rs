@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::survey::{Files, Found, all_nodes, is_unneeded, learn, look_at, read_groups};
+use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups};
 use crate::format::{Content, Known, names};
 use crate::reader::{GroupReader, Opened};
 use crate::storage::Storage;
@@ -213,12 +213,13 @@ fn scan(
     let numbers = files.segments.get(&node).map_or(&[][..], |numbers| &numbers[..]);
     let mut scan = Scan::default();
     let mut last: Option<u64> = None;
+    let need = Need::read(storage, database, files, (node, numbers))?;
     for (at, &number) in numbers.iter().enumerate() {
         if limit.is_some_and(|limit| number > limit.segment) {
             break;
         }
         let is_last = at + 1 == numbers.len();
-        if is_unneeded(storage, database, files, node, numbers.get(at + 1))? {
+        if need.is_over(at) {
             // A crash left what was to be removed.
             last = None;
             continue;
@@ -270,6 +271,11 @@ fn scan(
         scan.end = end(reader.offset(), tail.groups);
         if tail.flaw.is_some() {
             scan.is_short = !is_last || reader.was_synced_beyond(reader.offset())?;
+            break;
+        }
+        if need.contradiction == Some(at + 1) {
+            // The next one cannot be believed.
+            scan.is_short = true;
             break;
         }
     }

@@ -227,10 +227,14 @@ impl Look<'_> {
         for &number in &numbers[kept.len()..] {
             self.plans.push(Plan::Remove(names::segment(self.node, number)));
         }
+        let need = Need::read(self.storage, self.database, self.files, (self.node, &kept))?;
+        if let Some(at) = need.contradiction {
+            let what = "its header knows of fewer commits than an earlier segment's";
+            return Err(WalError::damaged(&names::segment(self.node, kept[at]), 0, what));
+        }
         let mut needed = Vec::new();
         for (at, &number) in kept.iter().enumerate() {
-            let next = kept.get(at + 1);
-            match is_unneeded(self.storage, self.database, self.files, self.node, next)? {
+            match need.is_over(at) {
                 true => self.plans.push(Plan::Forget(names::segment(self.node, number))),
                 false => needed.push(number),
             }
@@ -395,19 +399,45 @@ pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
     files.segments.keys().chain(files.known().keys()).copied().collect()
 }
 
-/// Whether the checkpoint has all of a segment, of which `next` is the one behind it: a crash left what was to be removed.
-pub(super) fn is_unneeded(
-    storage: &dyn Storage,
-    database: DatabaseId,
-    files: &Files,
-    node: NodeId,
-    next: Option<&u64>,
-) -> Result<bool, WalError> {
-    let Some(&number) = next else { return Ok(false) };
-    let content = Content::Segment { node, number };
-    match GroupReader::open(storage, &names::segment(node, number), database, content) {
-        Ok(Opened::Whole(reader)) => Ok(reader.header().before <= files.floor()),
-        Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => Ok(false),
-        Err(error) => Err(error),
+/// Which segments of a node the checkpoint does not have whole: those that opening needs.
+pub(super) struct Need {
+    floor: Timestamp,
+    /// What each header says was committed before its segment; `None` where there is no header to believe.
+    before: Vec<Option<Timestamp>>,
+    /// The first segment whose header knows of fewer commits than an earlier one does. One of the two is wrong, and
+    /// believing the smaller would forget commits.
+    pub(super) contradiction: Option<usize>,
+}
+
+impl Need {
+    /// Reads the headers of these segments.
+    pub(super) fn read(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        files: &Files,
+        (node, numbers): (NodeId, &[u64]),
+    ) -> Result<Need, WalError> {
+        let mut need = Need { floor: files.floor(), before: Vec::new(), contradiction: None };
+        let mut highest = Timestamp::ZERO;
+        for (at, &number) in numbers.iter().enumerate() {
+            let (name, content) = (names::segment(node, number), Content::Segment { node, number });
+            let before = match GroupReader::open(storage, &name, database, content) {
+                Ok(Opened::Whole(reader)) => Some(reader.header().before),
+                Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            if before.is_some_and(|before| before < highest) {
+                need.contradiction = Some(at);
+                break;
+            }
+            highest = highest.max(before.unwrap_or_default());
+            need.before.push(before);
+        }
+        Ok(need)
+    }
+
+    /// Whether the checkpoint has all of the segment in this place: a crash left what was to be removed.
+    pub(super) fn is_over(&self, at: usize) -> bool {
+        self.before.get(at + 1).is_some_and(|next| next.is_some_and(|next| next <= self.floor))
     }
 }

@@ -90,10 +90,18 @@ impl FileHeader {
                 _ => return None,
             };
             let (before, groups) = (Timestamp(reader.u64()?), reader.u64()?);
+            // What is counted on from there stays a number, too.
+            if groups > u64::MAX / 2 {
+                return None;
+            }
             Some(FileHeader { database, content, before, groups })
         };
         let header = read(&mut reader).ok_or_else(|| {
-            WalError::damaged(file, 12, "there is no file of such a kind and number")
+            WalError::damaged(
+                file,
+                12,
+                "there is no file of such a kind, number and count of groups",
+            )
         })?;
         match database {
             Some(expected) if expected != header.database => {
