@@ -410,6 +410,7 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
         }
         let Some(local) = self.local.take() else { return Err(TxnError::Doomed) };
         let (inner, remotes) = (self.inner.clone(), std::mem::take(&mut self.remotes));
+        let node = inner.node();
         let Some(id) = self.id.filter(|_| !remotes.is_empty()) else {
             let committed = local.commit().await;
             inner.site.count(|counts| &counts.local, u64::from(committed.is_ok()));
@@ -425,7 +426,8 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
         let handle = inner.database.memory().handle().clone();
         let committing = Committing::new(inner, id, remotes);
         let decided = handle.spawn_service(committing.run(local)).await;
-        decided.unwrap_or(Err(TxnError::Doomed))
+        // The task ended without an answer when its worker did: it may have decided before.
+        decided.unwrap_or(Err(TxnError::Unheard { node }))
     }
 
     fn abort(self) {
