@@ -106,9 +106,7 @@ impl Logs {
         let opening = Opening { to_read: wal == Wal::Off, accept_loss };
         let directory = LogDirectory::open_as(storage, id, opening);
         let directory = directory.map_err(|error| failed(&error))?;
-        if accept_loss {
-            tell_losses(&directory);
-        }
+        tell_losses(&directory, accept_loss);
         if directory.floor() == Timestamp::ZERO {
             return Err(none(
                 "there is no checkpoint of a database: its preparation did not end, or it is the log of one node of many",
@@ -162,11 +160,12 @@ impl Logs {
 }
 
 /// Tells what is lost, at once: whatever fails later, it is lost.
-fn tell_losses(directory: &LogDirectory) {
+fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
+    // Without the flag they are those of a cut that was interrupted, and is complete now.
     for loss in directory.losses() {
         say(&format!("tpcc: --accept-loss: {loss}"));
     }
-    if directory.losses().is_empty() {
+    if accept_loss && directory.losses().is_empty() {
         say("tpcc: --accept-loss: the log has lost nothing that is known");
     }
 }

@@ -111,6 +111,17 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
+    /// The checkpoint is gone. Its rows are in no log, so there is no state to go on with.
+    #[error(
+        "{file} is missing in {directory}, and what the checkpoint held is nowhere else: put the file back, or restore \
+         the directory from a copy"
+    )]
+    NoCheckpoint {
+        /// The file.
+        file: String,
+        /// The directory.
+        directory: String,
+    },
     /// A log ends before a place up to which it is known to have been durable.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \

@@ -129,6 +129,29 @@ impl GroupReader {
         Ok(Step::Group(at, group))
     }
 
+    /// How many commits stand behind `cut` by their headers, whether the rest of them is whole or not. `all`: each of them
+    /// was durable; else only those are counted of which a later header says so.
+    pub(crate) fn commits_behind(&mut self, cut: u64, all: bool) -> Result<u64, WalError> {
+        let header = self.header;
+        let (mut commits, mut synced) = (Vec::new(), if all { u64::MAX } else { 0 });
+        let mut at = cut.max(FILE_HEADER as u64).next_multiple_of(ALIGN as u64);
+        while at + GROUP_HEADER as u64 <= self.length {
+            let length = match Head::decode(self.bytes(at, GROUP_HEADER)?, &header, at) {
+                Ok(head) if head.sensible(at).is_ok() => {
+                    synced = synced.max(head.synced);
+                    if !head.is_mark() {
+                        commits.push(at);
+                    }
+                    head.length
+                }
+                _ => ALIGN,
+            };
+            // A group's length is a multiple of it.
+            at += length as u64;
+        }
+        Ok(commits.into_iter().filter(|at| *at < synced).count() as u64)
+    }
+
     /// Whether a group behind `cut` says that more than `cut` bytes were lasting when it was written: then
     /// what stands at `cut` was, and is damaged. Else it is the end of what was never acknowledged.
     ///

@@ -14,15 +14,22 @@ use crate::{DatabaseId, End, NodeId, WalError};
 const MAGIC: [u8; 8] = *b"LATCHWIT";
 /// The flag of a witness with a [cut](Witness::cut).
 const CUT: u32 = 1;
-/// No witness is longer: 256 nodes.
-const WITNESS_MAX: u64 = 16 << 10;
+/// The flag of a witness of a [checkpoint](Witness::checkpoint).
+const CHECKPOINT: u32 = 2;
+/// No witness is longer: 256 nodes, each with a loss.
+const WITNESS_MAX: u64 = 32 << 10;
 
 /// What the file `WITNESS` says.
 ///
 /// ```text
 ///  | magic | version u32 | nodes u32 | database u64 | flags u32 | 0 u32 |
-///  | node u32 | 0 u32 | segment u64 | bytes u64 | groups u64   of each node | crc |
+///  | node u32 | 0 u32 | segment u64 | bytes u64 | groups u64   of each node |
+///  | losses u32 | 0 u32 |
+///  | node u32 | 0 u32 | missing u64 | bytes u64 | given up u64 | bytes u64   of each node with a loss |
+///  | crc |
 /// ```
+///
+/// Losses are there only where flag 1 is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Witness {
     pub(crate) database: DatabaseId,
@@ -30,20 +37,50 @@ pub(crate) struct Witness {
     pub(crate) ends: BTreeMap<NodeId, End>,
     /// A loss was accepted: logs end here, and what stands behind is to be taken away.
     pub(crate) cut: bool,
+    /// What was lost and given up with this cut. The opening that completes it has to say so, whichever that is.
+    pub(crate) losses: BTreeMap<NodeId, Lost>,
+    /// There is a checkpoint, and it is durable. Without this a directory that has lost its checkpoint looks like one
+    /// that never had one.
+    pub(crate) checkpoint: bool,
+}
+
+/// How much of one log was lost, and given up with it; see [`Loss`](crate::Loss).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lost {
+    pub(crate) missing: u64,
+    pub(crate) missing_bytes: u64,
+    pub(crate) given_up: u64,
+    pub(crate) given_up_bytes: u64,
 }
 
 impl Witness {
+    /// A witness of these ends, and of nothing else.
+    pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, End>) -> Witness {
+        Witness { database, ends, cut: false, losses: BTreeMap::new(), checkpoint: false }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((self.ends.len() as u32).to_le_bytes());
         bytes.extend(self.database.0.to_le_bytes());
-        bytes.extend(if self.cut { CUT } else { 0 }.to_le_bytes());
+        let checkpoint = if self.checkpoint { CHECKPOINT } else { 0 };
+        bytes.extend((checkpoint | if self.cut { CUT } else { 0 }).to_le_bytes());
         bytes.extend([0; 4]);
         for (node, end) in &self.ends {
             bytes.extend(u64::from(node.0).to_le_bytes());
             for number in [end.segment, end.bytes, end.groups] {
                 bytes.extend(number.to_le_bytes());
+            }
+        }
+        if self.cut {
+            bytes.extend((self.losses.len() as u64).to_le_bytes());
+            for (node, lost) in &self.losses {
+                bytes.extend(u64::from(node.0).to_le_bytes());
+                let Lost { missing, missing_bytes, given_up, given_up_bytes } = *lost;
+                for number in [missing, missing_bytes, given_up, given_up_bytes] {
+                    bytes.extend(number.to_le_bytes());
+                }
             }
         }
         let crc = crc32fast::hash(&bytes);
@@ -88,9 +125,17 @@ impl Witness {
             let end = End { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
             ends.insert(node, end);
         }
+        let (cut, checkpoint) = (flags & CUT != 0, flags & CHECKPOINT != 0);
+        let mut losses = BTreeMap::new();
+        for _ in 0..if cut { reader.u64()? } else { 0 } {
+            let node = NodeId(u8::try_from(reader.u64()?).ok()?);
+            let (missing, missing_bytes) = (reader.u64()?, reader.u64()?);
+            let (given_up, given_up_bytes) = (reader.u64()?, reader.u64()?);
+            losses.insert(node, Lost { missing, missing_bytes, given_up, given_up_bytes });
+        }
         let crc = reader.u32();
-        (crc.is_some() && reader.0.is_empty() && flags <= CUT).then_some(())?;
-        Some(Witness { database, ends, cut: flags == CUT })
+        (crc.is_some() && reader.0.is_empty() && flags <= CUT | CHECKPOINT).then_some(())?;
+        Some(Witness { database, ends, cut, losses, checkpoint })
     }
 
     /// The witness in place; `None` when there is none.
@@ -151,7 +196,10 @@ mod tests {
     fn it_is_read_as_it_was_written_and_no_bit_of_it_may_change() {
         let ends =
             [(NodeId(0), End { segment: 3, bytes: 900, groups: 17 }), (NodeId(63), End::default())];
-        let witness = Witness { database: DatabaseId(7), ends: ends.into(), cut: true };
+        let lost = Lost { missing: 5, missing_bytes: 600, given_up: 7, given_up_bytes: 800 };
+        let losses = [(NodeId(0), lost)].into();
+        let (database, ends) = (DatabaseId(7), ends.into());
+        let witness = Witness { database, ends, cut: true, losses, checkpoint: true };
         let bytes = witness.encode();
         assert_eq!(Witness::decode(&bytes, Some(DatabaseId(7))).expect("whole"), witness);
         for bit in 0..bytes.len() * 8 {
@@ -162,7 +210,22 @@ mod tests {
         for length in 0..bytes.len() {
             Witness::decode(&bytes[..length], None).expect_err("cut off");
         }
+        for (cut, checkpoint) in [(false, false), (false, true), (true, false)] {
+            let losses = if cut { witness.losses.clone() } else { BTreeMap::new() };
+            let witness = Witness { cut, checkpoint, losses, ..witness.clone() };
+            assert_eq!(Witness::decode(&witness.encode(), None).expect("whole"), witness);
+        }
         let other = Witness::decode(&bytes, Some(DatabaseId(8))).expect_err("another");
         assert!(matches!(other, WalError::OtherDatabase { .. }), "{other}");
+    }
+
+    #[test]
+    fn a_witness_of_as_many_nodes_as_there_can_be_is_read() {
+        let nodes = || (0..=u8::MAX).map(NodeId);
+        let ends = nodes().map(|node| (node, End::default())).collect();
+        let losses = nodes().map(|node| (node, Lost::default())).collect();
+        let witness = Witness { cut: true, losses, ..Witness::of(DatabaseId(7), ends) };
+        let length = witness.encode().len() as u64;
+        assert!(length <= WITNESS_MAX, "{length}");
     }
 }

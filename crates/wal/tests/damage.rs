@@ -8,7 +8,8 @@ use common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon
 use latchwork_simulation::Random;
 use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{
-    CheckpointWriter, DatabaseId, Entry, Group, Kind, LogDirectory, Opening, Settings, WalError,
+    CheckpointWriter, DatabaseId, Entry, Group, Kind, Log, LogDirectory, Opening, Settings,
+    WalError,
 };
 use proptest::prelude::*;
 
@@ -329,6 +330,139 @@ fn a_segment_in_the_middle_cannot_lose_its_end_unnoticed() {
     }
 }
 
+/// The checkpoint has rows that are in no log: without it nothing goes on, and no file goes.
+#[test]
+fn a_checkpoint_that_is_gone_cannot_be_given_up() {
+    for end in [End::Closed, End::Killed] {
+        let whole = example(true, end);
+        let without = |names: &[&str]| {
+            let kept = whole.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+            kept.cloned().collect::<Vec<_>>()
+        };
+        for gone in [&["CHECKPOINT"][..], &["CHECKPOINT", "WITNESS"]] {
+            let torn = made_of(&without(gone));
+            for to_read in [true, false] {
+                match accept(&torn, to_read) {
+                    Err(WalError::NoCheckpoint { file, .. }) => assert_eq!(file, "CHECKPOINT"),
+                    other => panic!("{gone:?}: {other:?}"),
+                }
+            }
+            assert_eq!(files(&torn), without(gone), "nothing has changed");
+        }
+        let error = replay(&made_of(&without(&["CHECKPOINT"]))).expect_err("it is gone");
+        assert!(matches!(error, WalError::NoCheckpoint { .. }), "{error}");
+    }
+}
+
+/// A witness that is gone or damaged costs nothing where the logs are whole.
+#[test]
+fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
+    let whole = example(true, End::Closed);
+    let all: Vec<u64> = (1..=LAST).collect();
+    for damaged in [false, true] {
+        let mut files = whole.clone();
+        let at = files.iter().position(|(name, _)| name == "WITNESS").expect("there is one");
+        if damaged {
+            files[at].1[20] ^= 1;
+        } else {
+            files.remove(at);
+        }
+        let torn = made_of(&files);
+        replay(&torn).expect_err("the witness is needed");
+        assert_eq!(accept(&torn, false).expect("accepted"), (all.clone(), 0));
+        assert_eq!(replay(&torn).expect("there is one again"), all);
+    }
+}
+
+/// What the log's own files say was there is said to be missing, although no other place knows of it.
+#[test]
+fn the_commits_behind_a_damaged_one_are_told() {
+    let whole = example(false, End::Killed);
+    let segments: Vec<usize> =
+        (0..whole.len()).filter(|at| whole[*at].0.ends_with(".log")).collect();
+    assert!(segments.len() >= 3, "{}", segments.len());
+    let mut files: Vec<_> = whole.clone();
+    // In the first commit of the first segment.
+    let at = files[segments[0]].1.windows(4).position(|bytes| bytes == b"GRP1").expect("a group");
+    let group = files[segments[0]].1[at..].windows(150).position(|row| row == [7; 150]);
+    let byte = at + group.unwrap_or(200);
+    files[segments[0]].1[byte] ^= 1;
+    let opening = Opening { to_read: true, accept_loss: true };
+    let torn = made_of(&files);
+    let directory = LogDirectory::open_as(Arc::new(torn), DATABASE, opening).expect("accepted");
+    let [loss] = directory.losses() else { panic!("{:?}", directory.losses()) };
+    let kept = counters(&directory.replay(1).expect("whole")).len() as u64;
+    let last = &whole[segments[segments.len() - 1]].1;
+    let before = u64::from_le_bytes(last[48..56].try_into().expect("eight bytes"));
+    assert!(loss.missing >= before - kept && loss.missing <= LAST - kept, "{loss}");
+    assert!(loss.missing_bytes > 0 && loss.to_string().contains("are missing"), "{loss}");
+}
+
+/// A cut that is decided and interrupted is completed by the next opening, which tells what was lost.
+#[test]
+fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
+    let mut files = example(false, End::Closed);
+    let last = files.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+    files[last].1.truncate(100);
+    let told = |torn: &Torn, accept_loss| {
+        let opening = Opening { to_read: false, accept_loss };
+        let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening)?;
+        Ok::<_, WalError>(directory.losses().to_vec())
+    };
+    let expected = told(&made_of(&files), true).expect("accepted");
+    assert!(expected[0].missing > 0, "{expected:?}");
+    let mut interrupted = 0;
+    for operations in 1.. {
+        let torn = made_of(&files);
+        torn.power_off_after(operations);
+        if told(&torn, true).is_ok() {
+            break;
+        }
+        let torn = torn.crash(operations);
+        match told(&torn, false) {
+            // Decided, and not completed.
+            Ok(losses) if !losses.is_empty() => {
+                interrupted += 1;
+                assert_eq!(losses, expected, "after {operations} operations");
+                assert_eq!(told(&torn, false).expect("whole"), [], "it is told once");
+            }
+            // Completed before the power went off, or not decided.
+            Ok(_) | Err(WalError::Lost { .. }) => {}
+            Err(error) => panic!("after {operations} operations: {error}"),
+        }
+        assert_eq!(told(&torn, true).map(|_| ()).map_err(|e| e.to_string()), Ok(()));
+    }
+    assert!(interrupted > 0);
+}
+
+/// A power cut in the first start leaves a directory that any database can begin in.
+#[test]
+fn a_first_start_that_was_interrupted_leaves_an_empty_directory() {
+    for seed in 0..200 {
+        let torn = Torn::new(seed);
+        torn.power_off_after(seed % 16);
+        if let Ok(directory) = LogDirectory::open(Arc::new(torn.clone()), DatabaseId(7)) {
+            run(async |_| drop(Log::threaded(&directory, NODE, small())));
+        }
+        let torn = torn.crash(seed);
+        let found = LogDirectory::identify(&torn).expect("read").unwrap_or(DatabaseId(99));
+        let opened = LogDirectory::open(Arc::new(torn), found);
+        assert!(opened.is_ok(), "seed {seed}: {:?}", opened.err());
+    }
+}
+
+/// An accepted loss of everything leaves the same.
+#[test]
+fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
+    let mut files = example(false, End::Closed);
+    files.retain(|(name, _)| !name.ends_with(".log"));
+    let torn = made_of(&files);
+    let (found, missing) = accept(&torn, false).expect("accepted");
+    assert_eq!((found.len(), missing), (0, LAST));
+    assert_eq!(LogDirectory::identify(&torn).expect("read"), None);
+    LogDirectory::open(Arc::new(torn), DatabaseId(99)).expect("any database can begin there");
+}
+
 /// A header under a right checksum that says less was committed before its segment than an earlier header says.
 /// Believed, it would make the segment before it look like one that the checkpoint has.
 #[test]
@@ -352,15 +486,6 @@ fn headers_that_contradict_each_other_are_damage() {
     assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
     assert!(found.len() as u64 > 10, "what is before the forged header stays: {found:?}");
     assert_eq!(replay(&torn).expect("whole"), found);
-}
-
-/// Without the checkpoint the segments that it made unnecessary are missing.
-#[test]
-fn a_checkpoint_that_is_gone_is_missed() {
-    let whole = example(true, End::Closed);
-    let torn = made_of(&whole);
-    torn.remove("CHECKPOINT").expect("removed");
-    assert!(matches!(replay(&torn), Err(WalError::Missing { .. })));
 }
 
 #[test]

@@ -128,6 +128,10 @@ impl CheckpointWriter {
         sync()?;
         let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
+        // That there is a checkpoint is known beside it from here on. A later witness says the same.
+        if let Err(error) = directory.note(true) {
+            tracing::warn!("the witness of a checkpoint: {error}");
+        }
         tracing::debug!(number, floor, parts, "a checkpoint is in place");
         // What cannot be removed now is when the directory is opened the next time.
         let _ = self.remove_parts(|number| number != self.number);

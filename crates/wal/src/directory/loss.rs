@@ -23,11 +23,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups};
+use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups, read_witness};
 use crate::format::{Content, Known, names};
 use crate::reader::{GroupReader, Opened};
 use crate::storage::Storage;
-use crate::witness::Witness;
+use crate::witness::{Lost, Witness};
 use crate::{DatabaseId, End, NodeId, WalError};
 
 /// What one log has lost, and what was given up of it.
@@ -53,6 +53,9 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes } = self;
         write!(f, "node {}: {file} ends at byte {kept}: ", node.0)?;
+        if *missing + *missing_bytes + *given_up == 0 {
+            write!(f, "what stood behind that cannot be read")?;
+        }
         if *missing > 0 || *missing_bytes > 0 {
             write!(f, "{missing} commits or more are missing ({missing_bytes} bytes or more)")?;
         }
@@ -67,10 +70,22 @@ impl fmt::Display for Loss {
     }
 }
 
+impl Loss {
+    pub(super) fn of(node: NodeId, cut: End, lost: Lost) -> Loss {
+        let Lost { missing, missing_bytes, given_up, given_up_bytes } = lost;
+        let (file, kept) = (names::segment(node, cut.segment.max(1)), cut.bytes);
+        Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes }
+    }
+}
+
 /// The beginning of a log that can be read.
 #[derive(Default)]
 struct Scan {
     end: End,
+    /// Groups that the log had at least, by what stands behind the end in its own files.
+    least: u64,
+    /// Bytes that stand there.
+    unread: u64,
     /// Where a mark stands, and what it knows.
     marks: Vec<(End, BTreeMap<NodeId, Known>)>,
     /// The log goes on behind what can be read.
@@ -80,11 +95,8 @@ struct Scan {
 }
 
 /// Looks at the directory, and decides where logs are to be cut if they have lost something.
-pub(super) fn accept(
-    storage: &dyn Storage,
-    database: DatabaseId,
-) -> Result<(Found, Vec<Loss>), WalError> {
-    let witness = match Witness::read(storage, Some(database)) {
+pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
+    let witness = match read_witness(storage, database) {
         Err(error @ WalError::Damaged { .. }) => {
             tracing::warn!("a loss is accepted: {error}");
             None
@@ -93,6 +105,7 @@ pub(super) fn accept(
     };
     let is_bare = witness.is_none();
     let files = Files::read(storage, database, witness)?;
+    files.check_checkpoint(storage)?;
     let mut scans = BTreeMap::new();
     for node in all_nodes(&files) {
         let mut scan = scan(storage, database, &files, node)?;
@@ -121,24 +134,29 @@ pub(super) fn accept(
     }
     let is_empty = files.manifest.is_none() && files.segments.is_empty();
     if limits.is_empty() && (!is_bare || is_empty) {
-        return Ok((look_at(storage, database, files)?, Vec::new()));
+        return look_at(storage, database, files);
     }
     while let Some((node, end)) = next_cut(&scans, &limits) {
         limits.insert(node, end);
     }
     check_against_checkpoint(storage, &files, &limits)?;
-    let losses =
-        limits.iter().map(|(&node, &cut)| loss(node, cut, &scans[&node], known.get(&node)));
-    // Where only an end record goes, nothing is lost.
-    let is_loss = |loss: &Loss| loss.missing + loss.given_up > 0 || scans[&loss.node].is_short;
-    let losses = losses.filter(is_loss).collect();
+    let mut losses = BTreeMap::new();
+    for (&node, &cut) in &limits {
+        let before = files.witness.as_ref().and_then(|witness| witness.losses.get(&node));
+        let lost = loss(cut, &scans[&node], known.get(&node), before);
+        // Where only an end record goes, nothing is lost.
+        if lost.missing + lost.given_up > 0 || scans[&node].is_short {
+            losses.insert(node, lost);
+        }
+    }
     let end =
         |(node, scan): (&NodeId, &Scan)| (*node, limits.get(node).copied().unwrap_or(scan.end));
     let ends = scans.iter().map(end).collect();
-    let decided = Witness { database, ends, cut: true };
+    let checkpoint = files.manifest.is_some();
+    let decided = Witness { database, ends, cut: true, losses, checkpoint };
     let files = Files { witness: Some(decided.clone()), ..files };
     let found = look_at(storage, database, files)?;
-    Ok((Found { decided: Some(decided), ..found }, losses))
+    Ok(Found { decided: Some(decided), ..found })
 }
 
 /// A log that has to be cut further, and where: before a mark that has seen more of another log than is left.
@@ -180,22 +198,47 @@ fn check_against_checkpoint(
     Ok(())
 }
 
-fn loss(node: NodeId, cut: End, scan: &Scan, known: Option<&End>) -> Loss {
+/// What is lost of a log that is cut here. `before`: what an interrupted cut has lost already.
+fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lost {
     let known = known.copied().unwrap_or_default();
-    let missing = known.groups.saturating_sub(scan.end.groups);
+    let before = before.copied().unwrap_or_default();
+    let missing = known.groups.max(scan.least).saturating_sub(scan.end.groups);
     let here = if known.segment == scan.end.segment { scan.end.bytes } else { 0 };
-    Loss {
-        node,
-        file: names::segment(node, cut.segment.max(1)),
-        kept: cut.bytes,
-        missing,
-        missing_bytes: if missing > 0 { known.bytes.saturating_sub(here) } else { 0 },
-        given_up: scan.end.groups - cut.groups,
-        given_up_bytes: scan.bytes_behind(cut),
+    let gone = if missing > 0 { known.bytes.saturating_sub(here) } else { 0 };
+    Lost {
+        missing: before.missing + missing,
+        missing_bytes: before.missing_bytes + gone.max(scan.unread),
+        given_up: before.given_up + (scan.end.groups - cut.groups),
+        given_up_bytes: before.given_up_bytes + scan.bytes_behind(cut),
     }
 }
 
 impl Scan {
+    /// Counts what stands behind the end.
+    fn look_behind(
+        &mut self,
+        storage: &dyn Storage,
+        database: DatabaseId,
+        (node, numbers): (NodeId, &[u64]),
+    ) -> Result<(), WalError> {
+        for &number in numbers.iter().filter(|number| **number >= self.end.segment) {
+            let (name, content) = (names::segment(node, number), Content::Segment { node, number });
+            let mut reader = match GroupReader::open(storage, &name, database, content) {
+                Ok(Opened::Whole(reader)) => reader,
+                Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let is_last = numbers.last() == Some(&number);
+            let here = number == self.end.segment;
+            let cut = if here { self.end.bytes } else { 0 };
+            let commits = reader.commits_behind(cut, !is_last)?;
+            let before = if here { self.end.groups } else { reader.header().groups };
+            self.least = self.least.max(before.saturating_add(commits));
+            self.unread += reader.length().saturating_sub(cut);
+        }
+        Ok(())
+    }
+
     fn bytes_behind(&self, cut: End) -> u64 {
         let behind = self.segments.iter().filter(|(number, _)| *number >= cut.segment);
         behind.map(|(_, bytes)| bytes).sum::<u64>().saturating_sub(cut.bytes)
@@ -278,6 +321,11 @@ fn scan(
             scan.is_short = true;
             break;
         }
+    }
+    // Of a cut that was interrupted, what stands behind was told when the cut was decided.
+    if scan.is_short && limit.is_none() {
+        scan.look_behind(storage, database, (node, numbers))?;
+        scan.least = scan.least.max(need.groups);
     }
     Ok(scan)
 }

@@ -163,16 +163,16 @@ impl LogDirectory {
             Ok(Some(Locked::Held { by })) => return Err(WalError::InUse { directory, by }),
             Err(error) => return Err(WalError::io("locking", &directory, error)),
         };
-        let (found, losses) = match opening.accept_loss {
+        let found = match opening.accept_loss {
             true => loss::accept(&*storage, database)?,
-            false => (survey::look(&*storage, database)?, Vec::new()),
+            false => survey::look(&*storage, database)?,
         };
         let tails = opening.to_read.then(|| found.tails());
         let exists = found.is_known();
         if !opening.to_read {
             found.settle(&*storage)?;
         }
-        let survey::Found { nodes, manifest, .. } = found;
+        let survey::Found { nodes, manifest, losses, .. } = found;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
         let floor = manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor);
@@ -209,8 +209,8 @@ impl LogDirectory {
         self.storage.describe()
     }
 
-    /// What was lost, and what was given up with it, where that was
-    /// [accepted](Opening::accept_loss). Empty when nothing was lost.
+    /// What was lost, and what was given up with it, where that was [accepted](Opening::accept_loss): by this opening,
+    /// or by one before it that a crash interrupted, and which this one completes. Empty when nothing was lost.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -370,7 +370,8 @@ impl LogDirectory {
             let nodes = self.nodes.lock();
             nodes.iter().map(|(node, log)| (*node, log.closed.unwrap_or(log.end))).collect()
         };
-        let witness = Witness { database: self.database, ends: ends.clone(), cut: false };
+        let checkpoint = self.manifest.lock().is_some();
+        let witness = Witness { checkpoint, ..Witness::of(self.database, ends.clone()) };
         witness.write(&*self.storage)?;
         if durably {
             let synced = self.storage.sync_directory();

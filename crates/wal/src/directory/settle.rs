@@ -46,7 +46,8 @@ impl Found {
         sync()?;
         if self.is_known() || self.decided.is_some() {
             let ends = self.nodes.iter().map(|(node, log)| (*node, log.end)).collect();
-            Witness { database: self.database, ends, cut: false }.write(storage)?;
+            let checkpoint = manifest.is_some();
+            Witness { checkpoint, ..Witness::of(self.database, ends) }.write(storage)?;
             // A cut that a crash brings back would take away what is appended from now on.
             sync()?;
         }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::settle::Plan;
-use super::{NodeLog, Segment};
+use super::{Loss, NodeLog, Segment};
 use crate::checkpoint::Manifest;
 use crate::format::{Content, FILE_HEADER, FileHeader, Flaw, Mark, names};
 use crate::reader::{GroupReader, Opened, Step};
@@ -52,6 +52,8 @@ pub(super) struct Found {
     /// All files.
     pub(super) all: Vec<String>,
     pub(super) plans: Vec<Plan>,
+    /// What was lost and given up, by a cut that is to be made or completed.
+    pub(super) losses: Vec<Loss>,
 }
 
 impl Found {
@@ -101,6 +103,31 @@ impl Files {
         self.manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor)
     }
 
+    /// Whether the checkpoint is there, if there was one.
+    pub(super) fn check_checkpoint(&self, storage: &dyn Storage) -> Result<(), WalError> {
+        // Segments go only when a checkpoint has them.
+        let begins_late = |numbers: &Vec<u64>| numbers.first().is_some_and(|first| *first > 1);
+        let had_one = match &self.witness {
+            Some(witness) => witness.checkpoint,
+            None => self.segments.values().any(begins_late),
+        };
+        if had_one && self.manifest.is_none() {
+            let (file, directory) = (names::MANIFEST.to_owned(), storage.describe());
+            return Err(WalError::NoCheckpoint { file, directory });
+        }
+        Ok(())
+    }
+
+    /// What was lost and given up by a cut that was not completed.
+    pub(super) fn losses(&self) -> Vec<Loss> {
+        let cut = self.witness.iter().filter(|witness| witness.cut);
+        let losses = cut.flat_map(|witness| {
+            let end = |node| witness.ends.get(node).copied().unwrap_or_default();
+            witness.losses.iter().map(move |(node, lost)| Loss::of(*node, end(node), *lost))
+        });
+        losses.collect()
+    }
+
     /// Where logs are to be cut, if a loss was accepted and that was not completed.
     pub(super) fn limits(&self) -> Option<&BTreeMap<NodeId, End>> {
         self.witness.as_ref().filter(|witness| witness.cut).map(|witness| &witness.ends)
@@ -133,8 +160,34 @@ pub(super) fn learn(known: &mut BTreeMap<NodeId, End>, node: NodeId, end: End) {
 
 /// Looks at all that can be wrong.
 pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
-    let witness = Witness::read(storage, Some(database))?;
+    let witness = read_witness(storage, database)?;
     look_at(storage, database, Files::read(storage, database, witness)?)
+}
+
+/// The witness of this database.
+///
+/// A crash in the first start of a database leaves a witness, and no log with a header. The next start need not know the
+/// database: it begins one, and the witness is its own.
+pub(super) fn read_witness(
+    storage: &dyn Storage,
+    database: DatabaseId,
+) -> Result<Option<Witness>, WalError> {
+    let other = match Witness::read(storage, Some(database)) {
+        Err(error @ WalError::OtherDatabase { .. }) => error,
+        read => return read,
+    };
+    let Some(witness) = Witness::read(storage, None)? else { return Ok(None) };
+    let mut is_blank = witness.ends.values().all(|end| end.groups == 0)
+        && !witness.checkpoint
+        && Manifest::read(storage, None)?.is_none();
+    for name in list(storage)? {
+        if let Some((node, number)) = names::as_segment(&name) {
+            let content = Content::Segment { node, number };
+            let opened = GroupReader::open(storage, &name, witness.database, content);
+            is_blank &= matches!(opened, Ok(Opened::Headless(_)));
+        }
+    }
+    if is_blank { Ok(Some(Witness::of(database, BTreeMap::new()))) } else { Err(other) }
 }
 
 /// Looks at all that can be wrong with what these files say.
@@ -143,6 +196,7 @@ pub(super) fn look_at(
     database: DatabaseId,
     files: Files,
 ) -> Result<Found, WalError> {
+    files.check_checkpoint(storage)?;
     let mut known = files.known();
     let (mut nodes, mut plans) = (BTreeMap::new(), Vec::new());
     for (&node, numbers) in &files.segments {
@@ -161,6 +215,7 @@ pub(super) fn look_at(
         let (file, directory) = (names::WITNESS.to_owned(), storage.describe());
         return Err(WalError::Missing { file, directory });
     }
+    let losses = files.losses();
     let limits = files.limits().cloned();
     let Files { mut manifest, all, .. } = files;
     for (&node, &end) in &known {
@@ -184,7 +239,7 @@ pub(super) fn look_at(
             log.end = left;
         }
     }
-    Ok(Found { database, nodes, manifest, decided: None, all, plans })
+    Ok(Found { database, nodes, manifest, decided: None, all, plans, losses })
 }
 
 /// A log that ends at `found` and was durable up to `known`.
@@ -404,6 +459,8 @@ pub(super) struct Need {
     floor: Timestamp,
     /// What each header says was committed before its segment; `None` where there is no header to believe.
     before: Vec<Option<Timestamp>>,
+    /// The most groups that any header says were before its segment.
+    pub(super) groups: u64,
     /// The first segment whose header knows of fewer commits than an earlier one does. One of the two is wrong, and
     /// believing the smaller would forget commits.
     pub(super) contradiction: Option<usize>,
@@ -417,15 +474,18 @@ impl Need {
         files: &Files,
         (node, numbers): (NodeId, &[u64]),
     ) -> Result<Need, WalError> {
-        let mut need = Need { floor: files.floor(), before: Vec::new(), contradiction: None };
+        let mut need =
+            Need { floor: files.floor(), before: Vec::new(), groups: 0, contradiction: None };
         let mut highest = Timestamp::ZERO;
         for (at, &number) in numbers.iter().enumerate() {
             let (name, content) = (names::segment(node, number), Content::Segment { node, number });
             let before = match GroupReader::open(storage, &name, database, content) {
-                Ok(Opened::Whole(reader)) => Some(reader.header().before),
+                Ok(Opened::Whole(reader)) => Some(*reader.header()),
                 Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => None,
                 Err(error) => return Err(error),
             };
+            need.groups = need.groups.max(before.map_or(0, |header| header.groups));
+            let before = before.map(|header| header.before);
             if before.is_some_and(|before| before < highest) {
                 need.contradiction = Some(at);
                 break;

@@ -242,6 +242,10 @@ impl Head {
         Ok(head)
     }
 
+    pub(crate) fn is_mark(&self) -> bool {
+        self.kind == MARK
+    }
+
     /// Whether the header is one that this program writes. Its checksum is right, so it was not torn.
     pub(crate) fn sensible(&self, offset: u64) -> Result<(), Flaw> {
         let whole = GROUP_HEADER..=GROUP_MAX;
