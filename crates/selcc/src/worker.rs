@@ -54,6 +54,9 @@ const RINGS_MAX: usize = 4;
 
 // Between two looks at whether all is over; most of the time it is at the first.
 pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
+/// The same when leaving has taken longer than a hundred of these. Then it waits for something that failed, as
+/// for a memory node that does not answer.
+const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 
 pub(crate) struct Inner {
     role: Role,
@@ -209,7 +212,7 @@ impl Worker {
         {
             inner.handle.sleep(LEAVE_STEP).await;
         }
-        let deadline = inner.handle.now() + waited;
+        let (begin, deadline) = (inner.handle.now(), inner.handle.now() + waited);
         loop {
             let in_flight = inner.unfinished();
             if in_flight == 0 && inner.epochs.stop(&inner.handle) {
@@ -221,7 +224,8 @@ impl Worker {
             if inner.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight, waited });
             }
-            inner.handle.sleep(LEAVE_STEP).await;
+            let is_late = inner.handle.now() - begin > 100 * LEAVE_STEP_MAX;
+            inner.handle.sleep(if is_late { LEAVE_STEP_MAX } else { LEAVE_STEP }).await;
         }
     }
 }

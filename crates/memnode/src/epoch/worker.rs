@@ -89,6 +89,8 @@ pub struct EpochWorker {
     busy_at: Cell<Time>,
     /// When a resting worker tries to make the node idle.
     idle_at: Cell<Option<Time>>,
+    /// The last attempt failed: the next one waits, and [`EpochWorker::stop`] does not hurry it.
+    idle_failed: Cell<bool>,
     last_error: RefCell<Option<PoolError>>,
 }
 
@@ -122,6 +124,7 @@ impl EpochWorker {
             entered: Cell::new(false),
             busy_at: Cell::new(now),
             idle_at: Cell::new(None),
+            idle_failed: Cell::new(false),
             last_error: RefCell::new(None),
         })
     }
@@ -206,7 +209,9 @@ impl EpochWorker {
         }
         let others = self.epochs.is_active() && self.epochs.any_online();
         if self.idle_at.get().is_some() && !others {
-            self.idle_at.set(Some(self.now.get()));
+            if !self.idle_failed.get() {
+                self.idle_at.set(Some(self.now.get()));
+            }
             return false;
         }
         let poller: Rc<dyn Poller> = self.clone();
@@ -273,6 +278,9 @@ impl EpochWorker {
     }
 
     fn finish(&self, goes_idle: bool, result: Result<bool, PoolError>) {
+        if goes_idle {
+            self.idle_failed.set(result.is_err());
+        }
         if goes_idle && self.idle_at.get().is_some() {
             let idle = result == Ok(true) && !self.epochs.is_active();
             let again = self.now.get() + self.epochs.settings().idle_after;
