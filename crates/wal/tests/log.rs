@@ -402,6 +402,31 @@ fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
     assert_eq!(directory.replay(1).expect("whole").keys().count(), 0);
     let log = start(&directory, Settings::default());
     run(async |handle| commit(&log, &handle, 6..=7, 100).await);
+    // The witness speaks of segment 1: its number is not used again.
+    let segments = directory.segments();
+    assert_eq!(segments[0].1.iter().map(|segment| segment.number).collect::<Vec<_>>(), [2]);
+}
+
+/// A witness that could not be written is written later, also when the log has nothing to write meanwhile.
+#[test]
+fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
+    let witness = Duration::from_millis(20);
+    let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
+    let (handle, log, device) = (worker.handle(), Rc::new(log), torn.clone());
+    // It is not closed.
+    let _open = log.clone();
+    let ended = worker.run(Duration::from_secs(1), async move {
+        commit(&log, &handle, 1..=3, 100).await;
+        device.set_capacity(0);
+        handle.sleep(witness * 2).await;
+        device.set_capacity(u64::MAX);
+        handle.sleep(witness * 3).await;
+    });
+    ended.expect("it ends");
+    let torn = torn.crash(1);
+    assert!(torn.cut("01-0000000001.log", 300));
+    let error = open(&torn).map(|_| ()).expect_err("the witness knows of more");
+    assert!(matches!(error, WalError::Lost { .. }), "{error}");
 }
 
 /// The last commit before a pause is in no later batch, so the witness alone can know of it.
