@@ -92,6 +92,29 @@ fn the_document_is_complete_and_alone_on_standard_output() {
     assert!(document["load"]["throughput_ops_s"].as_f64() > Some(0.0));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn the_document_says_what_each_worker_had_of_the_cores() {
+    // The system counts a running thread's time at its ticks, so the run lasts for many of them.
+    let flags = "--compute-nodes 2 --threads 2 --operations 100000 --json -";
+    let out = good(&format!("{SMALL} {flags}"));
+    let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
+    let conditions = &document["conditions"];
+    assert_eq!(conditions["machines"].as_array().map(Vec::len), Some(1), "{conditions}");
+    let workers = conditions["workers"].as_array().expect("workers");
+    let index = |worker: &serde_json::Value| (worker["node"].as_u64(), worker["worker"].as_u64());
+    let indexes: Vec<_> = workers.iter().map(index).collect();
+    let expected = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(n, w)| (Some(n), Some(w)));
+    assert_eq!(indexes, expected, "{conditions}");
+    for worker in workers {
+        let part = |name: &str| worker[name].as_f64().expect("a number");
+        // The looks at the clock and at the thread's counters are not at the same moment.
+        let most = 1.1 * part("elapsed_s") + 0.1;
+        assert!(0.0 < part("cpu_s") && part("cpu_s") <= most, "{worker}");
+        assert!((0.0..=most).contains(&part("run_delay_s")), "{worker}");
+    }
+}
+
 #[test]
 fn a_target_is_kept_and_measured_from_intended_starts() {
     let file = temporary("target.json");

@@ -22,6 +22,10 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
         assert!(checks.contains_key("linearizability"), "{workload}: {checks:?}");
         let nodes = document["nodes"].as_array().expect("nodes");
         assert_eq!(nodes.len(), 5, "{workload}: three compute nodes, and two of memory");
+        // What each process counts of its own workers comes together in one document.
+        let workers = document["conditions"]["workers"].as_array().expect("workers");
+        let of: Vec<_> = workers.iter().map(|worker| worker["node"].as_u64()).collect();
+        assert_eq!(of, [Some(0), Some(1), Some(2)], "{workload}: {}", document["conditions"]);
         let hits = |node: &Value| node["counters"]["cache_hits"].as_u64().unwrap_or(0);
         assert!(nodes[..3].iter().all(|node| hits(node) > 0), "{workload}: each did its part");
         assert_eq!(document["ops"], 1500, "{workload}: as many as were asked for, all together");

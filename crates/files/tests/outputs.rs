@@ -85,6 +85,28 @@ fn a_replaced_file_keeps_its_permissions() {
 }
 
 #[test]
+fn what_becomes_of_a_secret_file_is_secret_while_it_is_written() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    fs::write(&path, "old").expect("room");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its owner may");
+    let mut partials = 0;
+    let output = Output::open(&path).expect("a file");
+    let written = output.write_with(|out| {
+        out.write_all(b"new")?;
+        out.flush()?;
+        for name in names(directory.path()).iter().filter(|name| name.ends_with(".partial")) {
+            let mode = fs::metadata(directory.path().join(name))?.permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
+            partials += 1;
+        }
+        Ok(())
+    });
+    written.expect("room");
+    assert_eq!(partials, 1, "the new content is in a file beside the old one");
+}
+
+#[test]
 fn a_link_stays_and_its_target_is_replaced() {
     let directory = directory();
     let (inner, link) = (directory.path().join("inner"), directory.path().join("link"));
@@ -272,6 +294,68 @@ fn a_finished_file_is_adopted_over_the_old_one() {
     let mut text = String::new();
     reader.read_to_string(&mut text).expect("its writer is gone");
     assert_eq!((text.as_str(), part.exists()), ("piped", false));
+}
+
+#[test]
+fn a_finished_file_of_another_file_system_is_adopted() {
+    const ELSEWHERE: &str = "/dev/shm";
+    let directory = directory();
+    let device = |path: &Path| fs::metadata(path).map(|info| info.dev()).ok();
+    let Some(other) = device(Path::new(ELSEWHERE)).filter(|_| Path::new(ELSEWHERE).is_dir()) else {
+        eprintln!("skipped: there is no {ELSEWHERE}");
+        return;
+    };
+    if device(directory.path()) == Some(other) {
+        eprintln!("skipped: {ELSEWHERE} and the temporary directory are one file system");
+        return;
+    }
+    let elsewhere = TempDir::new_in(ELSEWHERE).expect("a directory");
+    let (part, path) = (elsewhere.path().join("part"), directory.path().join("file"));
+    for (old, mode) in [(None, None), (Some("old"), Some(0o600))] {
+        if let (Some(old), Some(mode)) = (old, mode) {
+            fs::write(&path, old).expect("room");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its owner may");
+        }
+        fs::write(&part, "new").expect("room");
+        Output::open(&path).expect("a file").adopt(&part).expect("it is copied");
+        assert_eq!(fs::read(&path).expect("it is there"), b"new");
+        assert_eq!(
+            (names(directory.path()), names(elsewhere.path())),
+            (vec!["file".into()], vec![])
+        );
+        if let Some(mode) = mode {
+            let now = fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+            assert_eq!(now, mode);
+        }
+    }
+}
+
+/// A process that ends when this value does.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_descriptor_of_another_process_is_not_taken_for_an_own_one() {
+    let directory = directory();
+    let path = directory.path().join("theirs");
+    let theirs = OpenOptions::new().create(true).append(true).open(&path).expect("a new file");
+    let cat = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .stdout(theirs)
+        .spawn()
+        .map(Child)
+        .expect("a program that waits for its input");
+    // `spawn` returns after the child's descriptors are in place.
+    let output = Output::open(Path::new(&format!("/proc/{}/fd/1", cat.0.id()))).expect("a file");
+    assert!(!output.is_stdout(), "standard output of another process");
+    output.write(b"for them").expect("room");
+    assert_eq!(fs::read(&path).expect("it is there"), b"for them");
 }
 
 #[test]

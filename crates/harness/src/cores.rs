@@ -59,8 +59,7 @@ impl Cores {
                 let result = body.await;
                 let elapsed_s = (handle.now() - begin).as_secs_f64();
                 if let (Some(before), Some(after)) = (before, Processor::of_thread()) {
-                    let cpu_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-                    let run_delay_s = after.delay.saturating_sub(before.delay).as_secs_f64();
+                    let (cpu_s, run_delay_s) = after.since(before);
                     let time = WorkerTime { node, worker, elapsed_s, cpu_s, run_delay_s };
                     workers.lock().push(time);
                 }
@@ -121,6 +120,12 @@ impl Processor {
         let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
         let mut next = || numbers.next().map(Duration::from_nanos);
         Some(Processor { cpu: next()?, delay: next()? })
+    }
+
+    /// The seconds on a core, and those without one although ready, since an earlier look at the same thread.
+    fn since(self, before: Processor) -> (f64, f64) {
+        let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
+        (seconds(self.cpu, before.cpu), seconds(self.delay, before.delay))
     }
 }
 
@@ -188,6 +193,16 @@ mod tests {
         let mhz = mean(value_of(text, "cpu MHz").filter_map(|mhz| mhz.parse().ok()));
         assert_eq!(mhz, Some(2500.5));
         assert_eq!(mean([].into_iter()), None);
+    }
+
+    #[test]
+    fn a_worker_has_what_its_thread_had_since_the_run_began() {
+        let at = |cpu, delay| Processor {
+            cpu: Duration::from_millis(cpu),
+            delay: Duration::from_millis(delay),
+        };
+        assert_eq!(at(7_500, 3_250).since(at(7_000, 1_000)), (0.5, 2.25));
+        assert_eq!(at(7_000, 1_000).since(at(7_000, 1_000)), (0.0, 0.0));
     }
 
     #[cfg(target_os = "linux")]

@@ -305,8 +305,23 @@ mod tests {
         assert_eq!(told(Some(&of(0.43)), Some(0.99)).as_deref(), Some(crowded));
         let log = "log sync: the device was at it 95 % of the time";
         assert_eq!(told(Some(&of(0.02)), Some(0.95)).as_deref(), Some(log));
-        assert_eq!(told(Some(&of(0.02)), Some(0.3)), None);
+        assert_eq!(told(Some(&of(0.02)), Some(0.79)), None);
         assert_eq!(told(None, None), None);
+    }
+
+    #[test]
+    fn a_node_is_as_busy_as_its_workers_are_in_the_mean() {
+        let at = |at_ms, workers: [(usize, u64); 3]| Usage {
+            at: latchwork_runtime::Time::ZERO + Duration::from_millis(at_ms),
+            nics: Vec::new(),
+            workers: workers.map(|(node, ms)| (node, Duration::from_millis(ms))).to_vec(),
+        };
+        let (before, after) = (
+            at(1_000, [(0, 900), (0, 500), (1, 0)]),
+            at(3_000, [(0, 2_900), (0, 1_500), (1, 500)]),
+        );
+        let share = |work: Duration| work.as_secs_f64() / 2.0;
+        assert_eq!(cpus(&after, &before, &share), [cpu("C1", 0.75), cpu("C2", 0.25)]);
     }
 
     #[test]

@@ -315,6 +315,7 @@ fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchwork_workload::conditions::WorkerTime;
     use latchwork_workload::histogram::Latencies;
     use latchwork_workload::ycsb::OperationKind;
     use std::time::Duration;
@@ -336,6 +337,24 @@ mod tests {
         assert_eq!(lines, "[CHECK], records, ok\n[CHECK], tree, FAILED\n");
         let table = text(|out| write_checks(out, &checks()));
         assert!(table.contains("check  tree             FAILED about tree\n"), "{table}");
+    }
+
+    #[test]
+    fn a_run_without_cores_of_its_own_carries_a_warning() {
+        let of = |run_delay_s| {
+            let worker =
+                WorkerTime { elapsed_s: 2.0, cpu_s: 1.0, run_delay_s, ..WorkerTime::default() };
+            Conditions { workers: vec![worker], ..Conditions::default() }
+        };
+        let told =
+            |conditions: Option<Conditions>| text(|out| write_conditions(out, conditions.as_ref()));
+        let crowded = told(Some(of(0.86)));
+        let line = "cores  workers ran for 50 % of the time and waited for a core for 43.0 %\n";
+        let warning = "\nwarning: the workers waited for a core for 43 % of the time: ";
+        assert!(crowded.starts_with(line) && crowded.contains(warning), "{crowded}");
+        assert!(!told(Some(of(0.1))).contains("warning"));
+        assert_eq!(told(None), "");
+        assert_eq!(told(Some(Conditions::default())), "", "the system does not tell");
     }
 
     #[test]

@@ -149,6 +149,10 @@ mod tests {
         assert_eq!(steps(&mut idle, at(0)), [Spin, Spin, Yield, Yield, Yield, Park, Park]);
         assert_eq!(idle.refused(at(0)), Yield);
         assert!(!idle.yielded(at(0), at(0) + LIMIT), "the limit itself is short");
+        assert!(
+            self::idle().yielded(at(0), at(0) + LIMIT + Duration::from_nanos(1)),
+            "and no more"
+        );
         assert_eq!(steps(&mut idle, at(1)), [Spin, Spin, Yield]);
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "looks at a parked executor from outside")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
-use latchwork_runtime::{Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time};
+use latchwork_runtime::{
+    Clock, Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time,
+};
 
 /// Long enough on any machine; a test that needs it has failed. (A lost wake shows as a wait that only
 /// the timer ended.)
@@ -46,8 +48,10 @@ impl Desk {
     }
 
     fn serve(&self, rounds: u64) {
+        let clock = Clock::start();
         for n in 1..=rounds {
             while self.asked.load(Ordering::Acquire) < n {
+                assert!(clock.now() < Time::ZERO + 2 * PATIENCE, "question {n} does not come");
                 thread::yield_now();
             }
             self.answered.store(n, Ordering::Release);
@@ -132,6 +136,16 @@ impl Poller for Counting {
     fn flush(&self) {}
 }
 
+/// Never takes its core for a contended one, however long other threads keep it.
+fn undisturbed() -> ExecutorConfig {
+    ExecutorConfig { yield_limit: Duration::MAX, ..Default::default() }
+}
+
+/// Takes its core for a contended one at its first idle sweep.
+fn contended() -> ExecutorConfig {
+    ExecutorConfig { spin_sweeps: 0, yield_limit: Duration::ZERO, ..Default::default() }
+}
+
 #[test]
 fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     let (sweeps, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -139,18 +153,26 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     let worker = thread::spawn({
         let (sweeps, stop, given) = (sweeps.clone(), stop.clone(), given.clone());
         move || {
-            let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
-            executor.handle().add_poller(Rc::new(Counting(sweeps)));
-            *given.lock() = Some(executor.handle().notifier());
+            let mut executor = Executor::new(RealDriver::new(), undisturbed());
+            let handle = executor.handle();
+            handle.add_poller(Rc::new(Counting(sweeps)));
+            *given.lock() = Some(handle.notifier());
+            let give_up = handle.now() + PATIENCE;
+            // Only so that a lost stop fails the test instead of hanging it.
+            handle.spawn(handle.sleep_until(give_up));
             executor.run_until_stopped(&stop);
+            assert!(handle.now() < give_up, "no notification ended the parking");
         }
     });
     let patience = u64::from(ExecutorConfig::default().spin_sweeps)
         + u64::from(ExecutorConfig::default().yield_sweeps);
+    let clock = Clock::start();
     // It stops counting soon after `patience` sweeps, for good; on a busy machine it stands still before, too.
     let mut seen = 0;
     for still in 0..5 {
         while still == 0 && sweeps.load(Ordering::Relaxed) <= patience {
+            let swept = sweeps.load(Ordering::Relaxed);
+            assert!(clock.now() < Time::ZERO + PATIENCE, "only {swept} sweeps");
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(20));
@@ -161,6 +183,143 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     stop.store(true, Ordering::Release);
     given.lock().as_ref().unwrap().notify();
     worker.join().unwrap();
+}
+
+/// What ends the parking of an executor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Notification,
+    /// The deadline. The next sweep makes progress.
+    Progress,
+}
+
+/// Agrees to park a few times, and notes at which sweep.
+struct Parks {
+    end: End,
+    stop: Arc<AtomicBool>,
+    notifier: Notifier,
+    news: Cell<bool>,
+    sweeps: Cell<u64>,
+    parked_at: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Poller for Parks {
+    fn poll(&self, _now: Time) -> bool {
+        self.sweeps.set(self.sweeps.get() + 1);
+        self.news.take()
+    }
+
+    fn flush(&self) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        (self.end == End::Progress).then_some(Time::ZERO)
+    }
+
+    fn may_park(&self) -> bool {
+        let mut parked_at = self.parked_at.borrow_mut();
+        parked_at.push(self.sweeps.get());
+        if parked_at.len() == 3 {
+            self.stop.store(true, Ordering::Release);
+        }
+        match self.end {
+            End::Notification => self.notifier.notify(),
+            End::Progress => self.news.set(true),
+        }
+        true
+    }
+}
+
+#[test]
+fn an_executor_that_was_woken_or_had_work_is_as_patient_as_before() {
+    const PATIENT: u64 = 50;
+    for end in [End::Notification, End::Progress] {
+        let config = ExecutorConfig { spin_sweeps: 40, yield_sweeps: 10, ..undisturbed() };
+        let mut executor = Executor::new(RealDriver::new(), config);
+        let handle = executor.handle();
+        let (stop, parked_at) = (Arc::new(AtomicBool::new(false)), Rc::<RefCell<_>>::default());
+        handle.add_poller(Rc::new(Parks {
+            end,
+            stop: stop.clone(),
+            notifier: handle.notifier(),
+            news: Cell::new(false),
+            sweeps: Cell::new(0),
+            parked_at: parked_at.clone(),
+        }));
+        executor.run_until_stopped(&stop);
+        let parked_at: Vec<u64> = parked_at.take();
+        let waits: Vec<u64> = parked_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let worked = u64::from(end == End::Progress);
+        assert_eq!(waits, [worked + PATIENT + 1; 2], "{end:?}");
+    }
+}
+
+/// Refuses to park, has nothing to sleep on, and counts how often it is asked to.
+#[derive(Default)]
+struct Sleepless(Cell<u64>);
+
+impl Poller for Sleepless {
+    fn poll(&self, _now: Time) -> bool {
+        false
+    }
+
+    fn flush(&self) {}
+
+    fn may_park(&self) -> bool {
+        false
+    }
+
+    fn nap(&self, _time: Duration) -> bool {
+        self.0.set(self.0.get() + 1);
+        false
+    }
+}
+
+#[test]
+fn a_core_counts_as_contended_after_a_yield_that_took_too_long() {
+    let mut quiet = Executor::new(RealDriver::new(), undisturbed());
+    let handle = quiet.handle();
+    quiet.block_on(handle.sleep(Duration::from_millis(5)));
+    assert_eq!(handle.contended_until(), Time::ZERO);
+    let mut busy = Executor::new(RealDriver::new(), contended());
+    let handle = busy.handle();
+    let give_up = handle.now() + PATIENCE;
+    while handle.contended_until() == Time::ZERO {
+        assert!(handle.now() < give_up, "no yield takes any time");
+        busy.block_on(handle.sleep(Duration::from_millis(1)));
+    }
+}
+
+#[test]
+fn a_poller_is_asked_to_nap_on_a_contended_core_only() {
+    let naps_of = |config, until: fn(u64) -> bool| {
+        let mut executor = Executor::new(RealDriver::new(), config);
+        let (handle, poller) = (executor.handle(), Rc::new(Sleepless::default()));
+        handle.add_poller(poller.clone());
+        let give_up = handle.now() + PATIENCE;
+        loop {
+            executor.block_on(handle.sleep(Duration::from_millis(5)));
+            if until(poller.0.get()) {
+                return poller.0.get();
+            }
+            assert!(handle.now() < give_up, "{} naps", poller.0.get());
+        }
+    };
+    assert_eq!(naps_of(undisturbed(), |_| true), 0);
+    naps_of(contended(), |naps| naps > 0);
+}
+
+#[test]
+fn an_executor_that_may_not_park_on_a_contended_core_sleeps_between_its_sweeps() {
+    let mut executor = Executor::new(RealDriver::new(), contended());
+    let handle = executor.handle();
+    handle.add_poller(Rc::new(Sleepless::default()));
+    let begin = handle.now();
+    executor.block_on(handle.sleep(Duration::from_millis(50)));
+    let elapsed = handle.now() - begin;
+    // A nap is 200 us. A sweep takes less than one.
+    let most = (elapsed.as_micros() / 100) as u64;
+    let sweeps = handle.activity().sweeps;
+    assert!(sweeps < most, "{sweeps} sweeps in {elapsed:?}");
 }
 
 #[test]

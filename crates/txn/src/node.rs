@@ -326,3 +326,51 @@ impl fmt::Debug for Node {
         f.debug_struct("Node").field("clock", &self.clock).field("log", &self.log).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_counts_as_long_as_anything_is_held_up() {
+        let node = Node::new(NodeId(0), None, Settings::default());
+        let (first, second) = (TxnError::Exists, TxnError::NotFound);
+        let one = node.hold_up(&first);
+        let two = node.hold_up(&second);
+        node.note_retry(&second);
+        assert_eq!(node.health().cause, Some(first.to_string()));
+        drop(one);
+        let health = node.health();
+        assert_eq!((health.held_up, health.is_good()), (1, false));
+        assert!(health.to_string().contains("; the first error: "), "{health}");
+        drop(two);
+        let health = node.health();
+        assert!(health.is_good() && health.cause.is_none());
+        assert!(!health.to_string().contains("first error"), "{health}");
+        let three = node.hold_up(&second);
+        assert_eq!(
+            node.health().cause,
+            Some(second.to_string()),
+            "what has passed explains nothing"
+        );
+        drop(three);
+    }
+
+    #[test]
+    fn health_names_what_waits_for_a_restart_and_why() {
+        let node = Node::new(NodeId(0), None, Settings::default());
+        assert_eq!(node.health().to_string(), "nothing went wrong");
+        node.note_left_locked("its log is gone");
+        node.note_given_up("its memory is gone");
+        let health = node.health();
+        assert!(!health.is_good());
+        assert_eq!(
+            health.to_string(),
+            "1 transactions stay locked until a restart, \
+             1 could not be taken back and are in the way until a restart; \
+             the first error: its log is gone"
+        );
+        drop(node.hold_up(&TxnError::Exists));
+        assert_eq!(node.health().cause.as_deref(), Some("its log is gone"), "it is still so");
+    }
+}

@@ -152,6 +152,11 @@ fn dropping_aborts_until_it_is_sealed() {
             drop(prepared);
             settle(&database).await;
             assert_eq!(is_free(&database, &table, 1).await, !sealed, "{scheme}");
+            let health = database.node().health();
+            assert_eq!(health.left_locked, usize::from(sealed), "{scheme}: {health}");
+            assert_eq!(health.is_good(), !sealed, "{scheme}: {health}");
+            let why = sealed.then_some("its worker ended first");
+            assert_eq!(health.cause.as_deref(), why, "{scheme}");
             let mut tx = database.begin().await.expect("memory is in order");
             let mut row = Vec::new();
             let met = tx.get(&table, &[20], &mut row).await;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   value = number [unit]        no space between them
-//!   number                       digits, with a fraction if need be: 256, 0.5, 1e3
+//!   number                       digits, with a fraction if need be: 256, 0.5, .5, 1e3
 //!   unit of a size               B, K or KiB, M or MiB, G or GiB, T or TiB: powers of 1024, in any case
 //!   unit of a time               ns, us, ms, s, m, h
 //! ```
@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(size("3T", Size::B), Some(3 << 40));
         assert_eq!(size("0", Size::B), Some(0));
         assert_eq!(size("18446744073709551615", Size::B), Some(u64::MAX));
+        assert_eq!(size(".5M", Size::B), Some(512 << 10), "digits may be a fraction alone");
     }
 
     #[test]
@@ -183,6 +184,9 @@ mod tests {
         assert_eq!(time("0.5", Time::Minutes), Some(Duration::from_secs(30)));
         assert_eq!(time("0.05", Time::Seconds), Some(Duration::from_millis(50)));
         assert_eq!(time("7ns", Time::Seconds), Some(Duration::from_nanos(7)));
+        assert_eq!(time("1.6ns", Time::Seconds), Some(Duration::from_nanos(2)), "rounded");
+        assert_eq!(time("1.4ns", Time::Seconds), Some(Duration::from_nanos(1)), "rounded");
+        assert_eq!(time(".5s", Time::Seconds), Some(Duration::from_millis(500)));
         assert_eq!(time("0", Time::Seconds), Some(Duration::ZERO));
         assert_eq!(time("0.0", Time::Seconds), Some(Duration::ZERO));
     }
@@ -205,6 +209,9 @@ mod tests {
             "1e400",
             "0.3B",
             "16777216T",
+            "18446744073709551616",
+            ".",
+            ".M",
             "1e30",
             "0x10",
             "1M1",
@@ -226,6 +233,8 @@ mod tests {
             "1e400s",
             "0.1ns",
             "18446744074s",
+            "18446744073709551616ns",
+            ".s",
             "1e30",
             "1m30s",
         ] {

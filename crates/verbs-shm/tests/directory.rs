@@ -226,12 +226,18 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     assert_eq!(two.memory(MemoryNodeId(0)).unwrap().words().u64(8), 7);
     drop(one);
     assert_eq!(large.files(), ["notes"]);
+    let living = open();
+    living.serve_memory_as(MemoryNodeId(1), 1 << 16).unwrap();
+    let served = large.files();
+    assert_eq!(served.len(), 2);
     // As a process leaves it that is killed: files, and an owner's file without a lock.
     let dead = "latchwork-00000000000000aa";
     let text = format!("process 1\nstarted 1\nnamespace 1\nlarge {}\nend\n", large.0.display());
     fs::write(directory.0.join(format!("{dead}-owner")), text).unwrap();
     fs::write(large.0.join(format!("{dead}-memory-0")), "").unwrap();
     drop((open(), two));
+    assert_eq!(large.files(), served, "the dead process's file is gone, the others are there");
+    drop(living);
     assert_eq!((large.files(), directory.files()), (vec!["notes".to_owned()], vec![]));
 }
 

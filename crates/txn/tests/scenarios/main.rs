@@ -1,5 +1,6 @@
 //! Single interleavings of transactions on several nodes, step by step, that random worlds meet too rarely.
 
+mod held_up;
 mod left;
 mod places;
 mod splits;

@@ -12,7 +12,7 @@ use latchwork_selcc::Worker;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
     Database, DatabaseId, Health, Key, Node, NodeId, Prepared, Range, Schema, Scheme, Settings,
-    Table, Transaction, TxnError,
+    Table, Timestamp, Transaction, TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 
@@ -168,6 +168,21 @@ impl Stage {
         beside: u32,
         body: impl AsyncFnOnce(&mut Tx, &Table<Worker>) -> Result<(), TxnError> + 'static,
     ) {
+        let (commits, first) = self.commit_and_wait((node, by), number, body);
+        let second = self.lock(by, false, beside);
+        self.unlock(by, first);
+        self.end(commits).expect("it was validated");
+        self.unlock(by, second);
+    }
+
+    /// Begins a commit on a node that has committed, and waits to publish a row: `by` has locked its line, and holds the lock
+    /// until the value returned is [unlocked](Stage::unlock).
+    pub(crate) fn commit_and_wait(
+        &self,
+        (node, by): (usize, usize),
+        number: u32,
+        body: impl AsyncFnOnce(&mut Tx, &Table<Worker>) -> Result<(), TxnError> + 'static,
+    ) -> (JoinHandle<Result<Timestamp, TxnError>>, Prepared<Worker>) {
         let keys = [2 * number, 2 * number + 1];
         let prepared = self.on(node, async move |part: Part| {
             let (others, [one, two]) = (&part.others, keys.map(u32::to_be_bytes));
@@ -189,10 +204,7 @@ impl Stage {
         // It has unlocked what it has changed, and waits for the line of the row that it has added.
         self.pass(Duration::from_micros(200));
         assert!(!commits.is_finished());
-        let second = self.lock(by, false, beside);
-        self.unlock(by, first);
-        self.end(commits).expect("it was validated");
-        self.unlock(by, second);
+        (commits, first)
     }
 
     /// How many rows have this code.
@@ -230,6 +242,13 @@ impl Stage {
     /// What went wrong on a node without anybody being told.
     pub(crate) fn health(&self, node: usize) -> Health {
         self.nodes[node].1.database.node().health()
+    }
+
+    /// Workers end, and leave nothing in order. Gives what went wrong on a node.
+    pub(crate) fn abandon(self, node: usize) -> Health {
+        let state = self.nodes[node].1.database.node().clone();
+        drop(self);
+        state.health()
     }
 
     /// Workers leave, and the world ends.

@@ -165,6 +165,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_process_whose_file_cannot_be_looked_at_is_taken_to_live() {
+        let gone = Of::find(Path::new("/nowhere/at/all"));
+        assert!(matches!(gone, Of::Nobody { .. }), "without a file it has ended");
+        // `/dev/null` is no directory, so the system cannot tell whether the file is there.
+        let unknown = Of::find(Path::new("/dev/null/owner"));
+        assert!(matches!(unknown, Of::Somebody));
+    }
+
+    #[test]
     fn names_tell_whose_files_they_are_and_foreign_ones_tell_nothing() {
         let node = |id| ComputeNodeId::new(id).unwrap();
         let ends = Ends { receiver: (0xabc, node(1)), sender: (0xdef, node(58)) };
