@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::Role;
 use super::finding::Finding;
 use super::modules::{Place, Target};
 use super::tree::Tree;
@@ -13,10 +14,18 @@ use super::tree::Tree;
 /// Imports of a target: from file to file, with the line of the first one.
 type Edges = BTreeMap<usize, BTreeMap<usize, usize>>;
 
+/// Which imports count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    All,
+    /// Those by `crate`, `self` and `super`, to the file of the module that they name.
+    Direct,
+}
+
 pub(crate) fn check(tree: &Tree, targets: &[Target]) -> Vec<Finding> {
     let mut findings = BTreeMap::new();
     for target in targets {
-        let edges = imports(tree, target);
+        let edges = imports(tree, target, Reach::All);
         for circle in circles(&edges) {
             let paths: Vec<&str> = circle.iter().map(|&f| tree.files[f].path.as_str()).collect();
             let key = paths.join(" ");
@@ -25,6 +34,17 @@ pub(crate) fn check(tree: &Tree, targets: &[Target]) -> Vec<Finding> {
         }
     }
     findings.into_values().collect()
+}
+
+/// Files of libraries and programs in circles of imports by `crate`, `self` and `super` alone,
+/// re-exports not followed. It finds less; a plain search for these paths yields the same.
+pub(crate) fn direct_files(tree: &Tree, targets: &[Target]) -> usize {
+    let sources = targets.iter().filter(|target| {
+        let root = &tree.files[target.modules[0].file];
+        root.role == Role::Source
+    });
+    let files = sources.flat_map(|target| circles(&imports(tree, target, Reach::Direct)));
+    files.flatten().collect::<BTreeSet<usize>>().len()
 }
 
 /// The files in circles, each once.
@@ -69,7 +89,7 @@ fn describe(tree: &Tree, edges: &Edges, circle: &BTreeSet<usize>) -> (usize, Str
     (line, what)
 }
 
-fn imports(tree: &Tree, target: &Target) -> Edges {
+fn imports(tree: &Tree, target: &Target, reach: Reach) -> Edges {
     let mut edges = Edges::new();
     for (index, node) in target.modules.iter().enumerate() {
         if node.is_test {
@@ -84,6 +104,13 @@ fn imports(tree: &Tree, target: &Target) -> Edges {
                 from.entry(file).or_insert(line);
             }
         };
+        let resolve = |path: &[String]| match reach {
+            Reach::All => target.resolve(tree, index, path),
+            Reach::Direct if ["crate", "self", "super"].contains(&path[0].as_str()) => {
+                target.resolve_directly(tree, index, path)
+            }
+            Reach::Direct => None,
+        };
         for leaf in &module.uses {
             let used = if leaf.alias.is_empty() {
                 !leaf.is_public
@@ -91,11 +118,11 @@ fn imports(tree: &Tree, target: &Target) -> Edges {
                 !leaf.is_public || module.words.contains(&leaf.alias)
             };
             if used {
-                add(target.resolve(tree, index, &leaf.path), leaf.line);
+                add(resolve(&leaf.path), leaf.line);
             }
         }
         for (path, &line) in &module.paths {
-            add(target.resolve(tree, index, path), line);
+            add(resolve(path), line);
         }
     }
     let known: BTreeSet<usize> = edges.values().flat_map(|to| to.keys().copied()).collect();
@@ -169,7 +196,7 @@ mod tests {
 
     fn found(fixture: &Fixture) -> Vec<Finding> {
         let mut tree = Tree::read(fixture.root()).expect("a tree");
-        let targets = modules::build(&mut tree);
+        let targets = modules::build(&mut tree, &fixture.rules());
         check(&tree, &targets)
     }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::circles;
 use super::facts::{File, Role};
 use super::finding::{Finding, Kind};
+use super::modules::Target;
 use super::programs;
 use super::rules::Rules;
 use super::tree::Tree;
@@ -18,6 +19,8 @@ struct Wing {
     code: usize,
     test_code: usize,
     assertions: usize,
+    /// Public items of libraries.
+    items: usize,
 }
 
 impl Wing {
@@ -42,15 +45,23 @@ impl Wing {
         self.code += other.code;
         self.test_code += other.test_code;
         self.assertions += other.assertions;
+        self.items += other.items;
     }
 }
 
-pub(crate) fn table(tree: &Tree, rules: &Rules, findings: &[(Kind, Vec<Finding>)]) -> String {
+pub(crate) fn table(
+    tree: &Tree,
+    targets: &[Target],
+    rules: &Rules,
+    findings: &[(Kind, Vec<Finding>)],
+) -> String {
     let mut out = String::new();
     for (kind, findings) in findings {
         row(&mut out, kind.name(), &[findings.len()], unit(*kind));
         if *kind == Kind::Circles {
             row(&mut out, "  files in them", &[circles::files(findings).len()], "");
+            let direct = circles::direct_files(tree, targets);
+            row(&mut out, "  by direct paths", &[direct], "files of libraries and programs");
             let tests = findings.iter().filter(|found| is_support(tree, &found.path)).count();
             row(&mut out, "  of test programs", &[tests], "circles");
         }
@@ -60,7 +71,6 @@ pub(crate) fn table(tree: &Tree, rules: &Rules, findings: &[(Kind, Vec<Finding>)
             row(&mut out, "  different names", &[names.len()], "");
         }
     }
-    row(&mut out, "public items", &[unused::public_items(tree)], "items of libraries");
     out.push('\n');
     wings(&mut out, tree, rules);
     out.push('\n');
@@ -106,16 +116,20 @@ fn wings(out: &mut String, tree: &Tree, rules: &Rules) {
         let wing = layer.map_or("(no wing)", |layer| layer.wing.as_str());
         let level = lowest.get(wing).copied().unwrap_or(u32::MAX);
         let is_test = file.is_test || is_below(tree, file, "/tests/");
-        wings.entry((level, wing)).or_default().add(file, is_test);
+        let wing = wings.entry((level, wing)).or_default();
+        wing.add(file, is_test);
+        if unused::is_library(tree, file) {
+            wing.items += file.facts.items.len();
+        }
     }
     let mut total = Wing::default();
     let _ =
         writeln!(out, "{:<24}{:>9}{:>9}{:>9}{:>9}", "wing", "files", "code", "tests", "asserts");
     for ((_, name), wing) in &wings {
         total.plus(*wing);
-        row(out, name, &[wing.files, wing.code, wing.test_code, wing.assertions], "");
+        row(out, name, &[wing.files, wing.code, wing.test_code, wing.assertions, wing.items], "");
     }
-    row(out, "all", &[total.files, total.code, total.test_code, total.assertions], "");
+    row(out, "all", &[total.files, total.code, total.test_code, total.assertions, total.items], "");
 }
 
 fn is_below(tree: &Tree, file: &File, folder: &str) -> bool {
@@ -135,15 +149,18 @@ mod tests {
     fn code_and_assertions_of_tests_are_counted_apart() {
         let source = "//! Doc.\n\nfn f(a: u8) {\n    // Why.\n    assert!(a > 0, \"{}\", assert(a));\n    \
             debug_assert_eq!(a, 1);\n}\n\n#[cfg(test)]\nmod tests {\n    fn t() {\n        \
-            assert_ne!(1, 2);\n    }\n}\n#[cfg(test)]\nmod more;\n";
+            assert_ne!(1, 2);\n    }\n}\n#[cfg(test)]\nmod more;\nimpl A {\n    #[cfg(test)]\n    \
+            fn only() {}\n}\n";
         let fixture = Fixture::library("a", source)
             .with("crates/a/src/more.rs", "fn t() { assert!(true); }\n")
+            .with("crates/a/src/suite/mod.rs", "fn t() { assert!(true); }\n")
+            .with("xtask/rules/tests.txt", "crates/a/src/suite\n")
             .with("crates/a/tests/t.rs", "fn t() { assert!(true); }\n");
         let tree = fixture.tree();
         let mut all = Wing::default();
         for file in &tree.files {
             all.add(file, file.is_test || is_below(&tree, file, "/tests/"));
         }
-        assert_eq!(all, Wing { files: 3, code: 4, test_code: 10, assertions: 2 });
+        assert_eq!(all, Wing { files: 4, code: 6, test_code: 13, assertions: 2, items: 0 });
     }
 }

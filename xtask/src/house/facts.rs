@@ -24,7 +24,7 @@ pub(crate) struct File {
     /// Index of the package that it belongs to.
     pub(crate) package: usize,
     pub(crate) role: Role,
-    /// Whether only tests compile it. Known once the module trees are built.
+    /// Whether it is a test and nothing else. Known once the module trees are built.
     pub(crate) is_test: bool,
     pub(crate) facts: Facts,
 }

@@ -36,6 +36,8 @@ mod unused;
 mod words;
 mod workspace;
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
@@ -68,50 +70,57 @@ pub(crate) struct Flags {
 pub(crate) fn run(root: &Path, flags: &Flags) -> Result<bool, Error> {
     let rules = Rules::read(root)?;
     let mut tree = Tree::read(root)?;
-    let targets = modules::build(&mut tree);
+    let targets = modules::build(&mut tree, &rules);
     let check = |&kind: &Kind| (kind, check(kind, &tree, &targets, &rules));
     let findings: Vec<(Kind, Vec<Finding>)> = Kind::ALL.iter().map(check).collect();
     if flags.count {
-        print!("{}", count::table(&tree, &rules, &findings));
+        print(&count::table(&tree, &targets, &rules, &findings));
         return Ok(true);
     }
     if let Some(names) = &flags.all {
-        return print_all(names, &findings);
+        print(&all(names, &findings)?);
+        return Ok(true);
     }
-    let mut faults = 0;
+    let mut faults = Vec::new();
     for (kind, findings) in findings {
         let mut kept = Kept::read(root, kind)?;
         if flags.bless || flags.bless_more {
             kept.bless(&findings, flags.bless_more);
             kept.write(root)?;
         }
-        for fault in kept.compare(&findings) {
-            println!("{fault}");
-            faults += 1;
-        }
+        faults.extend(kept.compare(&findings));
     }
-    if faults > 0 {
-        println!("house: {faults} findings");
-    } else {
-        println!("house: {} files in order", tree.files.len());
-    }
-    Ok(faults == 0)
+    let is_in_order = faults.is_empty();
+    faults.push(match faults.len() {
+        0 => format!("house: {} files in order", tree.files.len()),
+        count => format!("house: {count} findings"),
+    });
+    print(&(faults.join("\n") + "\n"));
+    Ok(is_in_order)
 }
 
-fn print_all(names: &[String], findings: &[(Kind, Vec<Finding>)]) -> Result<bool, Error> {
+/// Prints to standard output, which a reader such as `head` may have closed.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// All findings of the named kinds, or of every kind.
+fn all(names: &[String], findings: &[(Kind, Vec<Finding>)]) -> Result<String, Error> {
     for name in names {
         if !Kind::ALL.iter().any(|kind| kind.name() == name) {
             return Err(Error::Kind(name.clone()));
         }
     }
+    let mut text = String::new();
     for (kind, findings) in findings {
-        if names.is_empty() || names.iter().any(|name| name == kind.name()) {
-            for finding in findings {
-                println!("{}:{}: {}: {}", finding.path, finding.line, kind.name(), finding.what);
+        let name = kind.name();
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            for Finding { path, line, what, .. } in findings {
+                let _ = writeln!(text, "{path}:{line}: {name}: {what}");
             }
         }
     }
-    Ok(true)
+    Ok(text)
 }
 
 fn check(kind: Kind, tree: &Tree, targets: &[Target], rules: &Rules) -> Vec<Finding> {
@@ -125,5 +134,31 @@ fn check(kind: Kind, tree: &Tree, targets: &[Target], rules: &Rules) -> Vec<Find
         Kind::Flags => flags::check(tree, rules),
         Kind::Tables => tables::check(tree),
         Kind::Names => names::check(tree),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::testing::Fixture;
+    use super::*;
+
+    const CHECK: Flags = Flags { bless: false, bless_more: false, count: false, all: None };
+
+    #[test]
+    fn a_new_finding_fails_until_it_is_kept_and_its_line_fails_once_it_is_mended() {
+        let long = format!("// {}\n", "x".repeat(100));
+        let fixture = Fixture::library("a", &long).with(rules::LAYERS, "0 base a\n");
+        assert!(!run(fixture.root(), &CHECK).unwrap());
+        assert!(!run(fixture.root(), &Flags { bless: true, ..CHECK }).unwrap());
+        assert!(run(fixture.root(), &Flags { bless_more: true, ..CHECK }).unwrap());
+        assert!(run(fixture.root(), &CHECK).unwrap());
+
+        let mended = fixture.with("crates/a/src/lib.rs", "// Short.\n");
+        assert!(!run(mended.root(), &CHECK).unwrap());
+        assert!(run(mended.root(), &Flags { bless: true, ..CHECK }).unwrap());
+        let kept = fs::read_to_string(mended.root().join("xtask/kept/comments.txt")).unwrap();
+        assert_eq!(kept, "");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::{Facts, Role};
+use super::rules::Rules;
 use super::tree::Tree;
 
 /// A library, program, test, benchmark or example: a root file and its modules.
@@ -37,8 +38,11 @@ pub(crate) enum Place {
 /// Paths through re-exports are followed this far.
 const DEPTH_MAX: usize = 12;
 
-/// Builds the module trees of all targets, and marks the files that only tests compile.
-pub(crate) fn build(tree: &mut Tree) -> Vec<Target> {
+/// Builds the module trees of all targets, and marks the files of tests.
+pub(crate) fn build(tree: &mut Tree, rules: &Rules) -> Vec<Target> {
+    for file in &mut tree.files {
+        file.is_test = rules.tests.iter().any(|folder| file.path.starts_with(folder.as_str()));
+    }
     let targets = targets(tree);
     for module in targets.iter().flat_map(|target| &target.modules) {
         tree.files[module.file].is_test |= module.is_test && module.is_file;
@@ -77,8 +81,10 @@ impl Target {
         let first = self.modules.len();
         for (local, module) in facts.modules.iter().enumerate() {
             let around = module.parent.map(|parent| first + parent);
-            let is_test =
-                is_test || module.is_test || around.is_some_and(|m| self.modules[m].is_test);
+            let is_test = is_test
+                || tree.files[file].is_test
+                || module.is_test
+                || around.is_some_and(|m| self.modules[m].is_test);
             self.modules.push(Node {
                 file,
                 local,
@@ -123,6 +129,16 @@ impl Target {
         self.follow(tree, module, path, 0)
     }
 
+    /// The same without following `use`: a re-export stands for the module that it is in.
+    pub(crate) fn resolve_directly(
+        &self,
+        tree: &Tree,
+        module: usize,
+        path: &[String],
+    ) -> Option<Place> {
+        self.follow(tree, module, path, DEPTH_MAX)
+    }
+
     /// The file of a place.
     pub(crate) fn file(&self, place: Place) -> usize {
         match place {
@@ -154,9 +170,6 @@ impl Target {
     }
 
     fn lookup(&self, tree: &Tree, module: usize, name: &str, depth: usize) -> Option<Place> {
-        if depth > DEPTH_MAX {
-            return None;
-        }
         let node = &self.modules[module];
         if let Some(&child) = node.children.get(name) {
             return Some(Place::Module(child));
@@ -164,6 +177,9 @@ impl Target {
         let facts = &tree.files[node.file].facts.modules[node.local];
         if facts.items.contains(name) {
             return Some(Place::Item(node.file));
+        }
+        if depth == DEPTH_MAX {
+            return None;
         }
         for leaf in &facts.uses {
             // `use name::..` would look for itself.

@@ -39,11 +39,14 @@ pub(crate) struct Rules {
     pub(crate) tables: BTreeMap<String, (String, String)>,
     /// Flags that a function adds to the programs that it starts: the function's path, the flags.
     pub(crate) starts: Vec<(Vec<String>, Vec<String>)>,
+    /// Folders of tests that other builds compile, too.
+    pub(crate) tests: Vec<String>,
 }
 
 pub(crate) const LAYERS: &str = "xtask/rules/layers.txt";
 const WORDS: &str = "xtask/rules/words.txt";
 const FLAGS: &str = "xtask/rules/flags.txt";
+const TESTS: &str = "xtask/rules/tests.txt";
 
 impl Rules {
     pub(crate) fn read(root: &Path) -> Result<Rules, Error> {
@@ -51,6 +54,10 @@ impl Rules {
         each(root, LAYERS, |line, text| rules.layer(line, text))?;
         each(root, WORDS, |_, text| rules.word(text))?;
         each(root, FLAGS, |_, text| rules.flag(text))?;
+        each(root, TESTS, |_, folder| {
+            rules.tests.push(format!("{}/", folder.trim_end_matches('/')));
+            Ok(())
+        })?;
         Ok(rules)
     }
 

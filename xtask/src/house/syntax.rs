@@ -253,6 +253,19 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        let is_test = item.attrs.iter().any(is_test_only);
+        if is_test {
+            let span = item.span();
+            self.facts.test_lines.push((span.start().line, span.end().line));
+            self.test_depth += 1;
+        }
+        visit::visit_impl_item_fn(self, item);
+        if is_test {
+            self.test_depth -= 1;
+        }
+    }
+
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         if item.attrs.iter().any(is_test_function) {
             let (line, name) = (item.sig.ident.span().start().line, item.sig.ident.to_string());

@@ -53,7 +53,7 @@ impl Fixture {
 
     pub(crate) fn tree(&self) -> Tree {
         let mut tree = Tree::read(self.root()).expect("a tree");
-        modules::build(&mut tree);
+        modules::build(&mut tree, &self.rules());
         tree
     }
 

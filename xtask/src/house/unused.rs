@@ -72,12 +72,6 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Public items of libraries, outside tests.
-pub(crate) fn public_items(tree: &Tree) -> usize {
-    let libraries = tree.files.iter().filter(|file| is_library(tree, file));
-    libraries.map(|file| file.facts.items.len()).sum()
-}
-
 /// Whether the file is part of a library, and not only of its tests.
 pub(crate) fn is_library(tree: &Tree, file: &super::facts::File) -> bool {
     tree.libraries[file.package]
