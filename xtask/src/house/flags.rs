@@ -31,9 +31,11 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
     for (file, command) in types(tree) {
         for flag in flags(command).filter(|flag| !flag.is_hidden) {
             let long = flag.long.as_str();
-            if let Some(right) = rules.synonyms.get(long) {
+            let package = &tree.packages[file.package].name;
+            let scoped = rules.synonyms.get(&format!("{package}:{long}"));
+            if let Some(right) = scoped.or_else(|| rules.synonyms.get(long)) {
                 let what = format!("--{long} is --{right} elsewhere: call it --{right}");
-                let key = format!("synonym --{long} in {}", tree.packages[file.package].name);
+                let key = format!("synonym --{long} in {package}");
                 findings.push(Finding::new(&file.path, flag.line, key, what));
             }
             for alias in &flag.aliases {
@@ -41,7 +43,7 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
                 let key = format!("alias --{alias} of --{long}");
                 findings.push(Finding::new(&file.path, flag.line, key, what));
             }
-            let doc = sentence(&flag.doc);
+            let doc = clause(&flag.doc);
             if doc.is_empty() {
                 continue;
             }
@@ -73,9 +75,10 @@ fn flags(command: &CommandType) -> impl Iterator<Item = &Flag> {
     })
 }
 
-/// The first sentence, in lower case, without its stop.
-fn sentence(doc: &str) -> String {
+/// The first clause, in lower case: what follows a comma or a bracket tells only values and cases.
+fn clause(doc: &str) -> String {
     let first = doc.split(". ").next().unwrap_or_default();
+    let first = first.split([',', ';', '(', '[']).next().unwrap_or_default();
     first.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_lowercase()
 }
 
@@ -95,7 +98,8 @@ mod tests {
     #[test]
     fn two_names_for_one_thing_are_found() {
         let one = program("/// Compute nodes. Up to 58.\n#[arg(long)]\nnodes: u32,");
-        let two = program("/// Compute nodes.\n#[arg(long = \"hosts\")]\nnodes: u32,");
+        let two =
+            program("/// Compute nodes, one at least.\n#[arg(long = \"hosts\")]\nnodes: u32,");
         let same = Fixture::library("a", &one).and_library("b", "", &one);
         assert!(keys(&same).is_empty());
         assert_eq!(keys(&same.and_library("b", "", &two)), ["help --nodes --hosts"]);
@@ -108,6 +112,8 @@ mod tests {
         let fixture = Fixture::library("a", &program(fields))
             .with("xtask/rules/flags.txt", "old-name, older-name -> new-name\n");
         assert_eq!(keys(&fixture), ["alias --b of --a", "synonym --old-name in a"]);
+        let scoped = fixture.with("xtask/rules/flags.txt", "b:a -> x\na:old-name -> y\n");
+        assert_eq!(keys(&scoped), ["alias --b of --a", "synonym --old-name in a"]);
     }
 
     #[test]

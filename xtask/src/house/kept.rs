@@ -141,6 +141,11 @@ impl Kept {
         faults
     }
 
+    /// How much may stand.
+    pub(crate) fn total(&self) -> usize {
+        self.entries.values().map(|entry| entry.count).sum()
+    }
+
     /// Rewrites the entries to what is found. Without `more` none is added and none grows.
     pub(crate) fn bless(&mut self, findings: &[Finding], more: bool) {
         let found = group(findings);
@@ -199,7 +204,7 @@ impl Kept {
         text
     }
 
-    /// The entry that a found key falls under: its own, or for a circle one that holds all its files.
+    /// The entry that a found key falls under: its own, or for a circle one with all its files.
     fn origin(&self, key: &str) -> Option<(&String, &Entry)> {
         if let Some(own) = self.entries.get_key_value(key) {
             return Some(own);

@@ -85,8 +85,12 @@ pub(crate) fn run(root: &Path, flags: &Flags) -> Result<bool, Error> {
     for (kind, findings) in findings {
         let mut kept = Kept::read(root, kind)?;
         if flags.bless || flags.bless_more {
+            let before = kept.total();
             kept.bless(&findings, flags.bless_more);
             kept.write(root)?;
+            if kept.total() != before {
+                print(&format!("house: {} kept: {} from {before}\n", kind.name(), kept.total()));
+            }
         }
         faults.extend(kept.compare(&findings));
     }

@@ -66,10 +66,10 @@ fn targets(tree: &Tree) -> Vec<Target> {
 /// Whether Cargo compiles the file, named within its package, as the root of a target.
 fn is_root(path: &str, role: Role) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    match (role, parts.as_slice()) {
-        (_, ["src", "lib.rs" | "main.rs"] | ["src", "bin", _]) => true,
-        (_, ["src", "bin", _, "main.rs"]) => true,
-        (Role::Support, ["build.rs"] | [_, _] | [_, _, "main.rs"]) => true,
+    let is_support = role == Role::Support;
+    match parts.as_slice() {
+        ["src", "lib.rs" | "main.rs"] | ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
+        ["build.rs"] | [_, _] | [_, _, "main.rs"] => is_support,
         _ => false,
     }
 }
@@ -193,13 +193,11 @@ impl Target {
                 continue;
             }
             let target = self.follow(tree, module, &leaf.path, depth + 1);
-            if let Some(Place::Module(target)) = target {
-                if target != module {
-                    let found = self.lookup(tree, target, name, depth + 1);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
+            let Some(Place::Module(target)) = target else { continue };
+            if target != module
+                && let Some(found) = self.lookup(tree, target, name, depth + 1)
+            {
+                return Some(found);
             }
         }
         None

@@ -148,10 +148,10 @@ fn expand_variants(
             Own { visible: inherited.clone(), global: inherited.clone(), ..Own::default() };
         own.collect(known, file, fields, depth);
         for subcommands in &own.subcommands {
-            if let Some((file, command)) = named(known.tree, file, subcommands) {
-                if depth < DEPTH_MAX {
-                    expand_variants(known, file, command, &name, &own.global, into, depth + 1);
-                }
+            if let Some((file, command)) = named(known.tree, file, subcommands)
+                && depth < DEPTH_MAX
+            {
+                expand_variants(known, file, command, &name, &own.global, into, depth + 1);
             }
         }
         into.insert(name, own.visible);

@@ -36,10 +36,10 @@ pub(crate) fn read(stream: TokenStream, facts: &mut Facts) {
             TokenTree::Group(group) => read(group.stream(), facts),
             TokenTree::Literal(literal) => {
                 let source = literal.to_string();
-                if source.starts_with(['"', 'r']) {
-                    if let Ok(text) = syn::parse_str::<syn::LitStr>(&source) {
-                        facts.strings.push((literal.span().start().line, text.value()));
-                    }
+                if source.starts_with(['"', 'r'])
+                    && let Ok(text) = syn::parse_str::<syn::LitStr>(&source)
+                {
+                    facts.strings.push((literal.span().start().line, text.value()));
                 }
             }
             TokenTree::Punct(_) => {}

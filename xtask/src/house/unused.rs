@@ -1,9 +1,11 @@
 //! Unused: public items of libraries that nothing outside their crate names.
 //!
-//! A search for identifiers, which errs on the side of silence. An item counts as used when its name
-//! occurs anywhere in another crate, in a test, benchmark or example of its own, in code in a page or
-//! in another crate's comments, in an example of a doc comment, or in a public signature, where
-//! callers need the type without naming it.
+//! A search for identifiers, which errs on the side of silence. An item counts as used when its
+//! name occurs
+//!
+//! - anywhere in another crate, or in a test, benchmark or example of its own;
+//! - in code in a page, in another crate's comments, or in an example of a doc comment;
+//! - in a public signature: callers need the type without naming it.
 
 use std::collections::{HashMap, HashSet};
 
