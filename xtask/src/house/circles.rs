@@ -1,8 +1,9 @@
 //! Circles: files of one target that import each other, directly or through others.
 //!
 //! A file imports another one when it names an item or a module of it: in a `use`, in a path, or by
-//! `use super::*`. A declaration `mod name;` is no import. A `pub use` of a name that the file itself
-//! does not use is none either: the re-export stands for the file behind it. Tests are left out.
+//! `use super::*`. A declaration `mod name;` is no import. A `pub use` of a name that the file
+//! itself does not use is none either: the re-export stands for the file behind it. Tests are left
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

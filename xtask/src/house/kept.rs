@@ -116,6 +116,8 @@ impl Kept {
             let place = format!("{}:{}: {name}", path(self.kind), entry.line);
             let is_whole = used.get(key).is_some_and(|&count| count >= entry.count);
             match used.get(key) {
+                // A circle that has grown is reported as a finding.
+                None if self.kind == Kind::Circles && is_part(key, found.keys()) => {}
                 None => faults.push(format!(
                     "{place}: {key} is no longer found: remove this line (cargo xtask house --bless)"
                 )),
@@ -234,6 +236,12 @@ impl Kept {
     }
 }
 
+/// Whether one of the circles holds all files of this one.
+fn is_part<'a>(key: &str, mut circles: impl Iterator<Item = &'a String>) -> bool {
+    let files: BTreeSet<&str> = key.split(' ').collect();
+    circles.any(|circle| files.is_subset(&circle.split(' ').collect()))
+}
+
 fn group(findings: &[Finding]) -> BTreeMap<String, Vec<&Finding>> {
     let mut found: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
@@ -295,8 +303,8 @@ mod tests {
     #[test]
     fn a_circle_that_grows_or_joins_another_one_fails() {
         let kept = Kept::parse(Kind::Circles, "# not yet cut\na b\nc d\n");
-        assert_eq!(kept.compare(&findings(&["a b e", "c d"])).len(), 2);
-        assert_eq!(kept.compare(&findings(&["a b c d"])).len(), 3);
+        assert_eq!(kept.compare(&findings(&["a b e", "c d"])).len(), 1);
+        assert_eq!(kept.compare(&findings(&["a b c d"])).len(), 1);
     }
 
     #[test]
