@@ -11,6 +11,7 @@
 //! only shrink: `--bless` removes what is mended, `--bless-more` also adds what is new.
 
 mod arrows;
+mod attributes;
 mod circles;
 mod columns;
 mod commands;

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, Meta, UseTree, Visibility};
 
+use super::attributes::{self, is_test_function, is_test_only, text_of};
 use super::commands;
 use super::facts::{Declared, Facts, Module, PublicItem, UseLeaf, UseLine};
 use super::scan;
@@ -30,57 +31,6 @@ pub(crate) fn parse(text: &str) -> syn::Result<Facts> {
     let mut facts = reader.facts;
     tokens::read(stream, &mut facts);
     Ok(facts)
-}
-
-/// Whether the attribute keeps its item out of every build but those of tests.
-fn is_test_only(attribute: &Attribute) -> bool {
-    fn holds(meta: &Meta) -> bool {
-        match meta {
-            Meta::Path(path) => path.is_ident("test"),
-            Meta::List(list) if list.path.is_ident("all") => {
-                let parts = syn::punctuated::Punctuated::<Meta, syn::Token![,]>::parse_terminated;
-                list.parse_args_with(parts).is_ok_and(|parts| parts.iter().any(holds))
-            }
-            _ => false,
-        }
-    }
-    let Meta::List(list) = &attribute.meta else { return false };
-    list.path.is_ident("cfg") && list.parse_args::<Meta>().is_ok_and(|meta| holds(&meta))
-}
-
-fn is_test_function(attribute: &Attribute) -> bool {
-    attribute.path().segments.last().is_some_and(|last| last.ident == "test")
-}
-
-/// Literal of an attribute `name = "text"`.
-fn text_of(attributes: &[Attribute], name: &str) -> Option<String> {
-    attributes.iter().find_map(|attribute| {
-        let Meta::NameValue(pair) = &attribute.meta else { return None };
-        let syn::Expr::Lit(literal) = &pair.value else { return None };
-        let syn::Lit::Str(text) = &literal.lit else { return None };
-        pair.path.is_ident(name).then(|| text.value())
-    })
-}
-
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(i) => &i.attrs,
-        Item::Enum(i) => &i.attrs,
-        Item::ExternCrate(i) => &i.attrs,
-        Item::Fn(i) => &i.attrs,
-        Item::ForeignMod(i) => &i.attrs,
-        Item::Impl(i) => &i.attrs,
-        Item::Macro(i) => &i.attrs,
-        Item::Mod(i) => &i.attrs,
-        Item::Static(i) => &i.attrs,
-        Item::Struct(i) => &i.attrs,
-        Item::Trait(i) => &i.attrs,
-        Item::TraitAlias(i) => &i.attrs,
-        Item::Type(i) => &i.attrs,
-        Item::Union(i) => &i.attrs,
-        Item::Use(i) => &i.attrs,
-        _ => &[],
-    }
 }
 
 fn is_public(visibility: &Visibility) -> bool {
@@ -221,7 +171,7 @@ impl Reader {
 
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast Item) {
-        let is_test = attributes(item).iter().any(is_test_only);
+        let is_test = attributes::of(item).iter().any(is_test_only);
         if is_test {
             let span = item.span();
             self.facts.test_lines.push((span.start().line, span.end().line));
@@ -376,40 +326,11 @@ impl Reader {
         tokens::identifiers(tokens.clone(), &mut words);
         self.module().words.extend(words);
         let mut found = Vec::new();
-        paths(tokens.clone(), &mut found);
+        tokens::paths(tokens.clone(), &mut found);
         for (path, line) in found {
             self.path(path, line);
         }
     }
-}
-
-/// Sequences `a::b::c` among tokens, groups included.
-fn paths(stream: TokenStream, into: &mut Vec<(Vec<String>, usize)>) {
-    let mut path: Vec<String> = Vec::new();
-    let mut line = 0;
-    let mut colons = 0;
-    for token in stream {
-        match token {
-            TokenTree::Ident(ident) => {
-                if colons != 2 || path.is_empty() {
-                    into.push((std::mem::take(&mut path), line));
-                    line = ident.span().start().line;
-                }
-                path.push(ident.to_string());
-                colons = 0;
-            }
-            TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
-            other => {
-                into.push((std::mem::take(&mut path), line));
-                colons = 0;
-                if let TokenTree::Group(group) = other {
-                    paths(group.stream(), into);
-                }
-            }
-        }
-    }
-    into.push((path, line));
-    into.retain(|(path, _)| path.len() > 1);
 }
 
 fn flatten(tree: &UseTree, at: &mut Vec<String>, into: &mut Vec<(Vec<String>, String, usize)>) {

@@ -65,3 +65,32 @@ pub(crate) fn identifiers(stream: TokenStream, into: &mut HashSet<String>) {
         }
     }
 }
+
+/// Sequences `a::b::c` among tokens, groups included.
+pub(crate) fn paths(stream: TokenStream, into: &mut Vec<(Vec<String>, usize)>) {
+    let mut path: Vec<String> = Vec::new();
+    let mut line = 0;
+    let mut colons = 0;
+    for token in stream {
+        match token {
+            TokenTree::Ident(ident) => {
+                if colons != 2 || path.is_empty() {
+                    into.push((std::mem::take(&mut path), line));
+                    line = ident.span().start().line;
+                }
+                path.push(ident.to_string());
+                colons = 0;
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+            other => {
+                into.push((std::mem::take(&mut path), line));
+                colons = 0;
+                if let TokenTree::Group(group) = other {
+                    paths(group.stream(), into);
+                }
+            }
+        }
+    }
+    into.push((path, line));
+    into.retain(|(path, _)| path.len() > 1);
+}
