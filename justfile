@@ -42,9 +42,14 @@ worlds:
     cargo build --release --bin sim
     scripts/replay-worlds.sh target/release/sim
 
-# Formatting, lints, documentation, the book's links.
+# The rules of the house: imports, layers, comments, words, flags. `just house --count` prints a table.
+house *ARGS:
+    cargo xtask house "$@"
+
+# Formatting, the rules of the house, lints, documentation, the book's links.
 check:
     cargo fmt --all --check
+    cargo xtask house
     cargo clippy --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     scripts/check-book.sh
