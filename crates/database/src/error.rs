@@ -62,6 +62,18 @@ pub enum OpenError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// The directory is an empty path.
+    #[error("the directory of a log is an empty path: name a directory, or . for the current one")]
+    NoPath,
+    /// This process has the directory open.
+    #[error(
+        "{directory} is open in this process: close the other instance and drop all its clones, or use another directory \
+         (a container that shares the directory may have the same process number)"
+    )]
+    OpenHere {
+        /// The directory.
+        directory: String,
+    },
     /// The memory of the cluster has a database of this name. What a log holds need not be in it.
     #[error(
         "the cluster has a database {name} in its memory already, which need not be what the log in {directory} holds: \

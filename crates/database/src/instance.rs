@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated};
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
@@ -14,8 +14,9 @@ use latchwork_selcc::Worker;
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
-use latchwork_wal::{Device, Log, LogDirectory, Timestamp, WalError};
+use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 
+use crate::caught::caught;
 use crate::named::LOGGED;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
@@ -75,13 +76,17 @@ impl Instance {
     /// that ended, or a new one where the directory is empty or missing.
     ///
     /// # Errors
-    /// Another process has the directory; damage, which names the file; the system's errors.
+    /// Another process has the directory, or this one; damage, which names the file; the system's errors. No commit
+    /// is lost by an opening that fails.
     pub fn at(
         directory: impl AsRef<Path>,
         cluster: &ClusterConfig,
         options: Options,
     ) -> Result<Instance, OpenError> {
         let path = directory.as_ref();
+        if path.as_os_str().is_empty() {
+            return Err(OpenError::NoPath);
+        }
         let disk = Disk::new(path).map_err(|cause| unwritable(path, cause))?;
         Instance::on(Arc::new(disk), None, cluster, options)
     }
@@ -97,7 +102,7 @@ impl Instance {
         options: Options,
     ) -> Result<Instance, OpenError> {
         options.log.check().map_err(WalError::from)?;
-        let directory = replay::open(storage)?;
+        let directory = replay::open(storage, options.accept_loss)?;
         let (replayed, _) = replay(&directory, options.replay_threads)?;
         let rows = replayed.keys().filter(|(_, latest)| latest.value.is_some()).count();
         let found = Found { rows, commits: replayed.groups, last: replayed.highest };
@@ -141,6 +146,11 @@ impl Instance {
         self.0.found
     }
 
+    /// What the logs had lost, where [`Options::accept_loss`] let them be opened. Empty when nothing was lost.
+    pub fn losses(&self) -> &[Loss] {
+        self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
+    }
+
     /// What became of the transactions that no caller waits for, on each compute node that has come up.
     pub fn health(&self) -> Vec<(NodeId, Health)> {
         let nodes = self.0.nodes.up().map(|(_, node)| node);
@@ -152,7 +162,8 @@ impl Instance {
     ///
     /// # Errors
     /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers. On another cluster, and when an
-    /// earlier opening has failed, no worker starts.
+    /// earlier opening has failed, no worker starts. A panic is [`ClusterError::Panicked`]; afterwards the instance
+    /// stays failed, and the cluster is to be discarded.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
     where
         T: Send,
@@ -161,8 +172,17 @@ impl Instance {
     {
         self.0.begin(cluster.nodes(), false)?;
         let body = &body;
-        let ends = cluster.run(|member| self.clone().work(member, body))?;
-        first_error(ends)
+        let ends = cluster.run(|member| {
+            self.clone().work(member, async |opened: Opened| {
+                let name = opened.member().name();
+                // A panic of a task that the body has spawned ends the thread, and drops this future.
+                let guard = self.0.steps.guard(|| format!("{name} panicked"));
+                let end = caught(async { body(opened).await }).await;
+                guard.lift();
+                end.map_err(|payload| ClusterError::panicked(name, &*payload))
+            })
+        });
+        first_error(ends.map_err(|error| self.0.failed(error.into()))?)
     }
 
     /// As [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
@@ -185,22 +205,22 @@ impl Instance {
         let (instance, body) = (self.clone(), std::rc::Rc::new(body));
         let ends = cluster.run(limit, move |member| {
             let (instance, body) = (instance.clone(), body.clone());
-            async move { instance.work(member, &*body).await }
+            async move { instance.work(member, async |opened| Ok(body(opened).await)).await }
         })?;
         first_error(ends)
     }
 
-    async fn work<T, Fut>(
+    async fn work<T>(
         self,
         member: Member,
-        body: &impl Fn(Opened) -> Fut,
-    ) -> Result<T, OpenError>
-    where
-        Fut: Future<Output = T>,
-    {
+        body: impl AsyncFnOnce(Opened) -> Result<T, ClusterError>,
+    ) -> Result<T, OpenError> {
         let opened = self.open(&member).await?;
-        let result = body(opened.clone()).await;
-        opened.close().await?;
+        let end = body(opened.clone()).await.map_err(|error| self.0.failed(error.into()));
+        // Also after a panic: others wait for this worker.
+        let closed = opened.close().await;
+        let result = end?;
+        closed?;
         Ok(result)
     }
 
@@ -222,7 +242,7 @@ impl Instance {
         inner.belong(member.memory.node().allocator().pool())?;
         inner.steps.check()?;
         // A step that this worker has begun and does not end must not be counted by a second try.
-        let dropped = || format!("{} did not go on with the opening", name_of(member));
+        let dropped = || format!("{} did not go on with the opening", member.name());
         let guard = inner.steps.guard(dropped);
         // Boxed: it is large, and most of it is needed once.
         let opened = Box::pin(inner.open(member)).await;
@@ -242,11 +262,13 @@ impl Instance {
         let inner = &self.0;
         let logs = inner.nodes.up().filter_map(|(_, node)| node.log().cloned());
         // A simulated log was closed with its worker.
+        let mut ends = Ok(());
         for log in logs.filter(|_| inner.device.is_none()) {
             let deadline = handle.now() + inner.options.patience;
-            executor.block_on(log.close(&handle, deadline))?;
+            // Each log is closed, and the first error is returned.
+            ends = ends.and(executor.block_on(log.close(&handle, deadline)));
         }
-        Ok(())
+        Ok(ends?)
     }
 }
 
@@ -418,7 +440,10 @@ impl Inner {
 
     /// Ends a worker's part.
     pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
-        let wait = self.wait(&|| false);
+        // The log of a simulated node is closed below, for which its workers must have ended. Other workers that
+        // have failed are not waited for.
+        let stopped = || self.device.is_none() && self.steps.has_failed();
+        let wait = self.wait(&stopped);
         self.nodes.end(member, self.workers, &wait).await?;
         let node = self.nodes.up().find(|(index, _)| *index == member.node);
         let log = node.and_then(|(_, node)| node.log().cloned());
@@ -462,9 +487,4 @@ impl fmt::Debug for Instance {
         out.field("id", id).field("directory", directory).field("nodes", nodes);
         out.finish_non_exhaustive()
     }
-}
-
-/// A worker as its thread is called.
-fn name_of(member: &Member) -> String {
-    format!("node{}-worker{}", member.node + 1, member.worker)
 }

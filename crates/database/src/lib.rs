@@ -21,7 +21,7 @@
 //! - A database with a log is made from the log, once, on a cluster that does not have it. What is in the memory of a
 //!   cluster is never taken for a state of the log.
 //! - The first error of any worker ends the opening on all of them, and is the error that `run` returns.
-//! - Every wait ends after [`Options::patience`].
+//! - Every wait for another worker, or for a log, ends after [`Options::patience`].
 //! - All compute nodes of the cluster are in this process. In a cluster of processes each has its own directory, and what
 //!   one process has there is not the whole database.
 //!
@@ -76,6 +76,7 @@
 
 #![forbid(unsafe_code)]
 
+mod caught;
 mod error;
 mod instance;
 mod named;
