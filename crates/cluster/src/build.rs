@@ -1,5 +1,6 @@
 //! What every embedded cluster is built from, whatever its fabric.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,15 +33,30 @@ pub enum ClusterError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// A worker's thread panicked.
-    #[error("a worker's thread panicked")]
-    Panicked,
+    /// A worker, or a handler, panicked. What it held in memory stays held: discard the cluster.
+    #[error("{thread} panicked: {message}; discard the cluster")]
+    Panicked {
+        /// The thread: the node, from 1, and its worker, from 0.
+        thread: String,
+        /// What the panic said.
+        message: String,
+    },
     /// A worker could not leave in order.
     #[error("a worker could not leave: {0}")]
     Leave(#[from] latchwork_coherence::MemoryError),
     /// The simulated world ended before its workers.
     #[error("the simulated world ended before its workers did: {0}")]
     World(String),
+}
+
+impl ClusterError {
+    /// A thread ended with the payload of this panic.
+    pub fn panicked(thread: String, payload: &(dyn Any + Send)) -> ClusterError {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("(no message)").to_owned();
+        ClusterError::Panicked { thread, message }
+    }
 }
 
 /// Nodes that exist in the fabric, with their caches, before there is a pool.
@@ -129,6 +145,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// The worker, as its thread is called.
+    pub fn name(&self) -> String {
+        name_of_worker(self.node, self.worker)
+    }
+
     pub(crate) fn start(
         (port, inbox): (Rc<Port>, Inbox),
         node: &Arc<Node>,
@@ -141,6 +162,11 @@ impl Member {
         let catalogue = Arc::new(pool.catalogue());
         Member { memory, node, worker, index, handle: handle.clone(), catalogue }
     }
+}
+
+/// What a worker's thread is called, of the node and the worker from 0.
+pub(crate) fn name_of_worker(node: usize, worker: usize) -> String {
+    format!("node{}-worker{worker}", node + 1)
 }
 
 pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorConfig {

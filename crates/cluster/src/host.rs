@@ -11,7 +11,7 @@ use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
 use latchwork_selcc::{Node, Worker};
 
 use crate::ClusterConfig;
-use crate::build::{ClusterError, Member, handler_config, worker_config};
+use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
 use crate::ports::Ports;
 
 /// Compute nodes of this process, at work. Dropping it ends its threads.
@@ -80,8 +80,9 @@ impl Host {
             }
         };
         let name = format!("node{}-handler", index + 1);
-        let thread = thread::Builder::new().name(name).spawn(body)?;
-        let notifier = start.recv().map_err(|_| ClusterError::Panicked)??;
+        let thread = thread::Builder::new().name(name.clone()).spawn(body)?;
+        let ended = |_| ClusterError::panicked(name, &"it did not start");
+        let notifier = start.recv().map_err(ended)??;
         Ok(Handler { stop, notifier, thread: Some(thread) })
     }
 
@@ -100,14 +101,25 @@ impl Host {
                 for worker in 0..workers {
                     let node = self.first + own;
                     let place = (node, worker, node * workers + worker);
-                    let name = format!("node{}-worker{worker}", node + 1);
-                    let thread = thread::Builder::new().name(name);
-                    threads.push(thread.spawn_scoped(scope, move || self.work(own, place, body))?);
+                    let name = name_of_worker(node, worker);
+                    let thread = thread::Builder::new().name(name.clone());
+                    let thread = thread.spawn_scoped(scope, move || self.work(own, place, body))?;
+                    threads.push((name, thread));
                 }
             }
             // Every thread is joined before the first error is returned.
-            let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            ends.into_iter().map(|end| end.unwrap_or(Err(ClusterError::Panicked))).collect()
+            let mut panicked = None;
+            let mut ends = Vec::new();
+            for (name, thread) in threads {
+                match thread.join() {
+                    Ok(end) => ends.push(end),
+                    Err(payload) => {
+                        panicked.get_or_insert(ClusterError::panicked(name, &*payload));
+                    }
+                }
+            }
+            // A panic comes before what the others met because of it.
+            panicked.map_or_else(|| ends.into_iter().collect(), Err)
         })
     }
 

@@ -16,7 +16,9 @@ use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
-use crate::build::{Blueprint, ClusterError, Member, Nodes, handler_config, worker_config};
+use crate::build::{
+    Blueprint, ClusterError, Member, Nodes, handler_config, name_of_worker, worker_config,
+};
 use crate::burial;
 use crate::costs::cpu_costs;
 
@@ -214,8 +216,13 @@ impl Simulated {
         if end != RunEnd::Done {
             return Err(world(end));
         }
-        let ends = tasks.iter().map(|task| task.take().and_then(Result::ok));
-        ends.map(|end| Ok(end.ok_or(ClusterError::Panicked)??)).collect()
+        let workers = self.config.workers;
+        let end_of = |(index, task): (usize, &JoinHandle<_>)| {
+            let end = task.take().and_then(Result::ok);
+            let name = || name_of_worker(index / workers, index % workers);
+            Ok(end.ok_or_else(|| ClusterError::panicked(name(), &"its task was dropped"))??)
+        };
+        tasks.iter().enumerate().map(end_of).collect()
     }
 
     fn spawn<T, F, Fut>(&self, workers: usize, body: F) -> Result<Spawned<T>, ClusterError>

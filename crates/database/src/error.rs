@@ -38,8 +38,10 @@ pub enum OpenError {
     /// The caller has stopped the opening.
     #[error("the opening was stopped")]
     Stopped,
-    /// Another worker has met an error.
-    #[error("another worker could not open the database: {cause}")]
+    /// Another worker has met an error, or an earlier opening of this instance has. The instance stays unusable.
+    #[error(
+        "the instance has failed, on another worker or earlier: {cause}; start a new cluster and open the database there"
+    )]
     Elsewhere {
         /// The first error of all workers.
         cause: String,
@@ -60,15 +62,46 @@ pub enum OpenError {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// The cluster has a database of this name that is not that of the directory.
+    /// The directory is an empty path.
+    #[error("the directory of a log is an empty path: name a directory, or . for the current one")]
+    NoPath,
+    /// This process has the directory open.
     #[error(
-        "the cluster has another database with the name {name} than {directory}: open it with another name"
+        "{directory} is open in this process: close the other instance and drop all its clones, or use another directory \
+         (a container that shares the directory may have the same process number)"
     )]
-    OtherDatabase {
-        /// The name.
-        name: String,
+    OpenHere {
         /// The directory.
         directory: String,
+    },
+    /// The memory of the cluster has a database of this name. What a log holds need not be in it.
+    #[error(
+        "the cluster has a database {name} in its memory already, which need not be what the log in {directory} holds: \
+         start a new cluster and open the log there, go on with the instance that opened it here, or use another name"
+    )]
+    InMemory {
+        /// The name.
+        name: String,
+        /// The directory of the log.
+        directory: String,
+    },
+    /// The memory of the cluster has a database of this name that has a log.
+    #[error(
+        "the database {name} in the memory of the cluster has a log, which would lack the commits of an instance \
+         without one: go on with the instance that opened it, or use another name"
+    )]
+    HasLog {
+        /// The name.
+        name: String,
+    },
+    /// The instance has been run on another cluster.
+    #[error(
+        "the instance of the database {name} belongs to the cluster on which it was run first: use a new instance for \
+         another cluster"
+    )]
+    OtherCluster {
+        /// The name.
+        name: String,
     },
     /// The worker is none of the cluster that the instance was made for.
     #[error(

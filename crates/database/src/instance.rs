@@ -6,19 +6,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated};
+use latchwork_memnode::Pool;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_selcc::Worker;
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
+use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
-use latchwork_wal::{Device, Log, LogDirectory, Timestamp, WalError};
+use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 
+use crate::caught::caught;
+use crate::named::LOGGED;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
 use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay};
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
+///
+/// An instance belongs to the first cluster on which it is opened. With a log it makes the database there from its
+/// log, and never takes one over that it finds in the memory: only the log is known to hold every commit. When an
+/// opening fails, the instance stays unusable, and another one needs another cluster.
 ///
 /// Every worker of every compute node [opens](Instance::open) it, all at once; [`run`](Instance::run) does so.
 #[derive(Clone)]
@@ -38,6 +46,11 @@ pub(crate) struct Inner {
     recovery: Mutex<Option<Arc<Recovery>>>,
     nodes: Nodes,
     steps: Steps,
+    /// The memory of the cluster to which the instance belongs. Another cluster never has this pool, even after this
+    /// one has ended: the instance keeps the value that is compared.
+    pool: Mutex<Option<Pool>>,
+    /// The address of the database, when the first worker has it.
+    root: Mutex<Option<GlobalAddr>>,
 }
 
 /// What a directory held when it was opened.
@@ -63,13 +76,17 @@ impl Instance {
     /// that ended, or a new one where the directory is empty or missing.
     ///
     /// # Errors
-    /// Another process has the directory; damage, which names the file; the system's errors.
+    /// Another process has the directory, or this one; damage, which names the file; the system's errors. No commit
+    /// is lost by an opening that fails.
     pub fn at(
         directory: impl AsRef<Path>,
         cluster: &ClusterConfig,
         options: Options,
     ) -> Result<Instance, OpenError> {
         let path = directory.as_ref();
+        if path.as_os_str().is_empty() {
+            return Err(OpenError::NoPath);
+        }
         let disk = Disk::new(path).map_err(|cause| unwritable(path, cause))?;
         Instance::on(Arc::new(disk), None, cluster, options)
     }
@@ -85,7 +102,7 @@ impl Instance {
         options: Options,
     ) -> Result<Instance, OpenError> {
         options.log.check().map_err(WalError::from)?;
-        let directory = replay::open(storage)?;
+        let directory = replay::open(storage, options.accept_loss)?;
         let (replayed, _) = replay(&directory, options.replay_threads)?;
         let rows = replayed.keys().filter(|(_, latest)| latest.value.is_some()).count();
         let found = Found { rows, commits: replayed.groups, last: replayed.highest };
@@ -119,12 +136,19 @@ impl Instance {
             recovery: Mutex::new(recovery.map(Arc::new)),
             nodes: Nodes::new(cluster.compute_nodes),
             steps: Steps::default(),
+            pool: Mutex::new(None),
+            root: Mutex::new(None),
         }))
     }
 
     /// What the directory held.
     pub fn found(&self) -> Found {
         self.0.found
+    }
+
+    /// What the logs had lost, where [`Options::accept_loss`] let them be opened. Empty when nothing was lost.
+    pub fn losses(&self) -> &[Loss] {
+        self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
     }
 
     /// What became of the transactions that no caller waits for, on each compute node that has come up.
@@ -137,17 +161,28 @@ impl Instance {
     /// workers. To be called again for another phase, if need be.
     ///
     /// # Errors
-    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers.
+    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers. On another cluster, and when an
+    /// earlier opening has failed, no worker starts. A panic is [`ClusterError::Panicked`]; afterwards the instance
+    /// stays failed, and the cluster is to be discarded.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
     where
         T: Send,
         F: Fn(Opened) -> Fut + Sync,
         Fut: Future<Output = T>,
     {
-        self.0.nodes.begin(false);
+        self.0.begin(cluster.nodes(), false)?;
         let body = &body;
-        let ends = cluster.run(|member| self.clone().work(member, body))?;
-        first_error(ends)
+        let ends = cluster.run(|member| {
+            self.clone().work(member, async |opened: Opened| {
+                let name = opened.member().name();
+                // A panic of a task that the body has spawned ends the thread, and drops this future.
+                let guard = self.0.steps.guard(|| format!("{name} panicked"));
+                let end = caught(async { body(opened).await }).await;
+                guard.lift();
+                end.map_err(|payload| ClusterError::panicked(name, &*payload))
+            })
+        });
+        first_error(ends.map_err(|error| self.0.failed(error.into()))?)
     }
 
     /// As [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
@@ -166,26 +201,26 @@ impl Instance {
         Fut: Future<Output = T> + 'static,
     {
         // A task of a worker that ends with the phase writes the log.
-        self.0.nodes.begin(self.0.device.is_some());
+        self.0.begin(cluster.nodes(), self.0.device.is_some())?;
         let (instance, body) = (self.clone(), std::rc::Rc::new(body));
         let ends = cluster.run(limit, move |member| {
             let (instance, body) = (instance.clone(), body.clone());
-            async move { instance.work(member, &*body).await }
+            async move { instance.work(member, async |opened| Ok(body(opened).await)).await }
         })?;
         first_error(ends)
     }
 
-    async fn work<T, Fut>(
+    async fn work<T>(
         self,
         member: Member,
-        body: &impl Fn(Opened) -> Fut,
-    ) -> Result<T, OpenError>
-    where
-        Fut: Future<Output = T>,
-    {
+        body: impl AsyncFnOnce(Opened) -> Result<T, ClusterError>,
+    ) -> Result<T, OpenError> {
         let opened = self.open(&member).await?;
-        let result = body(opened.clone()).await;
-        opened.close().await?;
+        let end = body(opened.clone()).await.map_err(|error| self.0.failed(error.into()));
+        // Also after a panic: others wait for this worker.
+        let closed = opened.close().await;
+        let result = end?;
+        closed?;
         Ok(result)
     }
 
@@ -193,7 +228,9 @@ impl Instance {
     /// database, all of them recover it, and then the first one makes the tables that are missing.
     ///
     /// # Errors
-    /// What failed here, or on another worker; [`OpenError::Late`] where a worker does not come.
+    /// What failed here, on another worker, or earlier; [`OpenError::Late`] where a worker does not come;
+    /// [`OpenError::OtherCluster`]; [`OpenError::InMemory`], [`OpenError::HasLog`] where the memory has a database that
+    /// the instance may not take.
     pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
         let inner = &self.0;
         if member.node >= inner.compute_nodes || member.worker >= inner.workers {
@@ -201,18 +238,17 @@ impl Instance {
             let (worker, node) = (member.worker, member.node);
             return Err(OpenError::NoMember { worker, node, nodes, workers });
         }
+        // These two come before anything is made or written, and leave the instance as it is.
+        inner.belong(member.memory.node().allocator().pool())?;
+        inner.steps.check()?;
+        // A step that this worker has begun and does not end must not be counted by a second try.
+        let dropped = || format!("{} did not go on with the opening", member.name());
+        let guard = inner.steps.guard(dropped);
         // Boxed: it is large, and most of it is needed once.
-        match Box::pin(inner.open(member)).await {
-            Ok(database) => Ok(Opened::new(self.clone(), database, member.clone())),
-            Err(OpenError::Stopped) => {
-                inner.steps.check()?;
-                Err(OpenError::Stopped)
-            }
-            Err(error) => {
-                inner.steps.fail(&error);
-                Err(error)
-            }
-        }
+        let opened = Box::pin(inner.open(member)).await;
+        let opened = opened.map_err(|error| inner.failed(error));
+        guard.lift();
+        opened.map(|database| Opened::new(self.clone(), database, member.clone()))
     }
 
     /// Closes the logs, when no worker is at work any more. All that was appended is written, and another instance
@@ -226,21 +262,81 @@ impl Instance {
         let inner = &self.0;
         let logs = inner.nodes.up().filter_map(|(_, node)| node.log().cloned());
         // A simulated log was closed with its worker.
+        let mut ends = Ok(());
         for log in logs.filter(|_| inner.device.is_none()) {
             let deadline = handle.now() + inner.options.patience;
-            executor.block_on(log.close(&handle, deadline))?;
+            // Each log is closed, and the first error is returned.
+            ends = ends.and(executor.block_on(log.close(&handle, deadline)));
         }
-        Ok(())
+        Ok(ends?)
     }
 }
 
 impl Inner {
+    /// Begins a phase on a cluster with these compute nodes.
+    fn begin(&self, nodes: &[Arc<latchwork_selcc::Node>], anew: bool) -> Result<(), OpenError> {
+        for node in nodes {
+            self.belong(node.allocator().pool())?;
+        }
+        self.steps.check()?;
+        self.nodes.begin(anew);
+        Ok(())
+    }
+
+    /// Ends the opening on all workers; the error that this worker returns.
+    fn failed(&self, error: OpenError) -> OpenError {
+        self.steps.fail(&error);
+        match error {
+            OpenError::Stopped => self.steps.check().err().unwrap_or(error),
+            error => error,
+        }
+    }
+
+    /// Makes this the cluster of the instance, or checks that it is. The first worker of all decides, under the lock.
+    fn belong(&self, pool: &Pool) -> Result<(), OpenError> {
+        match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
+            true => Ok(()),
+            false => Err(OpenError::OtherCluster { name: self.options.name.clone() }),
+        }
+    }
+
     async fn open(&self, member: &Member) -> Result<Database<Worker>, OpenError> {
         let (handle, workers) = (&member.handle, self.all_workers());
         let stopped = || self.steps.has_failed();
         let wait = self.wait(&stopped);
+        let is_open = self.steps.is_over(Step::Tables, workers);
+        if !is_open {
+            // No log is begun before it is certain that the database may be opened here.
+            if member.index == 0 {
+                self.check_free(member).await?;
+                self.steps.pass(Step::Free);
+            }
+            let what = || "the first worker of the cluster did not come".to_owned();
+            self.steps.reached(Step::Free, 1, handle, &wait, what).await?;
+        }
         let node = self.nodes.of(member, &wait, || self.start_node(member)).await?;
-        let name = &self.options.name;
+        let database = match member.index {
+            0 if !is_open => self.make(member, node, &wait).await?,
+            // Not by its name: the instance keeps to what its first worker has opened.
+            _ => {
+                let what = || "the first worker did not make the database".to_owned();
+                let root = wait.until(handle, what, async || Ok(*self.root.lock())).await?;
+                Database::open(member.memory.clone(), node, root).await?
+            }
+        };
+        if !is_open {
+            self.fill(member, &database, &wait).await?;
+        }
+        Ok(database)
+    }
+
+    /// Makes the database, or opens one without a log that is there.
+    async fn make(
+        &self,
+        member: &Member,
+        node: Arc<Node>,
+        wait: &Wait<'_>,
+    ) -> Result<Database<Worker>, OpenError> {
         let recovery = self.recovery.lock().clone();
         let made = std::cell::Cell::new(false);
         let make = async |memory: Worker, node: Arc<Node>| {
@@ -251,40 +347,51 @@ impl Inner {
             }
             Ok(database)
         };
-        let database = open_named(member, node, name, &wait, make).await?;
-        if self.steps.is_over(Step::Tables, workers) {
-            return Ok(database);
+        let database = open_named(member, node, &self.options.name, wait, make).await?;
+        if !made.get() {
+            // Another instance has named one since the name was free.
+            self.check_free(member).await?;
         }
-        if member.index == 0 && !made.get() {
-            // The memory of the cluster has it from an earlier instance, as new as the log or newer.
-            self.is_same(&database)?;
-            *self.recovery.lock() = None;
-        }
-        self.steps.end(Step::Made, workers, handle, &wait).await?;
-        let recovery = self.recovery.lock().clone();
-        if let Some(recovery) = recovery {
-            recovery.rows(&database).await?;
-            self.steps.end(Step::Rows, workers, handle, &wait).await?;
-            recovery.indexes(&database).await?;
-            self.steps.end(Step::Indexes, workers, handle, &wait).await?;
-            *self.recovery.lock() = None;
-        }
-        if member.index == 0 {
-            self.make_tables(&database).await?;
-        }
-        self.steps.end(Step::Tables, workers, handle, &wait).await?;
+        *self.root.lock() = Some(database.root());
         Ok(database)
     }
 
-    /// Whether the database in memory is that of the directory.
-    fn is_same(&self, database: &Database<Worker>) -> Result<(), OpenError> {
+    /// Checks that the memory has no database of this name which the instance may not take.
+    async fn check_free(&self, member: &Member) -> Result<(), OpenError> {
+        let name = &self.options.name;
+        let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
+            return Ok(());
+        };
         match &self.directory {
-            Some(directory) if database.id() != self.id => Err(OpenError::OtherDatabase {
-                name: self.options.name.clone(),
-                directory: directory.describe(),
-            }),
-            _ => Ok(()),
+            Some(directory) => {
+                Err(OpenError::InMemory { name: name.clone(), directory: directory.describe() })
+            }
+            None if entry.kind == LOGGED => Err(OpenError::HasLog { name: name.clone() }),
+            None => Ok(()),
         }
+    }
+
+    /// Restores what the log holds, and makes the tables that are missing. All workers do it at once.
+    async fn fill(
+        &self,
+        member: &Member,
+        database: &Database<Worker>,
+        wait: &Wait<'_>,
+    ) -> Result<(), OpenError> {
+        let (handle, workers) = (&member.handle, self.all_workers());
+        self.steps.end(Step::Made, workers, handle, wait).await?;
+        let recovery = self.recovery.lock().clone();
+        if let Some(recovery) = recovery {
+            recovery.rows(database).await?;
+            self.steps.end(Step::Rows, workers, handle, wait).await?;
+            recovery.indexes(database).await?;
+            self.steps.end(Step::Indexes, workers, handle, wait).await?;
+            *self.recovery.lock() = None;
+        }
+        if member.index == 0 {
+            self.make_tables(database).await?;
+        }
+        self.steps.end(Step::Tables, workers, handle, wait).await
     }
 
     /// Makes the tables that are not there.
@@ -333,7 +440,10 @@ impl Inner {
 
     /// Ends a worker's part.
     pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
-        let wait = self.wait(&|| false);
+        // The log of a simulated node is closed below, for which its workers must have ended. Other workers that
+        // have failed are not waited for.
+        let stopped = || self.device.is_none() && self.steps.has_failed();
+        let wait = self.wait(&stopped);
         self.nodes.end(member, self.workers, &wait).await?;
         let node = self.nodes.up().find(|(index, _)| *index == member.node);
         let log = node.and_then(|(_, node)| node.log().cloned());

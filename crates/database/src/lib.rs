@@ -18,8 +18,10 @@
 //! # What holds
 //!
 //! - No worker sees the database before it is whole: a database of which only a part was recovered is never used.
+//! - A database with a log is made from the log, once, on a cluster that does not have it. What is in the memory of a
+//!   cluster is never taken for a state of the log.
 //! - The first error of any worker ends the opening on all of them, and is the error that `run` returns.
-//! - Every wait ends after [`Options::patience`].
+//! - Every wait for another worker, or for a log, ends after [`Options::patience`].
 //! - All compute nodes of the cluster are in this process. In a cluster of processes each has its own directory, and what
 //!   one process has there is not the whole database.
 //!
@@ -74,6 +76,7 @@
 
 #![forbid(unsafe_code)]
 
+mod caught;
 mod error;
 mod instance;
 mod named;

@@ -10,8 +10,10 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::{OpenError, Wait};
 
-/// What kind of object a database is in the catalogue.
+/// A database without a log, in the catalogue.
 const DATABASE: ObjectKind = ObjectKind(2);
+/// A database whose commits are in a log.
+pub(crate) const LOGGED: ObjectKind = ObjectKind(3);
 
 /// Opens the database with this name on a worker. Where there is none, the first worker of the cluster has it made, and
 /// then names it: a worker that finds the database finds what `make` has put into it.
@@ -28,9 +30,10 @@ pub async fn open_named(
     let (memory, catalogue) = (&member.memory, &member.catalogue);
     let known = catalogue.lookup(memory.port(), name).await?;
     if member.index == 0 && known.is_none() {
+        let kind = if node.log().is_some() { LOGGED } else { DATABASE };
         let database = make(memory.clone(), node).await?;
         let root = database.root().bits();
-        catalogue.register(memory.port(), name, DATABASE, root).await?;
+        catalogue.register(memory.port(), name, kind, root).await?;
         return Ok(database);
     }
     let entry = match known {

@@ -18,8 +18,12 @@ pub struct Options {
     /// Tables that are made if they are not there. None by default.
     pub tables: Vec<Schema>,
     /// How long a worker waits for the others, and for the log, when it opens, closes or writes a checkpoint. 60 s
-    /// by default.
+    /// by default. Waits for a line of memory end by the cluster's own `deadline`.
     pub patience: Duration,
+    /// Whether logs that have lost what was durable are opened all the same, cut to one state that was: see
+    /// [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by default: a loss is an error.
+    /// [`Instance::losses`](crate::Instance::losses) says what was lost.
+    pub accept_loss: bool,
     /// Threads that read the logs. As many as the machine has cores by default.
     pub replay_threads: usize,
 }
@@ -32,6 +36,7 @@ impl Default for Options {
             log: latchwork_wal::Settings::default(),
             tables: Vec::new(),
             patience: Duration::from_secs(60),
+            accept_loss: false,
             replay_threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
         }
     }

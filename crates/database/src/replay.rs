@@ -7,15 +7,24 @@ use std::sync::Arc;
 use latchwork_partition::{Resolved, resolve};
 use latchwork_txn::DatabaseId;
 use latchwork_wal::storage::Storage;
-use latchwork_wal::{LogDirectory, Replayed};
+use latchwork_wal::{LogDirectory, Opening, Replayed, WalError};
 
 use crate::OpenError;
 
 /// Opens the directory of a database. An empty directory becomes that of a new one.
-pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Arc<LogDirectory>, OpenError> {
+pub(crate) fn open(
+    storage: Arc<dyn Storage>,
+    accept_loss: bool,
+) -> Result<Arc<LogDirectory>, OpenError> {
     let known = LogDirectory::identify(&*storage)?;
     let id = known.unwrap_or_else(|| draw_id(0));
-    Ok(LogDirectory::open(storage, id)?)
+    let opening = Opening { accept_loss, ..Opening::default() };
+    LogDirectory::open_as(storage, id, opening).map_err(|error| match error {
+        WalError::InUse { directory, by } if by == std::process::id().to_string() => {
+            OpenError::OpenHere { directory }
+        }
+        error => error.into(),
+    })
 }
 
 /// Draws the number that tells a database from others, even from one with the same `seed`.

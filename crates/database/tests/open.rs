@@ -190,46 +190,14 @@ fn an_error_of_one_worker_ends_the_opening_on_all_and_is_the_one_that_is_told() 
     instance.run(&cluster, async |_| {}).expect("it opens");
     instance.close().expect("it closes");
 
-    // The database in memory and that in the directory have the table.
     let other = Schema::builder("rows").column("id", ColumnType::U64).primary_key(["id"]);
     let tables = vec![other.build().expect("a good schema")];
+    let cluster = Embedded::start(config(1)).expect("a cluster");
     let instance = open(Options { tables, ..options(Scheme::default()) }).expect("it opens");
     let error = instance.run(&cluster, async |_| {}).expect_err("another schema");
     assert!(matches!(error, OpenError::OtherSchema { .. }), "{error}");
     let error = instance.run(&cluster, async |_| {}).expect_err("it stays so").to_string();
     assert!(error.contains("the database has a table rows with another schema"), "{error}");
-}
-
-#[test]
-fn a_second_instance_takes_the_database_that_is_in_memory_and_goes_on_with_its_log() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut expected = Vec::new();
-    for start in 0..2 {
-        let cluster = Embedded::start(config(1)).expect("a cluster");
-        for phase in 0..2 {
-            let instance =
-                Instance::at(directory.path(), cluster.config(), options(Scheme::default()))
-                    .expect("it opens");
-            let id = 10 * start + phase;
-            let seen = instance.run(&cluster, async |database| {
-                if database.member().index == 1 {
-                    add(&database, id, 7).await?;
-                }
-                Ok::<_, TxnError>(())
-            });
-            seen.expect("it opens").into_iter().collect::<Result<(), _>>().expect("it is new");
-            expected.push((id, 7));
-            let seen = instance.run(&cluster, async |database| rows(&database).await);
-            for rows in seen.expect("it opens") {
-                assert_eq!(rows.expect("memory is in order"), expected);
-            }
-            instance.close().expect("it closes");
-        }
-        let other = tempfile::tempdir().expect("a directory");
-        let instance = Instance::at(other.path(), cluster.config(), options(Scheme::default()));
-        let error = instance.expect("it opens").run(&cluster, async |_| {}).expect_err("another");
-        assert!(matches!(error, OpenError::OtherDatabase { .. }), "{error}");
-    }
 }
 
 #[test]

@@ -32,7 +32,9 @@ pub fn run_on_threads(
     }
     let failure = match work(scenario, progress, &mut report) {
         Ok(verdict) => verdict.err().map(|(check, text)| failure(check, text)),
-        Err(ClusterError::Panicked) => Some(failure(Check::Panic, "a worker panicked".to_owned())),
+        Err(error @ ClusterError::Panicked { .. }) => {
+            Some(failure(Check::Panic, error.to_string()))
+        }
         Err(error) => Some(failure(Check::Error, error.to_string())),
     };
     report.failure = report.failure.take().or(failure);

@@ -164,6 +164,11 @@ impl Pool {
         self.0.id
     }
 
+    /// Whether `other` is a clone of this value. Pools that were formatted with one id are not the same pool.
+    pub fn is_clone_of(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The sizes of chunks and lines.
     pub fn geometry(&self) -> Geometry {
         self.0.geometry

@@ -90,7 +90,7 @@ pub enum WalError {
     /// What was lasting is not as it was written.
     #[error(
         "{file} is damaged at byte {offset}: {what}; restore the directory from a copy, or go on without what is lost \
-         (--accept-loss)"
+         (--accept-loss; in code, accept_loss)"
     )]
     Damaged {
         /// The file.
@@ -103,7 +103,8 @@ pub enum WalError {
     /// A file that must be there is not.
     #[error(
         "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy, or go on \
-         without what is lost (--accept-loss)"
+         without what is lost (--accept-loss; in code, \
+         accept_loss)"
     )]
     Missing {
         /// The file.
@@ -125,7 +126,8 @@ pub enum WalError {
     /// A log ends before a place up to which it is known to have been durable.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \
-         lost; restore the directory from a copy, or go on without what is lost (--accept-loss)"
+         lost; restore the directory from a copy, or go on without what is lost (--accept-loss; in code, \
+         accept_loss)"
     )]
     Lost {
         /// The segment in which the log should end, or go on.
