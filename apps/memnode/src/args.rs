@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Parser;
-use latchwork_harness::FabricFlags;
 use latchwork_harness::parse::{size, whole_seconds};
+use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent without it.
 ///
@@ -26,6 +26,12 @@ pub(crate) struct Cli {
     drain: u64,
     #[command(flatten)]
     pub(crate) fabric: FabricFlags,
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        self.fabric.files().collect()
+    }
 }
 
 impl Cli {

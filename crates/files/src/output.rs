@@ -10,7 +10,7 @@ use crate::replace;
 use crate::stream::Stream;
 
 /// Standard output's number.
-const STDOUT: u32 = 1;
+pub(crate) const STDOUT: u32 = 1;
 
 /// Why an output cannot be written. The text is one line, to follow the name of the file.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use latchwork_cluster::Transport;
-use latchwork_files::Kind;
+use latchwork_files::{Kind, Named};
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
@@ -108,6 +108,18 @@ pub struct JoinChoice {
 }
 
 impl JoinFlags {
+    /// The files that these flags name.
+    pub fn files(&self) -> impl Iterator<Item = Named> {
+        [
+            ("--secret-file", &self.secret_file),
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+            ("--tls-ca", &self.tls_ca),
+        ]
+        .into_iter()
+        .filter_map(|(flag, path)| path.as_ref().map(|path| Named::read(flag, path)))
+    }
+
     /// How to join, over this fabric, where that was asked for.
     ///
     /// # Errors
