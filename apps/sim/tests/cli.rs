@@ -49,6 +49,15 @@ fn one_file_under_two_flags_is_refused_before_any_work() {
 }
 
 #[test]
+fn the_faults_of_a_world_fit_a_terminal() {
+    for seed in 1..=8 {
+        let out = text(&sim(&format!("run --seed {seed} --operations 3")).stdout);
+        let longest = out.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{out}");
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_world() {
     let runs: Vec<String> = ["7", "7", "8"]
         .into_iter()

@@ -105,6 +105,26 @@ fn an_output_on_a_full_device_loses_no_other_output() {
     assert!(directory.path().join("j.json").exists());
 }
 
+/// Bug: help that could not be written was a success.
+#[test]
+fn help_on_a_full_device_is_an_error() {
+    let directory = TempDir::new().expect("a directory");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let output = command(&directory, "--help").stdout(full).output().expect("the program starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot be written to standard output: "), "{err}");
+}
+
+#[test]
+fn proportions_that_do_not_add_up_to_a_number_are_told_as_that() {
+    let directory = TempDir::new().expect("a directory");
+    let output = ycsb(&directory, "-p readproportion=1e308 -p updateproportion=1e308");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("are too large to add up") && !err.contains("all 0"), "{err}");
+}
+
 /// Runs what the command line makes impossible; the one line that says so.
 fn refused(directory: &TempDir, arguments: &str) -> String {
     let output = ycsb(directory, arguments);

@@ -77,7 +77,7 @@ pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use latchwork_files::Named;
 pub use limit::Limit;
 pub use phase::Phase;
-pub use program::{AppError, NamesFiles, main, start};
+pub use program::{AppError, NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
 
 /// The commit that this was built from, or `unknown`.

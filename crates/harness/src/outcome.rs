@@ -304,7 +304,7 @@ pub fn tell(
     written("standard output", write(&mut out).and_then(|()| out.flush()))
 }
 
-fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
+pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
     match result {
         // Whoever closes the pipe has read what it wanted.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -127,9 +127,16 @@ fn told(error: &clap::Error) -> Result<bool, AppError> {
     if error.use_stderr() {
         return Err(AppError::Usage(one_line(error)));
     }
-    // Help that nobody reads is not an error.
-    let _ = error.print();
+    help(error)?;
     Ok(true)
+}
+
+/// Prints the help or the version, which clap has as an error.
+///
+/// # Errors
+/// When it cannot be written. A reader that has closed the pipe has read what it wanted.
+pub fn help(help: &clap::Error) -> Result<(), AppError> {
+    outcome::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
 }
 
 fn printed(text: &str) -> Result<bool, AppError> {
