@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::parse::{UNITS, seconds, seconds_or_none, size, whole, whole_seconds};
+use latchwork_harness::parse::{UNITS, seconds, seconds_or_none, size, whole};
 
 /// Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves nothing behind.
 #[derive(Debug, Parser)]
@@ -143,11 +143,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, help_heading = "Limits")]
     pub(crate) time_limit: Duration,
     /// Seconds that processes wait for one another at the start.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds(1..=86400), help_heading = "Limits")]
-    pub(crate) join_wait: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Limits")]
+    pub(crate) join_wait: Duration,
     /// Seconds after which a process that has died is known to be dead. [default: 60 in the virtual machine, else 10]
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds(1..=86400), help_heading = "Limits")]
-    pub(crate) member_lease: Option<u64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Limits")]
+    pub(crate) member_lease: Option<Duration>,
     /// Seconds that the others may go on when one has failed.
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) grace: Duration,
@@ -155,8 +155,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) kill_after: Duration,
     /// Seconds that memory nodes wait for compute nodes to leave, at the end.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole_seconds(0..=86400), help_heading = "Limits")]
-    pub(crate) drain: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_or_none, help_heading = "Limits")]
+    pub(crate) drain: Duration,
 
     /// The directory for results: run.json, document.json, and what each process wrote. Those of an earlier run are replaced.
     #[arg(

@@ -10,7 +10,7 @@ use std::path::Path;
 use latchwork_cluster::SHARED_DIRECTORY;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{many, tell as tell_result};
-use latchwork_verbs_shm::{Cleaned, Fabric};
+use latchwork_verbs_shm::{Cleaned, Fabric, ShmError};
 
 use crate::args::Clean;
 use crate::guard::{self, Left};
@@ -34,13 +34,35 @@ pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
     let given = clean.shm_dir.iter().map(|path| path.as_path());
     for directory in std::iter::once(Path::new(SHARED_DIRECTORY)).chain(given) {
         match Fabric::clean(directory) {
-            Ok(Cleaned { files: 0, .. }) => {}
-            Ok(Cleaned { files, bytes }) => {
-                let (files, mib) = (many(files as usize, "file"), bytes as f64 / (1 << 20) as f64);
+            Ok(Cleaned { files, bytes, foreign, foreign_user }) => {
                 let place = directory.display();
-                text += &format!(
-                    "removed {files} ({mib:.1} MiB) in {place}: their processes have ended\n"
-                );
+                if files > 0 {
+                    let mib = bytes as f64 / (1 << 20) as f64;
+                    let files = many(files as usize, "file");
+                    text += &format!(
+                        "removed {files} ({mib:.1} MiB) in {place}: their processes have ended\n"
+                    );
+                }
+                if let Some(user) = foreign_user {
+                    problems += 1;
+                    let files = many(foreign as usize, "file");
+                    tell(&format!(
+                        "cluster: {place}: {files} of other users stay, as of the user with id {user}; they \
+                         run `cluster clean` themselves"
+                    ));
+                }
+                // Programs make it when they need it. What is in use has files in it, and stays.
+                if std::fs::remove_dir(directory).is_ok() {
+                    text += &format!("removed {place}: it was empty\n");
+                }
+            }
+            Err(ShmError::OtherUser { path, owner, .. }) => {
+                problems += 1;
+                tell(&format!(
+                    "cluster: {}: it belongs to the user with id {owner}, and stays; that user runs \
+                     `cluster clean`, and others name a directory of their own with --shm-dir",
+                    path.display()
+                ));
             }
             Err(error) => {
                 problems += 1;

@@ -68,7 +68,9 @@ pub(crate) struct Scratch {
 
 /// Where runs keep their files.
 fn places() -> [PathBuf; 2] {
-    [std::env::temp_dir(), PathBuf::from(SHARED)]
+    let temporary = std::env::temp_dir();
+    // Nodes that are given it may be in another directory.
+    [std::path::absolute(&temporary).unwrap_or(temporary), PathBuf::from(SHARED)]
 }
 
 /// Where a run keeps its files, by its mark.

@@ -58,16 +58,12 @@ fn main() -> ExitCode {
             return status(Err(AppError::Usage(told(&error))));
         }
         Err(help) => {
-            // Help that nobody reads is not an error.
-            let _ = help.print();
-            return ExitCode::SUCCESS;
+            return status(latchwork_harness::help(&help).map(|()| 0));
         }
     };
     status(match cli.command {
-        Command::Run(run) => Signals::install().and_then(|signals| run::command(&run, &signals)),
-        Command::Matrix(matrix) => {
-            Signals::install().and_then(|signals| matrix::command(&matrix, &signals))
-        }
+        Command::Run(run) => Signals::around(|signals| run::command(&run, signals)),
+        Command::Matrix(matrix) => Signals::around(|signals| matrix::command(&matrix, signals)),
         Command::Clean(clean) => clean::command(&clean),
         Command::Guard(guard) => guard::command(&guard),
         Command::Attend(attend) => attend::command(&attend),

@@ -82,7 +82,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     let limits = Limits {
         time: run.time_limit + Duration::from_secs(boot),
         grace: run.grace,
-        drain: Duration::from_secs(run.drain),
+        drain: run.drain,
         kill_after: run.kill_after,
     };
     let over = supervise::run(&plan, around, limits, signals)?;

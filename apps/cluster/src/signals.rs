@@ -9,6 +9,8 @@ use latchwork_harness::stop::is_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::tell;
+
 /// The first signal is handed on to the programs, which end their run in order. The second ends the command at once: the guard does
 /// the rest.
 #[derive(Clone, Default)]
@@ -19,7 +21,7 @@ pub(crate) struct Signals {
 const ALL: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 impl Signals {
-    pub(crate) fn install() -> Result<Signals, AppError> {
+    fn install() -> Result<Signals, AppError> {
         let signals = Signals::default();
         let armed = Arc::new(AtomicBool::new(false));
         let install = |signal: i32| {
@@ -36,7 +38,23 @@ impl Signals {
                 AppError::Failed(format!("signal {signal} cannot be handled: {error}"))
             })?;
         }
+        let waiting = signals.clone();
+        latchwork_files::end_waits_when(move || waiting.first().is_some());
         Ok(signals)
+    }
+
+    /// Does `work` with the signals handled. What fails after a signal ends with the signal's status.
+    pub(crate) fn around(
+        work: impl FnOnce(&Signals) -> Result<u8, AppError>,
+    ) -> Result<u8, AppError> {
+        let signals = Signals::install()?;
+        match (work(&signals), signals.first()) {
+            (Err(error), Some(signal)) => {
+                tell(&format!("cluster: {}: {error}", name(signal)));
+                Ok(128 + signal as u8)
+            }
+            (ended, _) => ended,
+        }
     }
 
     /// Takes no notice of them.

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use latchwork_harness::folded;
 use latchwork_harness::outcome::tell;
+use latchwork_harness::{Named, NamesFiles, folded};
 use latchwork_selcc::Settings;
 
 use error::{Result, write, wrong};
@@ -83,6 +83,28 @@ struct Page {
     /// What goes into it, from which file.
     #[arg(required = true, value_name = "NAME=FILE")]
     parts: Vec<String>,
+}
+
+/// The files that a figure consists of.
+const DRAWN: [&str; 4] = ["points.csv", "plot.svg", "claims.json", "table.md"];
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        match &self.command {
+            Command::Draw(draw) => {
+                let inputs =
+                    [Named::read("--spec", &draw.spec), Named::read("--points", &draw.points)];
+                let drawn = DRAWN.map(|name| Named::written("--out", draw.out.join(name)));
+                inputs.into_iter().chain(drawn).collect()
+            }
+            Command::Page(page) => {
+                let parts = page.parts.iter().filter_map(|part| part.split_once('='));
+                let parts = parts.map(|(name, file)| Named::read(format!("{name}="), file));
+                parts.chain([Named::written("PAGE", &page.page)]).collect()
+            }
+            Command::Claims(_) | Command::Switches => Vec::new(),
+        }
+    }
 }
 
 fn main() -> ExitCode {

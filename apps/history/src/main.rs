@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use latchwork_files::Output;
 use latchwork_harness::outcome::tell;
 use latchwork_harness::parse::{UNITS, size};
-use latchwork_harness::{AppError, folded, output};
+use latchwork_harness::{AppError, Named, NamesFiles, folded, output};
 use latchwork_history::{History, Model, Options, check, write_edn};
 
 /// Histories of transactions, as the programs record them with --record.
@@ -70,6 +70,17 @@ struct Elle {
     out: Option<PathBuf>,
 }
 
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        let (histories, out) = match &self.command {
+            Command::Check(check) => (&check.histories, None),
+            Command::Elle(elle) => (&elle.histories, elle.out.as_ref()),
+        };
+        let inputs = histories.files.iter().map(|path| Named::read("FILE", path));
+        inputs.chain(out.map(|path| Named::written("--out", path))).collect()
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModelName {
     /// A write's value is its timestamp. Elle finds an order of versions only where a transaction reads what it
@@ -105,11 +116,6 @@ fn main() -> ExitCode {
 
 /// All of the files as one history.
 fn load(histories: &Histories) -> Result<History, AppError> {
-    let mut whole = History::default();
-    for file in &histories.files {
-        let one = History::load(file, histories.size_max)
-            .map_err(|error| AppError::Usage(error.to_string()))?;
-        whole.merge(one);
-    }
-    Ok(whole)
+    History::load_all(&histories.files, histories.size_max)
+        .map_err(|error| AppError::Usage(error.to_string()))
 }

@@ -46,6 +46,57 @@ fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
     path
 }
 
+/// Bug: the export replaced the history that it was made of, with exit status 0.
+#[test]
+fn an_export_does_not_replace_its_source() {
+    let directory = TempDir::new().expect("a directory");
+    let path = recorded(&directory, false);
+    let old = std::fs::read(&path).expect("it is there");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    for out in [&path, &link] {
+        let name = |path: &Path| path.to_str().expect("text").to_owned();
+        let output = history(&["elle", &name(&path), "--out", &name(out)]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        let both = format!("FILE {} and --out {} are one file", path.display(), out.display());
+        assert!(err.contains(&both) && err.lines().count() == 1, "{err}");
+        assert_eq!(std::fs::read(&path).expect("it is there"), old);
+    }
+}
+
+/// Bug: two transactions of one number were two that wrote the same version: a serializable run was told to be none.
+#[test]
+fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
+    let directory = TempDir::new().expect("a directory");
+    let path = recorded(&directory, false);
+    let content = std::fs::read_to_string(&path).expect("it is there");
+    let (copy, longer) = (directory.path().join("copy"), directory.path().join("longer"));
+    std::fs::write(&copy, &content).expect("room");
+    let last = content.lines().last().expect("a line");
+    std::fs::write(&longer, format!("{content}{last}\n")).expect("room");
+    let name = |path: &Path| path.to_str().expect("text").to_owned();
+    for (files, second, lines) in [
+        (vec![&path, &path], &path, (2, 2)),
+        (vec![&path, &copy], &copy, (2, 2)),
+        (vec![&longer], &longer, (4, 5)),
+    ] {
+        for command in ["check", "elle"] {
+            let arguments: Vec<String> = [command.to_owned()]
+                .into_iter()
+                .chain(files.iter().map(|path| name(path)))
+                .collect();
+            let output = history(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+            let err = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+            let again = format!("{}, line {}: transaction T0.3.", name(second), lines.1);
+            let first = format!("stands in {}, line {}, already", name(files[0]), lines.0);
+            assert!(err.contains(&again) && err.contains(&first), "{err}");
+            assert_eq!((err.lines().count(), output.stdout.len()), (1, 0), "{err}");
+        }
+    }
+}
+
 #[test]
 fn the_verdict_is_the_status() {
     let directory = TempDir::new().expect("a directory");
@@ -73,6 +124,10 @@ fn the_verdict_is_the_status() {
 fn files_of_one_run_are_checked_together() {
     let directory = TempDir::new().expect("a directory");
     let (one, other) = (recorded(&directory, false), recorded(&directory, true));
+    let content = std::fs::read_to_string(&other).expect("it is there");
+    let of_another_node = content.replace("\"node\":0", "\"node\":1");
+    assert_ne!(of_another_node, content);
+    std::fs::write(&other, of_another_node).expect("room");
     let output = history(&["check", one.to_str().expect("text"), other.to_str().expect("text")]);
     let out = text(&output.stdout);
     // Both have the same timestamps, which cannot be if they are of one run.

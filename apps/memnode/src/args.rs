@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Parser;
-use latchwork_harness::FabricFlags;
-use latchwork_harness::parse::{size, whole_seconds};
+use latchwork_harness::parse::{seconds_or_none, size};
+use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent without it.
 ///
@@ -22,16 +22,22 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) prefault: bool,
     /// Seconds to wait for the compute nodes to leave, when told to stop.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole_seconds(0..=86400))]
-    drain: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds_or_none)]
+    drain: Duration,
     #[command(flatten)]
     pub(crate) fabric: FabricFlags,
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        self.fabric.files().collect()
+    }
 }
 
 impl Cli {
     /// How long to wait for the compute nodes to leave.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.drain)
+        self.drain
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, JoinError, MemoryHost};
-use latchwork_harness::outcome::say;
+use latchwork_harness::outcome::{many, say};
 use latchwork_harness::{AppError, FabricChoice, LEFT_OVERS, stop};
 use latchwork_membership::Role;
 use latchwork_verbs_shm::ShmError;
@@ -27,9 +27,9 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     // Checked here, where it can be mended: who formats the memory nodes would fail, for all.
     let least = 2 * ClusterConfig::default().chunk_size;
     if cli.memory < least {
-        let (given, least) = (cli.memory, least >> 20);
+        let (given, least) = (many(cli.memory as usize, "byte"), least >> 20);
         let text = format!(
-            "--memory: {given} bytes are too little for a memory node; use --memory {least}M or more"
+            "--memory: {given} cannot be all that a memory node has; use --memory {least}M or more"
         );
         return Err(AppError::Usage(text));
     }

@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use latchwork_harness::parse::{bytes, percent, positive, seconds, whole, whole_micros};
-use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
 use std::time::Duration;
@@ -147,6 +147,12 @@ fn skew(text: &str) -> Result<f64, String> {
 
 /// The flags, with what only clap knows of them.
 pub(crate) struct Cli(pub(crate) Flags);
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        self.0.fabric.files().chain(self.0.output.files()).collect()
+    }
+}
 
 impl CommandFactory for Cli {
     fn command() -> Command {

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::{Check, say_folded};
+use latchwork_harness::outcome::{Check, many, say_folded};
 use latchwork_harness::{Cluster, Cores, Course, Limit, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::conditions::Conditions;
@@ -175,18 +175,18 @@ fn headline(settings: &Settings) -> String {
         latchwork_workload::micro::Popularity::Zipfian { theta } => format!("zipfian {theta}"),
     };
     format!(
-        "microbench: {} on {}{}; {} compute nodes with {} workers each, {} memory nodes; {} lines of {} bytes, \
-         {popularity}, {:.0} % reads, {:.0} % shared; cache of {} lines per compute node",
+        "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
+         {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
         cluster.node.policy.name,
         settings.fabric.name(),
         settings.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
-        cluster.compute_nodes,
-        cluster.workers,
-        cluster.memory_nodes,
-        settings.workload.lines(),
+        many(cluster.compute_nodes, "compute node"),
+        many(cluster.workers, "worker"),
+        many(cluster.memory_nodes, "memory node"),
+        many(settings.workload.lines() as usize, "line"),
         cluster.line_size,
         micro.reads * 100.0,
         micro.sharing * 100.0,
-        crate::settings::frames(cluster),
+        many(crate::settings::frames(cluster) as usize, "line"),
     )
 }

@@ -23,14 +23,18 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
-    /// standard output, the lines give way to it.
+    /// standard output, the lines give way to it. Each is written whether the others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.settings.json.as_ref();
-        match json.is_some_and(Output::is_stdout) {
-            true => outcome::tell_people(|out| self.table(out))?,
-            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), json)?,
-        }
-        json.map_or(Ok(()), |output| write(output, self.document().to_json()))
+        let told = match json.is_some_and(Output::is_stdout) {
+            true => {
+                outcome::tell_people(|out| self.table(out));
+                Ok(())
+            }
+            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), json),
+        };
+        let written = json.map_or(Ok(()), |output| write(output, self.document().to_json()));
+        told.and(written)
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

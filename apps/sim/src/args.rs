@@ -3,11 +3,10 @@
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
-use latchwork_harness::OutputFlags;
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
+use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
 use latchwork_selcc::Settings;
-use latchwork_verbs_sim::NicProfile;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -192,10 +191,37 @@ pub(crate) struct ShrinkFlags {
 pub(crate) struct CalibrateArgs {
     /// A profile, by its name or its file; several are calibrated one after the other. [default: all
     /// that come along]
-    #[arg(long, value_name = "NAME|FILE", value_parser = NicProfile::find)]
-    pub(crate) nic: Vec<NicProfile>,
+    #[arg(long, value_name = "NAME|FILE", value_parser = NicChoice::find)]
+    pub(crate) nic: Vec<NicChoice>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        match &self.command {
+            Command::Run(run) => {
+                let scenario = run.scenario.iter().map(|path| Named::read("--scenario", path));
+                let log = run.log.iter().map(|path| Named::written("--log", path));
+                let diagram = run.diagram.iter().map(|path| Named::written("--diagram", path));
+                let outputs = run.output.files().chain(log).chain(diagram);
+                scenario.chain(run.world.files()).chain(outputs).collect()
+            }
+            Command::Hunt(hunt) => hunt.world.files().chain(hunt.output.files()).collect(),
+            // What it leaves behind is for hunts, and made anew: its own scenario is among it.
+            Command::Shrink(shrink) => shrink.world.files().collect(),
+            Command::Calibrate(calibrate) => {
+                let nic = calibrate.nic.iter().map(NicChoice::file);
+                nic.chain(calibrate.output.files()).collect()
+            }
+        }
+    }
+}
+
+impl WorldArgs {
+    fn files(&self) -> impl Iterator<Item = Named> {
+        self.nic.iter().map(|nic| Named::read("--nic", nic.to_string()))
+    }
 }
 
 /// Parses the command line. What is wrong with it is one line.

@@ -11,7 +11,7 @@ use serde_json::{Value, json as object};
 pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
     let profiles = match arguments.nic.as_slice() {
         [] => NicProfile::names().map(NicProfile::named).collect::<Result<Vec<_>, _>>(),
-        chosen => Ok(chosen.to_vec()),
+        chosen => Ok(chosen.iter().map(|nic| nic.profile.clone()).collect()),
     };
     let profiles = profiles.map_err(|error| AppError::Usage(error.to_string()))?;
     let json = arguments.output.destination()?;

@@ -58,13 +58,14 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
             writeln!(text, "checks      FAILED: seed {}", seeds.join(", "))
         }
     };
-    outcome::tell(&folded(&text), json.as_ref())?;
+    // Each output is written whether the others can be or not.
+    let mut summary = outcome::tell(&folded(&text), json.as_ref());
     if let Some(output) = &json {
         let mut document = outcome::document(&totals, real);
         document.config = describe(arguments, from_seed, jobs, &failed);
         let outcome = if good { CheckOutcome::Ok } else { CheckOutcome::Failed };
         document.checks.insert("worlds".to_owned(), outcome);
-        write(output, document.to_json())?;
+        summary = summary.and(write(output, document.to_json()));
     }
     // Without --keep-going others can have failed while the first did: their seeds are told above.
     let kept = if arguments.keep_going { failed.len() } else { 1 };
@@ -73,8 +74,9 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     for (scenario, report) in failed.iter().take(kept) {
         let budget = arguments.shrink.shrink_seconds / share;
         let evidence = shrink_and_write((scenario, report), budget, jobs, &arguments.shrink.out)?;
-        outcome::tell(&format!("\n{}", told(&evidence)), json.as_ref())?;
+        summary = summary.and(outcome::tell(&format!("\n{}", told(&evidence)), json.as_ref()));
     }
+    summary?;
     Ok(good)
 }
 

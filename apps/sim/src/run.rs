@@ -29,21 +29,25 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     let report = if traced { run_traced(&scenario, &mut trace) } else { run_world(&scenario) };
     let real = clock.now() - begin;
     let text = outcome::report_lines(&scenario, &report, real);
-    outcome::tell(&text, json.as_ref())?;
+    // Each output is written whether the others can be or not.
+    let mut told = outcome::tell(&text, json.as_ref());
     let about = arguments.about.as_deref().map(|name| line_named(&trace, name)).transpose()?;
     if let Some(log) = &log {
-        write(log, trace.log(about, log_entries))?;
+        told = told.and(write(log, trace.log(about, log_entries)));
     }
     if let Some(output) = &drawing {
         let about = about.or_else(|| line_of_failure(&trace, &report));
         let steps = arguments.last.unwrap_or(DIAGRAM_STEPS);
         let diagram = Diagram::of(&trace, about, steps);
         let mermaid = output.path().extension().is_some_and(|extension| extension == "mmd");
-        write(output, if mermaid { diagram.mermaid() } else { diagram.to_string() })?;
+        let text = if mermaid { diagram.mermaid() } else { diagram.to_string() };
+        told = told.and(write(output, text));
     }
     if let Some(output) = &json {
-        write(output, outcome::world_document(&scenario, &report, real).to_json())?;
+        let document = outcome::world_document(&scenario, &report, real);
+        told = told.and(write(output, document.to_json()));
     }
+    told?;
     Ok(report.failure.is_none())
 }
 

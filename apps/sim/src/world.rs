@@ -154,7 +154,8 @@ pub(crate) fn in_a_line(scenario: &Scenario) -> String {
         scenario.frames,
         scenario.line_size,
         scenario.network,
-        faults::list(&scenario.faults),
+        // In words, so that a terminal can fold them; --faults takes the list so, too.
+        faults::list(&scenario.faults).replace(',', ", "),
         plant.unwrap_or_default(),
     )
 }

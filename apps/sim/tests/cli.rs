@@ -22,6 +22,41 @@ fn help_tells_what_the_commands_do() {
     assert!(sim("--version").status.success());
 }
 
+/// Bug: the output written last replaced the other one, or the scenario, with exit status 0.
+#[test]
+fn one_file_under_two_flags_is_refused_before_any_work() {
+    let directory = directory("one-file");
+    let (scenario, out) = (directory.join("s.toml"), directory.join("out"));
+    let printed = sim(&format!("run --seed 9 {SMALL} --print-scenario")).stdout;
+    std::fs::write(&scenario, &printed).expect("written");
+    let (name, out, dotted) =
+        (scenario.display(), out.display(), directory.join("./out").display().to_string());
+    for (arguments, first, second) in [
+        (format!("--scenario {name} --json {name}"), "--scenario", "--json"),
+        (format!("--json {out} --log {out}"), "--json", "--log"),
+        (format!("--diagram {out} --log {dotted}"), "--log", "--diagram"),
+        ("--json - --log -".to_owned(), "--json -", "--log -"),
+        ("--diagram - --log /dev/stdout".to_owned(), "--log /dev/stdout", "--diagram -"),
+    ] {
+        let told = sim(&format!("run {SMALL} {arguments}"));
+        let err = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(2), "{arguments}: {err}");
+        let named = err.contains(first) && err.contains(second);
+        assert!(named && err.lines().count() == 1, "{arguments}: {err}");
+        assert_eq!(std::fs::read(&scenario).expect("it is there"), printed);
+        assert!(!directory.join("out").exists(), "{arguments}");
+    }
+}
+
+#[test]
+fn the_faults_of_a_world_fit_a_terminal() {
+    for seed in 1..=8 {
+        let out = text(&sim(&format!("run --seed {seed} --operations 3")).stdout);
+        let longest = out.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{out}");
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_world() {
     let runs: Vec<String> = ["7", "7", "8"]

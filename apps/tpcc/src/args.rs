@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{seconds, seconds_or_none, whole, whole_micros};
-use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
 use std::fmt::Display;
@@ -53,6 +53,14 @@ impl Command {
             Command::Run => "run",
             Command::Check => "check",
         }
+    }
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        let Flags { record, fabric, json, .. } = &self.flags;
+        let record = record.iter().map(|path| Named::written("--record", path));
+        fabric.files().chain(record).chain(json.files()).collect()
     }
 }
 

@@ -264,7 +264,9 @@ impl Driver {
         let conditions = cores.after(&self.cluster)?;
         let recorded = run.recorded.lock().take();
         if let Some(recorded) = recorded {
-            outcome.checks.push(recorded.judge(&self.cluster)?);
+            let judged = recorded.judge(&self.cluster)?;
+            outcome.checks.extend(judged.check);
+            outcome.unrecorded = judged.unrecorded;
         }
         let log = session.log_stats().zip(log_before);
         let own = Apart {

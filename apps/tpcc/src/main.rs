@@ -57,5 +57,8 @@ fn run(settings: Settings) -> Result<bool, AppError> {
     if outcome.is_told_here {
         outcome.report()?;
     }
+    if let Some(error) = outcome.unrecorded {
+        return Err(error);
+    }
     Ok(outcome.checks.iter().all(Check::is_good))
 }

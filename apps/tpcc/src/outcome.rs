@@ -23,6 +23,8 @@ pub(crate) struct Outcome {
     pub(crate) load: Option<result::Phase>,
     pub(crate) run: Option<Measured>,
     pub(crate) checks: Vec<Check>,
+    /// Why the history that was asked for is not where it should be.
+    pub(crate) unrecorded: Option<AppError>,
     /// The consistency conditions one by one, with who breaks them.
     pub(crate) report: Option<Report>,
     /// What each compute node counted in the measured part.
@@ -65,6 +67,7 @@ impl Outcome {
             load: None,
             run: None,
             checks: Vec::new(),
+            unrecorded: None,
             report: None,
             counters: Vec::new(),
             checkpoint: None,
@@ -89,23 +92,26 @@ impl Outcome {
     }
 
     /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
-    /// standard output, the lines give way to it.
+    /// standard output, the lines give way to it. Each is written whether the others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let settings = &self.session.settings;
-        match settings.document_only() {
-            true => outcome::tell_people(|out| self.table(out))?,
-            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), None)?,
-        }
+        let told = match settings.document_only() {
+            true => {
+                outcome::tell_people(|out| self.table(out));
+                Ok(())
+            }
+            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), None),
+        };
         let stdout = Output::stdout();
         let mut outputs = Vec::from_iter(&settings.json);
         if settings.print_json && !settings.json.as_ref().is_some_and(Output::is_stdout) {
             outputs.push(&stdout);
         }
         if outputs.is_empty() {
-            return Ok(());
+            return told;
         }
         let document = self.document().to_json();
-        outputs.into_iter().try_for_each(|output| write(output, &document))
+        outputs.into_iter().map(|output| write(output, &document)).fold(told, Result::and)
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

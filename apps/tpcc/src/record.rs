@@ -15,9 +15,33 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Recorded {
     recording: Recording,
     /// This process's part.
-    own: PathBuf,
+    own: Part,
     /// Where the history was asked for.
     output: Output,
+}
+
+/// What came of a history.
+pub(crate) struct Judged {
+    /// Nothing where the history could not be read back.
+    pub(crate) check: Option<Check>,
+    /// Why it is not where it was asked for.
+    pub(crate) unrecorded: Option<AppError>,
+}
+
+/// A file that one process records into. One in the directory for temporary files goes with the run, however that
+/// ends; one beside the history stays when the run fails, since it has what was recorded.
+struct Part {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            // It is gone already where its content was moved.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Begins to record, if that was asked for. Called by all processes.
@@ -34,7 +58,7 @@ pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recor
     let clocks = session.nodes().into_iter().map(|node| node.clock().now().0);
     let base = cluster.share(clocks.max().unwrap_or(0))?.into_iter().max().unwrap_or(0);
     let own = part_of(output, cluster.process().0);
-    let recording = Recording::create(&own, base).map_err(|error| failed(&error));
+    let recording = Recording::create(&own.path, base).map_err(|error| failed(&error));
     let recorded = recording.map(|recording| Recorded { recording, own, output: output.clone() });
     let made = recorded.as_ref().map(|_| ()).map_err(AppError::clone);
     cluster.all(made)?;
@@ -42,15 +66,15 @@ pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recor
 }
 
 /// The part of the process at this place. A FIFO or a device cannot be read back: beside it is no place for files.
-fn part_of(output: &Output, place: usize) -> PathBuf {
+fn part_of(output: &Output, place: usize) -> Part {
     let part = format!(".node-{}", place + 1);
     if !output.is_file() {
         let name = format!("latchwork-history-{}{part}", std::process::id());
-        return std::env::temp_dir().join(name);
+        return Part { path: std::env::temp_dir().join(name), is_temporary: true };
     }
     let mut name = output.path().as_os_str().to_owned();
     name.push(part);
-    PathBuf::from(name)
+    Part { path: PathBuf::from(name), is_temporary: false }
 }
 
 impl Recorded {
@@ -59,18 +83,25 @@ impl Recorded {
         recorded.map_or_else(Recorder::off, |recorded| recorded.recording.recorder())
     }
 
-    /// Ends the recording, and judges it. Called by all processes.
-    pub(crate) fn judge(self, cluster: &Cluster) -> Result<Check, AppError> {
+    /// Ends the recording, and judges it. Called by all processes. A history that cannot be kept is no reason to lose
+    /// what else came of the run.
+    ///
+    /// # Errors
+    /// When another process is gone.
+    pub(crate) fn judge(self, cluster: &Cluster) -> Result<Judged, AppError> {
         let Recorded { recording, own, output } = self;
         let finished = recording.finish().map_err(|error| failed(&error));
-        let parts = cluster.all(finished.and_then(|_| absolute(&own)))?;
-        let judged = match cluster.is_first() {
-            true => gathered(&output, &parts).map(|history| Some(verdict(&history))),
-            false => Ok(None),
+        let part = finished.and_then(|_| absolute(&own.path)).map_err(|error| error.to_string());
+        let parts: Result<Vec<PathBuf>, String> = cluster.share(part)?.into_iter().collect();
+        let judged = match (parts, cluster.is_first()) {
+            (Ok(parts), true) => gathered(&output, &parts),
+            (Ok(_), false) => (None, None),
+            (Err(problem), _) => (None, Some(problem)),
         };
-        // It is the first that knows.
-        let (good, detail) = cluster.all(judged)?.swap_remove(0).unwrap_or_default();
-        Ok(Check::new("serializability", good, detail))
+        // It is the first that knows. Until here it may read the parts of the others.
+        let (verdict, problem) = cluster.share(judged)?.swap_remove(0);
+        let check = verdict.map(|(good, detail)| Check::new("serializability", good, detail));
+        Ok(Judged { check, unrecorded: problem.map(AppError::Failed) })
     }
 }
 
@@ -78,27 +109,39 @@ fn absolute(path: &Path) -> Result<PathBuf, AppError> {
     std::path::absolute(path).map_err(|error| AppError::unwritable(path, &error))
 }
 
-/// The history of all parts, which is where it was asked for then.
-fn gathered(output: &Output, parts: &[PathBuf]) -> Result<History, AppError> {
-    let unwritable = |error| AppError::output(output.path(), &error);
-    let mut history = History::default();
-    for part in parts {
-        // It is this program's own, and as large as the run has made it.
-        history.merge(History::load(part, u64::MAX).map_err(|error| failed(&error))?);
-    }
-    match parts {
-        [part] => output.adopt(part).map_err(unwritable)?,
-        parts => {
-            output.write_with(|out| history.write(out)).map_err(unwritable)?;
-            for part in parts {
-                std::fs::remove_file(part).map_err(|error| AppError::unwritable(part, &error))?;
-            }
+/// Whether an order explains the history, with the details.
+type Verdict = (bool, String);
+
+/// Judges the history of all parts, and puts it where it was asked for; and what went wrong.
+fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<String>) {
+    // They are this program's own, and as large as the run has made them.
+    match History::load_all(parts, u64::MAX) {
+        Ok(history) => {
+            let problem = place(output, parts, &history).err();
+            (Some(verdict(&history)), problem.map(|error| error.to_string()))
         }
+        Err(error) => (None, Some(error.to_string())),
     }
-    Ok(history)
 }
 
-fn verdict(history: &History) -> (bool, String) {
+/// Puts the history of all parts where it was asked for.
+fn place(output: &Output, parts: &[PathBuf], history: &History) -> Result<(), AppError> {
+    let unwritable = |error| {
+        let path = output.path().display();
+        AppError::Failed(format!("the history is not written: {path}: {error}"))
+    };
+    match parts {
+        [part] => output.adopt(part).map_err(unwritable),
+        parts => {
+            output.write_with(|out| history.write(out)).map_err(unwritable)?;
+            parts.iter().try_for_each(|part| {
+                std::fs::remove_file(part).map_err(|error| AppError::unwritable(part, &error))
+            })
+        }
+    }
+}
+
+fn verdict(history: &History) -> Verdict {
     let report = check(history, Options::default());
     let good = report.is_serializable();
     let detail = match good {

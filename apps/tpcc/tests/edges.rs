@@ -37,6 +37,59 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
+/// Bug: the document replaced the history, with exit status 0. Fix: the files of all flags are compared before anything
+/// starts.
+#[test]
+fn two_outputs_in_one_file_are_refused_before_any_work() {
+    let directory = TempDir::new().expect("a directory");
+    fs::write(directory.path().join("old"), "old").expect("room");
+    symlink("old", directory.path().join("link")).expect("a link");
+    for (arguments, flags) in [
+        ("--record same --json same", "--record same and --json same"),
+        ("--record same --json ./same", "--record same and --json ./same"),
+        ("--record old --json link", "--record old and --json link"),
+        ("--record - --json /dev/stdout", "--record - and --json /dev/stdout"),
+    ] {
+        let output = tpcc(&directory, &format!("{SMALL} {arguments}"));
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        assert!(err.contains(flags) && err.lines().count() == 1, "{arguments}: {err}");
+        assert_eq!(names(directory.path()), ["link", "old"], "{arguments}");
+    }
+    good(&directory, &format!("{SMALL} --record /dev/null --json /dev/null"));
+}
+
+/// Bug: a history on a full device threw away the results of the run, and its parts stayed among the temporary files.
+#[test]
+fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
+    let directory = TempDir::new().expect("a directory");
+    let temporary = directory.path().join("temporary");
+    fs::create_dir(&temporary).expect("room");
+    let mut command = command(&directory, &format!("{SMALL} --record /dev/full --json d.json"));
+    let output = command.env("TMPDIR", &temporary).output().expect("the program starts");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}\n{err}");
+    assert!(out.contains("[CHECK], serializability, ok"), "{out}");
+    let last = err.lines().last().unwrap_or_default();
+    assert!(last.contains("the history is not written: /dev/full: "), "{err}");
+    let document = fs::read_to_string(directory.path().join("d.json")).expect("a document");
+    assert!(document.contains("\"serializability\": \"ok\""), "{document}");
+    assert_eq!(names(&temporary), [""; 0]);
+}
+
+/// Bug: a line for people that could not be written threw away the result for scripts and the document.
+#[test]
+fn standard_error_on_a_full_device_loses_no_result() {
+    let directory = TempDir::new().expect("a directory");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let mut command = command(&directory, &format!("{SMALL} --interval 0.001 --json d.json"));
+    let output = command.stderr(full).output().expect("the program starts");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(out.contains("[Summary] "), "{out}");
+    assert!(directory.path().join("d.json").exists());
+}
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).expect("a directory");
     let mut names: Vec<_> = entries

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
-use latchwork_harness::{ClusterFlags, FabricFlags, OutputFlags};
+use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_workload::ycsb::Builtin;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +30,14 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) flags: Flags,
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        let Flags { files, fabric, output, .. } = &self.flags;
+        let properties = files.iter().map(|path| Named::read("-P", path));
+        properties.chain(fabric.files()).chain(output.files()).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]

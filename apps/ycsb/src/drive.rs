@@ -20,6 +20,7 @@ use latchwork_workload::histogram::Latencies;
 use latchwork_workload::result;
 use latchwork_workload::ycsb::{InsertCounter, OperationKind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const LOAD: Title = Title { name: "load", what: "records" };
@@ -172,6 +173,7 @@ impl Driver {
             inserts: Arc::new(self.inserts()),
             sample: sample.map(Arc::new),
             course,
+            is_measured: AtomicBool::new(false),
             simulated: settings.is_simulated(),
         });
         let (shared, ending) = (run.clone(), run.clone());

@@ -46,11 +46,13 @@ impl Outcome {
         self.run.as_ref().or(self.load.as_ref())
     }
 
-    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it should go.
+    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it should go. Each is
+    /// written whether the others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.session.settings.json.as_ref();
-        outcome::tell_result(|out| self.table(out), |out| self.lines(out), json)?;
-        json.map_or(Ok(()), |output| write(output, self.document().to_json()))
+        let told = outcome::tell_result(|out| self.table(out), |out| self.lines(out), json);
+        let written = json.map_or(Ok(()), |output| write(output, self.document().to_json()));
+        told.and(written)
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a worker that waits for the next operation's time looks away before it looks whether the run is over.
@@ -45,6 +46,8 @@ pub(crate) struct Run {
     pub(crate) sample: Option<Arc<Sample>>,
     /// What a warm-up until the hit ratio is steady, and what follows it, go by.
     pub(crate) course: Option<Course>,
+    /// A worker has begun what is measured, without a course.
+    pub(crate) is_measured: AtomicBool,
     /// Time is virtual.
     pub(crate) simulated: bool,
 }
@@ -205,6 +208,8 @@ impl Runner {
             if !self.measuring.replace(true) {
                 let counters = self.store.tree().memory().node().counters();
                 self.done.borrow_mut().counters = Some(counters);
+                // Nothing else is read because of it.
+                self.run.is_measured.store(true, Ordering::Relaxed);
             }
             self.left.set(self.left.get().checked_sub(1)?);
         }
@@ -279,11 +284,14 @@ impl Runner {
 }
 
 impl Run {
-    /// Ends the run on all workers before its time, because of a signal.
-    pub(crate) fn stop(&self, signal: Signal) {
+    /// Ends the run on all workers before its time, because of a signal. Whether anything is measured.
+    pub(crate) fn stop(&self, signal: Signal) -> bool {
         match &self.course {
             Some(course) => course.stop(signal),
-            None => self.phase.end_early(),
+            None => {
+                self.phase.end_early();
+                self.is_measured.load(Ordering::Relaxed)
+            }
         }
     }
 

@@ -37,6 +37,94 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
+/// Bug: an output under the name of an input replaced it, with exit status 0. Fix: the files of all flags are compared
+/// before anything starts.
+#[test]
+fn an_output_that_is_also_an_input_is_refused_before_any_work() {
+    let directory = TempDir::new().expect("a directory");
+    let nic =
+        format!("{}/../../crates/verbs-sim/profiles/connectx3.toml", env!("CARGO_MANIFEST_DIR"));
+    for (name, content) in [
+        ("properties", "recordcount=500\n".to_owned()),
+        ("config.toml", "threads = 1\n".to_owned()),
+        ("nic.toml", fs::read_to_string(nic).expect("a profile that comes along")),
+    ] {
+        fs::write(directory.path().join(name), content).expect("room");
+    }
+    symlink("config.toml", directory.path().join("link")).expect("a link");
+    for (arguments, flags) in [
+        ("-P properties --json properties", "-P properties and --json properties"),
+        (
+            "--config config.toml --json ./config.toml",
+            "--config config.toml and --json ./config.toml",
+        ),
+        ("--config config.toml --json link", "--config config.toml and --json link"),
+        ("--fabric sim --nic nic.toml --json nic.toml", "--nic nic.toml and --json nic.toml"),
+    ] {
+        let old: Vec<_> = ["properties", "config.toml", "nic.toml"]
+            .map(|name| fs::read(directory.path().join(name)).expect("it is there"))
+            .into();
+        let output = ycsb(&directory, &format!("{SMALL} {arguments}"));
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        assert!(err.contains(flags) && err.lines().count() == 1, "{arguments}: {err}");
+        let new: Vec<_> = ["properties", "config.toml", "nic.toml"]
+            .map(|name| fs::read(directory.path().join(name)).expect("it is there"))
+            .into();
+        assert_eq!(old, new, "{arguments}");
+    }
+    // A table for scripts in the same file as the document: the document would replace it.
+    let both = directory.path().join("both");
+    let file = fs::File::create(&both).expect("room");
+    let output = command(&directory, &format!("{SMALL} --json both")).stdout(file).output();
+    let output = output.expect("the program starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("--json both and standard output"), "{err}");
+}
+
+/// Bug: a line for people that could not be written threw away the result for scripts and the document.
+#[test]
+fn an_output_on_a_full_device_loses_no_other_output() {
+    let directory = TempDir::new().expect("a directory");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let arguments = format!("{SMALL} --json j.json --log trace");
+    let output = command(&directory, &arguments).stderr(full()).output();
+    let output = output.expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("[OVERALL], Throughput"), "{output:?}");
+    fs::remove_file(directory.path().join("j.json")).expect("a document");
+
+    // Where the result itself cannot be printed the status says so.
+    let arguments = format!("{SMALL} --json j.json");
+    let output = command(&directory, &arguments).stdout(full()).output();
+    let output = output.expect("the program starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("the result cannot be written to standard output: "), "{err}");
+    assert!(directory.path().join("j.json").exists());
+}
+
+/// Bug: help that could not be written was a success.
+#[test]
+fn help_on_a_full_device_is_an_error() {
+    let directory = TempDir::new().expect("a directory");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let output = command(&directory, "--help").stdout(full).output().expect("the program starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot be written to standard output: "), "{err}");
+}
+
+#[test]
+fn proportions_that_do_not_add_up_to_a_number_are_told_as_that() {
+    let directory = TempDir::new().expect("a directory");
+    let output = ycsb(&directory, "-p readproportion=1e308 -p updateproportion=1e308");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("are too large to add up") && !err.contains("all 0"), "{err}");
+}
+
 /// Runs what the command line makes impossible; the one line that says so.
 fn refused(directory: &TempDir, arguments: &str) -> String {
     let output = ycsb(directory, arguments);

@@ -27,6 +27,7 @@
 //! - A wait for the other end of an open FIFO says after a second what it waits for. A signal ends it
 //!   ([`end_waits_when`]).
 //! - No input takes more memory than its [`Kind`] allows.
+//! - A program that calls [`distinct`] first never reads and writes one file, or writes one twice.
 //! - An output is whole, or the old one is still there. Two exceptions write in place: a regular file whose
 //!   directory may not be changed, and one that cannot be renamed over, such as a mount point.
 //!
@@ -49,12 +50,14 @@
 #![forbid(unsafe_code)]
 
 mod descriptor;
+mod distinct;
 mod input;
 mod output;
 mod replace;
 mod stream;
 mod wait;
 
+pub use distinct::{Named, SameFile, distinct};
 pub use input::{Input, InputError, Kind, read, read_text, text, without_mark};
 pub use output::{Output, OutputError};
 pub use stream::{Stream, grow, scratch};

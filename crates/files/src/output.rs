@@ -10,7 +10,7 @@ use crate::replace;
 use crate::stream::Stream;
 
 /// Standard output's number.
-const STDOUT: u32 = 1;
+pub(crate) const STDOUT: u32 = 1;
 
 /// Why an output cannot be written. The text is one line, to follow the name of the file.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +19,12 @@ pub enum OutputError {
     /// The system refused.
     #[error("it cannot be written: {0}; name another file")]
     Io(#[from] io::Error),
-    /// It is a directory, or is written as one.
+    /// It is a directory.
     #[error("it is a directory; name a file")]
     Directory,
+    /// It is no directory, and is written as one.
+    #[error("a name that ends with a slash is that of a directory; leave the slash out")]
+    Slash,
     /// It is a symbolic link that leads nowhere.
     #[error("it is a link to {}, which is not there; make that file, or name another", target.display())]
     Dangling {
@@ -190,8 +193,11 @@ fn to_stream(stream: &Stream, write: Writing<'_>) -> Result<(), OutputError> {
 
 /// What stands at `path`.
 pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
-    if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+    if path.as_os_str().is_empty() {
         return Err(OutputError::Directory);
+    }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(if path.is_dir() { OutputError::Directory } else { OutputError::Slash });
     }
     let descriptor = descriptor(path);
     if descriptor.is_some_and(|descriptor| descriptor.own == Some(STDOUT)) {

@@ -15,7 +15,7 @@ use crate::output::{OutputError, Place, look};
 use crate::wait;
 
 /// Standard error's number.
-const STDERR: u32 = 2;
+pub(crate) const STDERR: u32 = 2;
 
 /// An open output that is never replaced. Its writes wait for the reader of a FIFO.
 #[derive(Debug)]

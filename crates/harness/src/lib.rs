@@ -71,12 +71,13 @@ pub use cores::Cores;
 pub use course::{Course, Part, Plan, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
-    OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
+    NicChoice, OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
 };
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
+pub use latchwork_files::Named;
 pub use limit::Limit;
 pub use phase::Phase;
-pub use program::{AppError, main, start};
+pub use program::{AppError, NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
 
 /// The commit that this was built from, or `unknown`.

@@ -230,12 +230,10 @@ impl World {
     }
 }
 
-/// Tells people something on standard error, in lines that fit a terminal.
-///
-/// # Errors
-/// When it cannot be written there.
-pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
-    written("standard error", fold::write(&mut io::stderr().lock(), write))
+/// Tells people something on standard error, in lines that fit a terminal. It comes beside a result that is told
+/// elsewhere, so that the program goes on where nothing can be written there.
+pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let _ = fold::write(&mut io::stderr().lock(), write);
 }
 
 /// Says a line on standard error while the program goes on, whether anything reads there or not.
@@ -245,7 +243,7 @@ pub fn say(line: &str) {
 
 /// As [`say`], in lines that fit a terminal.
 pub fn say_folded(line: &str) {
-    let _ = tell_people(|out| writeln!(out, "{line}"));
+    tell_people(|out| writeln!(out, "{line}"));
 }
 
 /// Tells lines of a run that goes on, as [`tell`]; on a terminal in lines that fit it.
@@ -282,26 +280,31 @@ pub fn tell_result(
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     document: Option<&Output>,
 ) -> Result<(), AppError> {
-    tell_people(table)?;
-    if is_for_people_only() { Ok(()) } else { tell(document, lines) }
+    if is_for_people_only() {
+        return written("standard error", fold::write(&mut io::stderr().lock(), table));
+    }
+    tell_people(table);
+    tell(document, lines)
 }
 
-/// Tells something on standard output, or on standard error where that belongs to the document.
+/// Tells something on standard output, or on standard error where standard output belongs to the document, which is
+/// the result then.
 ///
 /// # Errors
-/// When it cannot be written there.
+/// When it cannot be written on standard output.
 pub fn tell(
     document: Option<&Output>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), AppError> {
     if document.is_some_and(Output::is_stdout) {
-        return written("standard error", write(&mut io::stderr().lock()));
+        let _ = write(&mut io::stderr().lock());
+        return Ok(());
     }
     let mut out = io::stdout().lock();
     written("standard output", write(&mut out).and_then(|()| out.flush()))
 }
 
-fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
+pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
     match result {
         // Whoever closes the pipe has read what it wanted.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -421,9 +424,9 @@ mod tests {
 
     #[test]
     fn a_pipe_that_was_closed_is_no_error_and_a_full_disk_is() {
-        let ended = |kind: io::ErrorKind| tell_people(|_| Err(kind.into()));
+        let ended = |kind: io::ErrorKind| written("standard output", Err(kind.into()));
         assert!(ended(io::ErrorKind::BrokenPipe).is_ok());
         let error = ended(io::ErrorKind::StorageFull).expect_err("full").to_string();
-        assert!(error.starts_with("the result cannot be written to standard error: "), "{error}");
+        assert!(error.starts_with("the result cannot be written to standard output: "), "{error}");
     }
 }

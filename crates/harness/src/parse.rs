@@ -86,19 +86,6 @@ pub fn seconds_f64(text: &str) -> Result<f64, String> {
     seconds(text).map(|time| time.as_secs_f64())
 }
 
-/// A time of whole seconds, as a number of them in `range`.
-pub fn whole_seconds(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
-    move |text| {
-        let time = latchwork_units::time(text, Time::Seconds);
-        let whole = time.filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());
-        whole.filter(|seconds| range.contains(seconds)).ok_or_else(|| {
-            format!("use whole seconds from {} to {}, as 90, 90s or 2m", range.start(), range.end())
-        })
-    }
-}
-
 /// A time of whole microseconds, as a number of them in `range`.
 pub fn whole_micros(
     range: RangeInclusive<u64>,
@@ -330,7 +317,6 @@ mod tests {
         );
         assert_eq!((seconds_or_none("0s"), minutes("0.5")), (Ok(Duration::ZERO), Ok(ms(30_000))));
         assert_eq!((minutes("30s"), seconds_f64("500ms")), (Ok(ms(30_000)), Ok(0.5)));
-        assert_eq!((whole_seconds(1..=90)("90"), whole_seconds(1..=90)("1.5m")), (Ok(90), Ok(90)));
         assert_eq!((whole_micros(1..=50)("50"), whole_micros(1..=50)("0.05ms")), (Ok(50), Ok(50)));
         assert_eq!(
             (size("4096"), size("4K"), bytes(1..=4096)("4KiB")),
@@ -346,8 +332,6 @@ mod tests {
         );
         for (told, would_do) in [
             (seconds("4 s").unwrap_err(), "4s"),
-            (whole_seconds(1..=90)("500ms").unwrap_err(), "from 1 to 90"),
-            (whole_seconds(1..=90)("2m").unwrap_err(), "from 1 to 90"),
             (whole_micros(1..=50)("50ns").unwrap_err(), "50us"),
             (mebibytes("256MB").unwrap_err(), "256M"),
             (whole_mebibytes(1..=64)("1K").unwrap_err(), "from 1 to 64"),

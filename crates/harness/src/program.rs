@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use latchwork_files::OutputError;
+use latchwork_files::{Named, OutputError};
 use latchwork_workload::WorkloadError;
 
 use crate::config::{self, Configured, Read, ReadError};
@@ -64,12 +64,25 @@ impl From<WorkloadError> for AppError {
     }
 }
 
+impl From<latchwork_files::SameFile> for AppError {
+    fn from(error: latchwork_files::SameFile) -> AppError {
+        AppError::Usage(error.to_string())
+    }
+}
+
+/// A command line that knows which files it names. [`start`] and [`main`] refuse one file under two
+/// names before the program begins, where an output is among them.
+pub trait NamesFiles {
+    /// All files that the program reads and writes because a flag names them.
+    fn files(&self) -> Vec<Named>;
+}
+
 /// Runs a program of this name from what the command line, the environment and a [file](crate::config) say to its exit status,
 /// with logs and [signals](crate::stop) as all programs have them: 0 when `run` finds all good, and 1 when it does
 /// not. An error is one line on standard error, and its own [status](AppError::status).
 pub fn start<C>(name: &'static str, run: impl FnOnce(C) -> Result<bool, AppError>) -> ExitCode
 where
-    C: CommandFactory + FromArgMatches,
+    C: CommandFactory + FromArgMatches + NamesFiles,
 {
     let read = config::read::<C>(name, std::env::args_os(), std::env::vars_os());
     let ended = match read {
@@ -78,8 +91,11 @@ where
             if let Err(error) = stop::install(name) {
                 tracing::warn!(%error, "signals end the program at once");
             }
-            let Configured { cli, places, .. } = *configured;
-            let ended = run(cli).map_err(|error| places.locate(error));
+            let Configured { cli, places, file, .. } = *configured;
+            let mut files = Vec::from_iter(file);
+            files.extend(cli.files());
+            let distinct = latchwork_files::distinct(&files).map_err(AppError::from);
+            let ended = distinct.and_then(|()| run(cli)).map_err(|error| places.locate(error));
             // What went wrong after a signal may have gone wrong because of it.
             ended.map_err(|error| stop::check().err().unwrap_or(error))
         }
@@ -92,13 +108,15 @@ where
 }
 
 /// As [`start`], for programs that are told what to do on the command line only, and leave signals to the operating system.
-pub fn main<C>(
+pub fn main<C: NamesFiles>(
     name: &str,
     command_line: Result<C, clap::Error>,
     run: impl FnOnce(C) -> Result<bool, AppError>,
 ) -> ExitCode {
     let ended = match command_line {
-        Ok(command_line) => run(command_line),
+        Ok(command_line) => latchwork_files::distinct(&command_line.files())
+            .map_err(AppError::from)
+            .and_then(|()| run(command_line)),
         Err(error) => told(&error),
     };
     status(name, ended)
@@ -109,9 +127,16 @@ fn told(error: &clap::Error) -> Result<bool, AppError> {
     if error.use_stderr() {
         return Err(AppError::Usage(one_line(error)));
     }
-    // Help that nobody reads is not an error.
-    let _ = error.print();
+    help(error)?;
     Ok(true)
+}
+
+/// Prints the help or the version, which clap has as an error.
+///
+/// # Errors
+/// When it cannot be written. A reader that has closed the pipe has read what it wanted.
+pub fn help(help: &clap::Error) -> Result<(), AppError> {
+    outcome::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
 }
 
 fn printed(text: &str) -> Result<bool, AppError> {
@@ -140,6 +165,12 @@ mod tests {
     struct Cli {
         #[arg(long)]
         _nodes: Option<u64>,
+    }
+
+    impl NamesFiles for Cli {
+        fn files(&self) -> Vec<Named> {
+            Vec::new()
+        }
     }
 
     #[test]

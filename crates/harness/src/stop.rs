@@ -101,17 +101,19 @@ enum Stage {
 enum Effect {
     /// Phases fail; whoever does not look is ended.
     Abort,
-    /// The measured part ends.
+    /// The measured part ends, with a result.
     Drain,
+    /// The warm-up ends, and the run without a result.
+    EndWarmUp,
     /// All ends soon anyway, or somebody waits for this.
     Nothing,
 }
 
-type Hook = Box<dyn Fn(Signal) + Send>;
+type Hook = Box<dyn Fn(Signal) -> bool + Send>;
 
 struct State {
     stage: Stage,
-    /// Ends the measured part.
+    /// Ends the measured part, and says whether it had begun.
     hook: Option<Hook>,
     /// The measured part ended so.
     ended_early: bool,
@@ -177,8 +179,10 @@ impl Control {
             }
             Stage::Measuring => {
                 state.ended_early = true;
-                state.hook.iter().for_each(|hook| hook(signal));
-                Effect::Drain
+                match state.hook.as_ref().is_none_or(|hook| hook(signal)) {
+                    true => Effect::Drain,
+                    false => Effect::EndWarmUp,
+                }
             }
             Stage::Finishing | Stage::Leaving | Stage::Over => Effect::Nothing,
         };
@@ -303,8 +307,8 @@ pub fn ended_early() -> Option<Signal> {
 pub struct Measuring(());
 
 /// Begins the measured part of a run, its warm-up included: a signal calls `end`, on another thread, which has to end it as if
-/// its time were over, and must not wait for that.
-pub fn measuring(end: impl Fn(Signal) + Send + 'static) -> Measuring {
+/// its time were over, and must not wait for that. `end` returns whether anything is measured: in the warm-up nothing is.
+pub fn measuring(end: impl Fn(Signal) -> bool + Send + 'static) -> Measuring {
     let mut state = CONTROL.state();
     state.stage = Stage::Measuring;
     state.hook = Some(Box::new(end));
@@ -389,7 +393,8 @@ fn attend(program: &str, signal: Signal, at: Option<&str>) {
             }
             std::process::exit(i32::from(signal.status()));
         }
-        (Effect::Abort | Effect::Nothing, _) => {}
+        // Of a run without a result the program's last line tells.
+        (Effect::Abort | Effect::EndWarmUp | Effect::Nothing, _) => {}
     }
 }
 
@@ -423,6 +428,7 @@ mod tests {
         let count = ended.clone();
         control.state().hook = Some(Box::new(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
+            true
         }));
         control.enter(Stage::Measuring);
         assert_eq!(control.signalled(Signal::Interrupt, None), Effect::Drain);
@@ -430,6 +436,14 @@ mod tests {
         assert_eq!(control.requested(), Some(Signal::Interrupt));
         assert_eq!(ended.load(Ordering::Relaxed), 1);
         assert!(control.state().ended_early && !control.aborted.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_signal_in_the_warm_up_ends_a_run_that_has_no_result() {
+        let control = Control::new();
+        control.state().hook = Some(Box::new(|_| false));
+        control.enter(Stage::Measuring);
+        assert_eq!(control.signalled(Signal::Terminate, None), Effect::EndWarmUp);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Histories in files: a line of JSON that says what the file is, and one for each transaction.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use latchwork_files::{Input, InputError, Kind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{History, Operation, Outcome, Transaction, Version};
+use crate::{History, Operation, Outcome, Transaction, TransactionId, Version};
 
 /// The version of the format that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
@@ -64,6 +65,24 @@ pub enum HistoryError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A transaction was read twice: a file was named twice, was copied, or has a line twice.
+    #[error(
+        "{}, line {line}: transaction {id} stands in {}, line {first_line}, already; name each \
+         process's own history once",
+        file.display(), first_file.display()
+    )]
+    Twice {
+        /// The transaction.
+        id: TransactionId,
+        /// Where it was read first.
+        first_file: PathBuf,
+        /// The line there, from 1.
+        first_line: usize,
+        /// Where it was read again.
+        file: PathBuf,
+        /// The line there, from 1.
+        line: usize,
+    },
 }
 
 impl HistoryError {
@@ -90,17 +109,64 @@ impl History {
     /// # Errors
     /// [`HistoryError`], with the line where one is at fault.
     pub fn load(path: &Path, bytes_max: u64) -> Result<History, HistoryError> {
-        let kind = Kind { name: "a history", bytes_max };
-        let file = Input::open(path, kind)
-            .map_err(|error| HistoryError::io("opening", path, error.into()))?;
-        History::read(io::BufReader::with_capacity(1 << 18, file), path)
+        History::load_all([path], bytes_max)
+    }
+
+    /// Reads what the processes of one run recorded, a file of at most so many bytes each.
+    ///
+    /// # Errors
+    /// As [`load`](History::load); [`HistoryError::Twice`] also where two files have one transaction.
+    pub fn load_all(
+        paths: impl IntoIterator<Item = impl AsRef<Path>>,
+        bytes_max: u64,
+    ) -> Result<History, HistoryError> {
+        let mut all = Reading::default();
+        for path in paths {
+            all.add_file(path.as_ref(), bytes_max)?;
+        }
+        Ok(all.history)
     }
 
     /// Reads a history; `path` is for errors.
     ///
     /// # Errors
     /// As [`load`](History::load).
-    pub fn read(mut from: impl BufRead, path: &Path) -> Result<History, HistoryError> {
+    pub fn read(from: impl BufRead, path: &Path) -> Result<History, HistoryError> {
+        let mut one = Reading::default();
+        one.add(from, path)?;
+        Ok(one.history)
+    }
+
+    /// Writes it as [`load`](History::load) reads it.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        out.write_all(&header(self.base))?;
+        self.transactions.iter().try_for_each(|transaction| out.write_all(&line(transaction)))
+    }
+}
+
+/// A history that is put together from files.
+#[derive(Default)]
+struct Reading {
+    history: History,
+    files: Vec<PathBuf>,
+    /// The file, by its place among them, and the line of each transaction.
+    seen: HashMap<TransactionId, (usize, usize)>,
+}
+
+impl Reading {
+    fn add_file(&mut self, path: &Path, bytes_max: u64) -> Result<(), HistoryError> {
+        let kind = Kind { name: "a history", bytes_max };
+        let file = Input::open(path, kind)
+            .map_err(|error| HistoryError::io("opening", path, error.into()))?;
+        self.add(io::BufReader::with_capacity(1 << 18, file), path)
+    }
+
+    fn add(&mut self, mut from: impl BufRead, path: &Path) -> Result<(), HistoryError> {
+        self.files.push(path.to_owned());
+        let place = self.files.len() - 1;
         let file = || path.to_owned();
         let mut line = Vec::new();
         let mut next = |line: &mut Vec<u8>, kind: Kind| {
@@ -123,14 +189,14 @@ impl History {
         if header.version != FORMAT {
             return Err(HistoryError::Version { file: file(), found: header.version });
         }
-        let mut history = History { base: header.base, transactions: Vec::new() };
+        self.history.base = self.history.base.max(header.base);
         for number in 2.. {
             if next(&mut line, LINE)? == 0 {
                 break;
             }
             let wrong =
                 |problem: String| HistoryError::Line { file: file(), line: number, problem };
-            let transaction = serde_json::from_slice(&line).map_err(|error| {
+            let transaction: Transaction = serde_json::from_slice(&line).map_err(|error| {
                 let whole = line.ends_with(b"\n");
                 let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
                 // What it quotes may have several lines.
@@ -138,24 +204,20 @@ impl History {
                 wrong(if whole { said } else { cut.to_owned() })
             })?;
             sound(&transaction).map_err(wrong)?;
-            history.transactions.push(transaction);
+            let id = transaction.id;
+            if let Some((first, first_line)) = self.seen.insert(id, (place, number)) {
+                let first_file = self.files[first].clone();
+                return Err(HistoryError::Twice {
+                    id,
+                    first_file,
+                    first_line,
+                    file: file(),
+                    line: number,
+                });
+            }
+            self.history.transactions.push(transaction);
         }
-        Ok(history)
-    }
-
-    /// Adds what another process recorded of the same run.
-    pub fn merge(&mut self, other: History) {
-        self.base = self.base.max(other.base);
-        self.transactions.extend(other.transactions);
-    }
-
-    /// Writes it as [`load`](History::load) reads it.
-    ///
-    /// # Errors
-    /// When `out` fails.
-    pub fn write(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        out.write_all(&header(self.base))?;
-        self.transactions.iter().try_for_each(|transaction| out.write_all(&line(transaction)))
+        Ok(())
     }
 }
 

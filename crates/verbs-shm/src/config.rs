@@ -72,4 +72,8 @@ pub struct Cleaned {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Files of other users, which stay: only their user can tell which processes live.
+    pub foreign: u64,
+    /// One of these users.
+    pub foreign_user: Option<u32>,
 }

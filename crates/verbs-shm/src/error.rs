@@ -27,6 +27,20 @@ pub enum ShmError {
         /// What it said.
         error: io::Error,
     },
+    /// The directory is another user's.
+    #[error(
+        "{}: it belongs to the user with id {owner}, and this process runs as {user}; name another \
+         directory with --shm-dir, or run as that user",
+        path.display()
+    )]
+    OtherUser {
+        /// The directory.
+        path: PathBuf,
+        /// The directory's owner.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
     /// The directory has less room than is asked for. Nothing was taken.
     #[error("{}: room for {free} bytes, and {bytes} are needed: enlarge it, or ask for less", path.display())]
     NoRoom {

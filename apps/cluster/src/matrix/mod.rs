@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latchwork_files::Output;
+use latchwork_files::{Named, Output};
 use latchwork_harness::{AppError, write, write_file};
 use latchwork_workload::result::ResultDocument;
 
@@ -19,6 +19,9 @@ use crate::outcome::Outcome;
 use crate::signals::Signals;
 use crate::{results, run, tell};
 use spec::Case;
+
+/// The files of the table.
+const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
 
 /// One run of a case, if it was.
 pub(crate) struct Ran {
@@ -66,6 +69,9 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
     }
     let stem = matrix.file.file_stem().unwrap_or_default();
     let results = matrix.results.clone().unwrap_or_else(|| Path::new("cluster-results").join(stem));
+    let mut files = vec![Named::read("FILE", &matrix.file)];
+    files.extend(TABLES.map(|name| Named::written("--results", results.join(name))));
+    latchwork_files::distinct(&files).map_err(AppError::from)?;
     if matrix.dry_run {
         return dry(&spec.cases, &results);
     }
@@ -82,11 +88,8 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
         rows.iter().map(|(case, directories)| (*case, ran(directories))).collect();
     fs::create_dir_all(&results).map_err(|error| AppError::unwritable(&results, &error))?;
     let markdown = table::markdown(&spec.title, &spec.cases, &rows);
-    for (name, text) in [
-        ("table.md", &markdown),
-        ("table.csv", &table::csv(&spec.cases, &rows)),
-        ("table.json", &table::json(&spec.title, &rows)),
-    ] {
+    let texts = [&markdown, &table::csv(&spec.cases, &rows), &table::json(&spec.title, &rows)];
+    for (name, text) in TABLES.into_iter().zip(texts) {
         write_file(&results.join(name), text)?;
     }
     let is_list = io::stdout().is_terminal() && !table::fits(&markdown);

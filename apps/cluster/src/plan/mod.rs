@@ -11,6 +11,7 @@ mod vm;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use latchwork_harness::AppError;
 
@@ -27,7 +28,7 @@ pub(crate) const SCRATCH: &str = "{scratch}";
 pub(crate) const HOLDER: &str = "{holder}";
 
 /// Seconds of a node's lease.
-const LEASE: u64 = 10;
+const LEASE: Duration = Duration::from_secs(10);
 
 /// What etcd says when it can be used.
 const ETCD_READY: &str = "serving client traffic";
@@ -239,8 +240,11 @@ impl Common<'_> {
         let run = self.run;
         let mut flags = words(["--join", &self.endpoint, "--fabric", run.fabric().name()]);
         flags.extend(words(["--node-id", &id.to_string()]));
-        flags.extend(words(["--join-wait", &run.join_wait.to_string()]));
-        flags.extend(words(["--member-lease", &run.member_lease.unwrap_or(LEASE).to_string()]));
+        flags.extend(words(["--join-wait", &run.join_wait.as_secs_f64().to_string()]));
+        flags.extend(words([
+            "--member-lease",
+            &run.member_lease.unwrap_or(LEASE).as_secs_f64().to_string(),
+        ]));
         if run.fabric() == Fabric::Shm
             && let Some(shared) = self.shared
         {
@@ -282,7 +286,7 @@ impl Common<'_> {
             "--memory",
             &run.memory().to_string(),
             "--drain",
-            &run.drain.to_string(),
+            &run.drain.as_secs_f64().to_string(),
         ]);
         let more = shell::split(&run.memnode_flags);
         command

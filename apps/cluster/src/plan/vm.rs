@@ -1,6 +1,8 @@
 //! Processes in the virtual machine of `scripts/rxe-vm.sh`: this program runs there as well, over the machine's RDMA devices, and prints
 //! what is to be kept.
 
+use std::time::Duration;
+
 use latchwork_harness::AppError;
 
 use super::{Launch, Plan, Role, bin, program, usage, words};
@@ -67,11 +69,11 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
         ("--compute-nodes", run.compute_nodes.to_string()),
         ("--memory", run.memory().to_string()),
         ("--time-limit", run.time_limit.as_secs_f64().to_string()),
-        ("--join-wait", run.join_wait.to_string()),
-        ("--member-lease", run.member_lease.unwrap_or(LEASE).to_string()),
+        ("--join-wait", run.join_wait.as_secs_f64().to_string()),
+        ("--member-lease", run.member_lease.unwrap_or(LEASE).as_secs_f64().to_string()),
         ("--grace", run.grace.as_secs_f64().to_string()),
         ("--kill-after", run.kill_after.as_secs_f64().to_string()),
-        ("--drain", run.drain.to_string()),
+        ("--drain", run.drain.as_secs_f64().to_string()),
     ] {
         command.extend(words([flag, &value]));
     }
@@ -88,7 +90,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
 }
 
 /// Seconds of a node's lease: those that live may be that late.
-const LEASE: u64 = 60;
+const LEASE: Duration = Duration::from_secs(60);
 
 /// Seconds that the virtual machine may take besides.
 pub(crate) const BOOT: u64 = 240;

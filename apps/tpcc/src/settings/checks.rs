@@ -127,9 +127,10 @@ pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
 pub(super) fn record(path: &Path) -> Result<files::Output, FlagError> {
     let output = output("--record", path)?;
     match output.is_stdout() {
-        true => {
-            Err(FlagError("--record -: standard output has the result; name a file".to_owned()))
-        }
+        true => Err(FlagError(format!(
+            "--record {}: standard output has the result; name a file",
+            path.display()
+        ))),
         false => Ok(output),
     }
 }

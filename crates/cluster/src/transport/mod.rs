@@ -107,7 +107,7 @@ fn place(
     huge_pages: &shm::HugePages,
 ) -> Result<(PathBuf, shm::Fabric), JoinError> {
     let fabric = |path: &Path| {
-        let shm::Cleaned { files, bytes } = shm::Fabric::clean(path)?;
+        let shm::Cleaned { files, bytes, .. } = shm::Fabric::clean(path)?;
         if files > 0 {
             let directory = path.display();
             tracing::warn!(files, bytes, %directory, "removed what processes that were killed had left");

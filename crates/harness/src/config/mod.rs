@@ -37,6 +37,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use latchwork_files::Named;
 
 use crate::AppError;
 use crate::log::Filter;
@@ -56,6 +57,8 @@ pub(crate) struct Configured<C> {
     pub(crate) cli: C,
     pub(crate) log: Filter,
     pub(crate) places: Places,
+    /// The configuration file.
+    pub(crate) file: Option<Named>,
 }
 
 /// Why a program cannot be run with what it was told.
@@ -93,8 +96,9 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let alone = relaxed.clone().try_get_matches_from(&arguments)?;
     let known = Known::new(program, &command, &flags);
 
-    let file = match file_to_read(&alone, &variables) {
-        Some((path, asked_by)) => file::read(&path, asked_by, &known)?,
+    let named = file_to_read(&alone, &variables);
+    let file = match &named {
+        Some((path, asked_by)) => file::read(path, asked_by, &known)?,
         None => file::Said::default(),
     };
     let environment = environment::read(variables, &known)?;
@@ -122,7 +126,8 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let log = log.map_or_else(|| Filter::parse("warn"), Ok);
     let log = log.map_err(|error| AppError::Usage(format!("--log: {error}")))?;
     let cli = C::from_arg_matches_mut(&mut matches)?;
-    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given) })))
+    let file = named.map(|(path, asked_by)| Named::read(asked_by, path));
+    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file })))
 }
 
 /// The file, and who asks for it.

@@ -225,12 +225,14 @@ impl Course {
     }
 
     /// Ends the part that is on, and with it the run, because of a signal: with the next operation that a worker would take.
-    pub fn stop(&self, signal: Signal) {
+    /// Whether that part is measured.
+    pub fn stop(&self, signal: Signal) -> bool {
         let mut marks = self.marks.lock();
         marks.stopped.get_or_insert(signal);
         self.is_stopped.store(true, Ordering::Relaxed);
         // Under the lock, so that nobody who turns the page sets another end behind it.
         self.until.store(0, Ordering::Relaxed);
+        self.stage.load(Ordering::Acquire) != WARM_UP
     }
 
     /// Whether this process's warm-up is to end when those of all processes do, each of which has a course; from here on it is.

@@ -1,8 +1,9 @@
 //! [`FabricFlags`]: threads of this process, a simulated world, or one node of a cluster of processes.
 
 use clap::{Args, ValueEnum};
+use latchwork_files::Named;
 use latchwork_verbs_ibv as ibv;
-use latchwork_verbs_sim::NicProfile;
+use latchwork_verbs_sim::{NicProfile, ProfileError};
 
 use super::{FlagError, JoinChoice, JoinFlags, MIB, RdmaFlags};
 
@@ -32,6 +33,29 @@ impl FabricKind {
     }
 }
 
+/// A kind of NIC, as a flag names it.
+#[derive(Clone, Debug)]
+pub struct NicChoice {
+    given: String,
+    /// What the NICs do.
+    pub profile: NicProfile,
+}
+
+impl NicChoice {
+    /// The profile of this name, or of this file.
+    ///
+    /// # Errors
+    /// As [`NicProfile::find`].
+    pub fn find(given: &str) -> Result<NicChoice, ProfileError> {
+        Ok(NicChoice { given: given.to_owned(), profile: NicProfile::find(given)? })
+    }
+
+    /// The file that it may be.
+    pub fn file(&self) -> Named {
+        Named::read("--nic", &self.given)
+    }
+}
+
 /// Flags of the fabric.
 #[derive(Clone, Debug, Args)]
 pub struct FabricFlags {
@@ -48,8 +72,8 @@ pub struct FabricFlags {
     pub fabric: FabricKind,
     /// The kind of NIC of a simulated network: connectx3, connectx5, ethernet10g, or the file of a
     /// profile. [default: connectx3]
-    #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NicProfile::find, help_heading = "Cluster")]
-    pub nic: Option<NicProfile>,
+    #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NicChoice::find, help_heading = "Cluster")]
+    pub nic: Option<NicChoice>,
     /// Flags of RDMA devices.
     #[command(flatten)]
     pub rdma: RdmaFlags,
@@ -77,6 +101,11 @@ impl FabricFlags {
     /// The kind of NIC of a simulated network unless another is asked for: that of the SELCC paper.
     pub const NIC_DEFAULT: &str = "connectx3";
 
+    /// The files that these flags name.
+    pub fn files(&self) -> impl Iterator<Item = Named> {
+        self.nic.iter().map(NicChoice::file).chain(self.join.files())
+    }
+
     /// What was asked for.
     ///
     /// # Errors
@@ -84,7 +113,7 @@ impl FabricFlags {
     pub fn choice(&self) -> Result<FabricChoice, FlagError> {
         let rdma = self.rdma.config(self.fabric)?;
         if let Some(choice) = self.join.choice(self.fabric, &rdma)? {
-            if let Some(NicProfile { name, .. }) = &self.nic {
+            if let Some(NicChoice { profile: NicProfile { name, .. }, .. }) = &self.nic {
                 return Err(FlagError(format!(
                     "--nic {name}: leave it out, or --join: only simulated networks have such NICs"
                 )));
@@ -96,10 +125,10 @@ impl FabricFlags {
             (FabricKind::Tcp, None) => Ok(FabricChoice::Tcp),
             (FabricKind::Ibverbs, None) => Ok(FabricChoice::Ibverbs(rdma.into())),
             (FabricKind::Shm | FabricKind::Tcp | FabricKind::Ibverbs, Some(nic)) => {
-                let name = &nic.name;
+                let name = &nic.profile.name;
                 Err(FlagError(format!("--nic {name}: there are NICs with --fabric sim only")))
             }
-            (FabricKind::Sim, Some(nic)) => Ok(FabricChoice::Sim(Box::new(nic.clone()))),
+            (FabricKind::Sim, Some(nic)) => Ok(FabricChoice::Sim(Box::new(nic.profile.clone()))),
             (FabricKind::Sim, None) => {
                 let nic = NicProfile::named(Self::NIC_DEFAULT);
                 Ok(FabricChoice::Sim(Box::new(nic.map_err(|error| FlagError(error.to_string()))?)))

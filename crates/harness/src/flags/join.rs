@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use latchwork_cluster::Transport;
-use latchwork_files::Kind;
+use latchwork_files::{Kind, Named};
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
@@ -14,7 +14,7 @@ use latchwork_verbs_tcp::{Config, Secret, Security, TcpError, Tls, TlsText};
 
 use super::{FabricKind, FlagError};
 use crate::AppError;
-use crate::parse::{address, seconds_f64, socket, whole, whole_seconds};
+use crate::parse::{address, seconds, seconds_f64, socket, whole};
 
 /// The fact under which the secret of a cluster is kept whose processes are given none.
 const SECRET: &str = "secret";
@@ -92,8 +92,8 @@ pub struct JoinFlags {
     #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds_f64, help_heading = "Joining")]
     pub member_lease: f64,
     /// Seconds to wait for the other nodes at the start.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds(1..=86400), help_heading = "Joining")]
-    pub join_wait: u64,
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Joining")]
+    pub join_wait: Duration,
 }
 
 /// How a process joins, checked as far as that goes without joining.
@@ -108,6 +108,18 @@ pub struct JoinChoice {
 }
 
 impl JoinFlags {
+    /// The files that these flags name.
+    pub fn files(&self) -> impl Iterator<Item = Named> {
+        [
+            ("--secret-file", &self.secret_file),
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+            ("--tls-ca", &self.tls_ca),
+        ]
+        .into_iter()
+        .filter_map(|(flag, path)| path.as_ref().map(|path| Named::read(flag, path)))
+    }
+
     /// How to join, over this fabric, where that was asked for.
     ///
     /// # Errors
@@ -245,7 +257,7 @@ impl JoinChoice {
 
     /// How long to wait for others.
     pub fn wait(&self) -> Duration {
-        Duration::from_secs(self.flags.join_wait)
+        self.flags.join_wait
     }
 
     /// For how long a node is not missed that has died.

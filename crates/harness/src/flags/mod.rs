@@ -8,7 +8,7 @@ mod rdma;
 mod settings;
 
 pub use cluster::{ClusterFlags, MIB};
-pub use fabric::{FabricChoice, FabricFlags, FabricKind};
+pub use fabric::{FabricChoice, FabricFlags, FabricKind, NicChoice};
 pub use files::{directory_to_write, output, write, write_file};
 pub use join::{JoinChoice, JoinFlags};
 pub use rdma::RdmaFlags;
@@ -17,7 +17,7 @@ pub use settings::SettingFlags;
 use std::path::PathBuf;
 
 use clap::Args;
-use latchwork_files::Output;
+use latchwork_files::{Named, Output};
 
 /// What is wrong with flags that are fine one by one: one line that names the flag and says what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,11 @@ pub struct OutputFlags {
 }
 
 impl OutputFlags {
+    /// The files that these flags name.
+    pub fn files(&self) -> impl Iterator<Item = Named> {
+        self.json.iter().map(|path| Named::written("--json", path))
+    }
+
     /// Where the document goes, if one was asked for.
     ///
     /// # Errors

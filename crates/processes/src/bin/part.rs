@@ -9,8 +9,8 @@ use clap::{Parser, ValueEnum};
 use latchwork_cluster::Member;
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{
-    AppError, Cluster, ClusterFlags, Course, FabricFlags, MIB, OutputFlags, Part, Phase, Plan,
-    Share, Warmup, outcome, stop,
+    AppError, Cluster, ClusterFlags, Course, FabricFlags, MIB, Named, NamesFiles, OutputFlags,
+    Part, Phase, Plan, Share, Warmup, outcome, stop,
 };
 use latchwork_runtime::Time;
 
@@ -58,6 +58,12 @@ enum Odd {
     Apart,
     /// It works while all others are done.
     Slow,
+}
+
+impl NamesFiles for Cli {
+    fn files(&self) -> Vec<Named> {
+        self.fabric.files().chain(self.output.files()).collect()
+    }
 }
 
 fn main() -> ExitCode {

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::owner::{large_of, take_over};
 use super::ring::Ends;
-use crate::Cleaned;
+use crate::{Cleaned, ShmError};
 
 /// What every name begins with; the number of a process's start and a dash follow.
 const PREFIX: &str = "latchwork-";
@@ -85,6 +88,18 @@ impl Of {
     }
 }
 
+/// What a refusal about a directory means to its user.
+pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> ShmError {
+    let denied = [Errno::ACCESS, Errno::PERM].map(|errno| Some(errno.raw_os_error()));
+    let user = geteuid().as_raw();
+    match fs::metadata(path) {
+        Ok(found) if denied.contains(&error.raw_os_error()) && found.uid() != user => {
+            ShmError::OtherUser { path: path.to_owned(), owner: found.uid(), user }
+        }
+        _ => ShmError::File { action, path: path.to_owned(), error },
+    }
+}
+
 /// Removes the files of processes that have ended, and counts them. An owner's file goes last, and every process makes and
 /// locks its own first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
 pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
@@ -99,6 +114,15 @@ pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
         for incarnation in of {
             let find = || Of::find(&owner_path(directory, incarnation));
             dead |= matches!(known.entry(incarnation).or_insert_with(find), Of::Nobody { .. });
+        }
+        let owner = entry.metadata().ok().map(|found| found.uid());
+        let user = geteuid().as_raw();
+        if let Some(owner) = owner.filter(|owner| *owner != user)
+            && (!dead || user != 0)
+        {
+            cleaned.foreign += 1;
+            cleaned.foreign_user = Some(owner);
+            continue;
         }
         if !dead {
             continue;

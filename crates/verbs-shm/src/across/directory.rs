@@ -13,7 +13,8 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 use rustix::fs::OFlags;
 
 use super::clean::{
-    clean, memory_name, owner_path, page_name, region_name, remove, ring_name, temporary_name,
+    clean, memory_name, owner_path, page_name, refused, region_name, remove, ring_name,
+    temporary_name,
 };
 use super::contact::Contact;
 use super::owner::{Owner, lives, open_checked};
@@ -55,43 +56,55 @@ fn open_directory(path: &Path) -> Result<(PathBuf, File), ShmError> {
     let path = path.canonicalize().map_err(failed("find the directory", path))?;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
-    let handle = options.open(&path).map_err(failed("open the directory", &path))?;
+    let handle =
+        options.open(&path).map_err(|error| refused("open the directory", &path, error))?;
     Ok((path, handle))
 }
 
 impl Directory {
     /// Opens the directory, makes it if it is missing, and removes what processes that ended have left.
     pub(crate) fn open(place: &Place) -> Result<Directory, ShmError> {
-        let made = fs::DirBuilder::new().mode(0o700).create(&place.path);
-        if let Err(error) = made.or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(error),
-        }) {
-            return Err(failed("make the directory", &place.path)(error));
-        }
-        let (path, handle) = open_directory(&place.path)?;
         let large = match &place.huge_pages {
             HugePages::Directory(large) => Some(open_directory(large)?),
             HugePages::Never | HugePages::Advised => None,
         };
-        clean(&path).map_err(failed("remove files of processes that ended", &path))?;
         for _ in 0..NAMES_MAX {
+            let made = fs::DirBuilder::new().mode(0o700).create(&place.path);
+            match made {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed("make the directory", &place.path)(error));
+                }
+                _ => {}
+            }
+            let (path, handle) = open_directory(&place.path)?;
             let incarnation = draw();
             let owner_path = owner_path(&path, incarnation);
-            let owner = Owner::create(&owner_path, large.as_ref().map(|(path, _)| path.as_path()));
-            let Some(owner) = owner.map_err(failed("make a file", &owner_path))? else { continue };
-            return Ok(Directory {
-                path,
-                handle,
-                large,
-                advise: place.huge_pages == HugePages::Advised,
-                incarnation,
-                numbers: AtomicU64::new(0),
-                made: Mutex::default(),
-                _owner: owner,
+            let cleaned =
+                clean(&path).map_err(|error| ("remove files of processes that ended", error));
+            let owner = cleaned.and_then(|_| {
+                Owner::create(&owner_path, large.as_ref().map(|(path, _)| path.as_path()))
+                    .map_err(|error| ("make a file", error))
             });
+            match owner {
+                Ok(Some(owner)) => {
+                    return Ok(Directory {
+                        path,
+                        handle,
+                        large,
+                        advise: place.huge_pages == HugePages::Advised,
+                        incarnation,
+                        numbers: AtomicU64::new(0),
+                        made: Mutex::default(),
+                        _owner: owner,
+                    });
+                }
+                // The name is taken, or a cleaner has removed the directory while it was empty.
+                Ok(None) => {}
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err((action, error)) => return Err(refused(action, &path, error)),
+            }
         }
-        Err(failed("find a free name", &path)(io::ErrorKind::AlreadyExists.into()))
+        Err(failed("find a free name", &place.path)(io::ErrorKind::AlreadyExists.into()))
     }
 
     /// The number of this start of this process.

@@ -10,7 +10,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 use super::Fabric;
 use crate::ShmError;
 use crate::across::Directory;
-use crate::across::clean::clean;
+use crate::across::clean::{clean, refused};
 use crate::across::contact::Contact;
 use crate::across::owner::{lives, stop};
 use crate::config::{Cleaned, Config, Place};
@@ -32,15 +32,13 @@ impl Fabric {
     /// Removes what processes that ended have left in a directory, and nothing else; a directory that is not there has nothing.
     ///
     /// # Errors
-    /// [`ShmError::File`] when the directory cannot be read, or a file of this user not be removed.
+    /// [`ShmError::OtherUser`] for a directory of another user; [`ShmError::File`] when the directory cannot be read, or
+    /// a file of this user not be removed.
     pub fn clean(directory: &Path) -> Result<Cleaned, ShmError> {
         match clean(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Cleaned::default()),
-            cleaned => cleaned.map_err(|error| ShmError::File {
-                action: "remove files of processes that ended",
-                path: directory.to_owned(),
-                error,
-            }),
+            cleaned => cleaned
+                .map_err(|error| refused("remove files of processes that ended", directory, error)),
         }
     }
 

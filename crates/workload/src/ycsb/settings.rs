@@ -310,7 +310,14 @@ fn mix(reader: &Reader<'_>, warnings: &mut Vec<String>) -> Result<Mix, WorkloadE
         read_modify_write: reader.weight("readmodifywriteproportion")?.unwrap_or(0.0),
     };
     let sum = mix.sum();
-    if !(sum > 0.0 && sum.is_finite()) {
+    if sum.is_infinite() {
+        return Err(WorkloadError::Conflict(
+            "the proportions of reads, updates, inserts, scans and read-modify-writes are too large \
+             to add up; use shares of 1, for example readproportion=0.5"
+                .to_owned(),
+        ));
+    }
+    if sum <= 0.0 {
         return Err(WorkloadError::Conflict(
             "the proportions of reads, updates, inserts, scans and read-modify-writes are all 0; \
              set at least one, for example readproportion=1"

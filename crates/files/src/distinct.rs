@@ -1,0 +1,119 @@
+//! [`distinct`]: files that one command line names twice, found before the work begins.
+
+use std::borrow::Cow;
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::descriptor::{descriptor, directory_of};
+use crate::output::STDOUT;
+use crate::stream::STDERR;
+
+/// A file that a command line names, and what for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    flag: Cow<'static, str>,
+    path: PathBuf,
+    is_written: bool,
+}
+
+impl Named {
+    /// An input that `flag` names.
+    pub fn read(flag: impl Into<Cow<'static, str>>, path: impl Into<PathBuf>) -> Named {
+        Named { flag: flag.into(), path: path.into(), is_written: false }
+    }
+
+    /// An output that `flag` names; `-` is standard output.
+    pub fn written(flag: impl Into<Cow<'static, str>>, path: impl Into<PathBuf>) -> Named {
+        Named { flag: flag.into(), path: path.into(), is_written: true }
+    }
+
+    fn told(&self) -> String {
+        format!("{} {}", self.flag, self.path.display())
+    }
+}
+
+/// Two names are one file, and at least one of the names is an output. The text is one line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{first} and {second} are one file, and one of them would destroy the other; name two files"
+)]
+pub struct SameFile {
+    first: String,
+    second: String,
+}
+
+/// What a name leads to.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// Standard output or standard error of this process.
+    Own(u32),
+    /// A regular file: device and inode.
+    File(u64, u64),
+    /// No file yet: the directory without links, and the name in it.
+    New(PathBuf, std::ffi::OsString),
+}
+
+/// Makes sure that no output is also an input or another output, under whatever names, and that no
+/// output is the regular file behind standard output or standard error.
+///
+/// Several inputs may be one file. Devices and FIFOs may be named twice: they keep nothing that
+/// another writer destroys.
+///
+/// # Errors
+/// The first two names of one file.
+pub fn distinct(named: &[Named]) -> Result<(), SameFile> {
+    let known: Vec<(&Named, Option<Identity>)> =
+        named.iter().map(|named| (named, identity(named))).collect();
+    for (at, (second, second_is)) in known.iter().enumerate() {
+        let Some(second_is) = second_is else { continue };
+        let earlier = known[..at].iter().find(|(first, first_is)| {
+            (first.is_written || second.is_written) && first_is.as_ref() == Some(second_is)
+        });
+        if let Some((first, _)) = earlier {
+            return Err(SameFile { first: first.told(), second: second.told() });
+        }
+    }
+    for (name, stream) in [
+        ("standard output", behind(std::io::stdout())),
+        ("standard error", behind(std::io::stderr())),
+    ] {
+        let output = known.iter().find(|(named, is)| {
+            named.is_written && stream.is_some() && is.as_ref() == stream.as_ref()
+        });
+        if let Some((output, _)) = output {
+            return Err(SameFile { first: output.told(), second: name.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// None for what two names may share, and for what is an error of its own.
+fn identity(named: &Named) -> Option<Identity> {
+    let path = named.path.as_path();
+    if named.is_written && path == Path::new("-") {
+        return Some(Identity::Own(STDOUT));
+    }
+    if let Some(own) = descriptor(path).and_then(|descriptor| descriptor.own)
+        && named.is_written
+        && [STDOUT, STDERR].contains(&own)
+    {
+        return Some(Identity::Own(own));
+    }
+    match fs::metadata(path) {
+        Ok(info) if info.is_file() => Some(Identity::File(info.dev(), info.ino())),
+        Ok(_) => None,
+        Err(_) => {
+            let directory = fs::canonicalize(directory_of(path)).ok()?;
+            Some(Identity::New(directory, path.file_name()?.to_owned()))
+        }
+    }
+}
+
+/// The regular file that an open stream leads to.
+fn behind(stream: impl AsFd) -> Option<Identity> {
+    let file = fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
+    let info = file.metadata().ok()?;
+    info.is_file().then(|| Identity::File(info.dev(), info.ino()))
+}
