@@ -140,6 +140,7 @@ fn what_cannot_be_written_is_one_clear_error_before_the_work() {
     for (path, problem) in [
         (directory.path().to_owned(), "it is a directory; name a file"),
         (of("new/"), "a name that ends with a slash is that of a directory; leave the slash out"),
+        (of("file/"), "a name that ends with a slash is that of a directory; leave the slash out"),
         (PathBuf::new(), "it is a directory; name a file"),
         (of("dangling"), "it is a link to nowhere, which is not there; make that file, or name"),
         (of("circle"), "it cannot be written: "),
