@@ -5,11 +5,11 @@
 //! cargo run --release -p latchwork-benches --example remote -- turns --seconds 5
 //! ```
 //!
-//! Two compute nodes with one worker each, on two cores, both polling. `limits` are two bare threads: a
-//! cache line that goes to and fro, and copies of a line that the other core has changed. `turns` are
-//! accesses by turns, timed on the one that waits for the line, so that the turn's own signal is not in it.
-//! `misses` evict a line in the same stroke. `popular` is what both nodes together do with lines of YCSB's
-//! popularity.
+//! Two compute nodes with one worker each, on two cores, both polling. `limits` are two bare
+//! threads: a cache line that goes to and fro, and copies of a line that the other core has
+//! changed. `turns` are accesses by turns, timed on the one that waits for the line, so that the
+//! turn's own signal is not in it. `misses` evict a line in the same stroke. `popular` is what both
+//! nodes together do with lines of YCSB's popularity.
 
 use std::hint::{black_box, spin_loop};
 use std::time::Duration;
@@ -86,8 +86,8 @@ fn sample(what: &str, time: Duration, mut one: impl FnMut() -> f64) {
 
 // ---- what memory takes ---------------------------------------------------------------------------------
 
-/// `ROUNDS` times `mine` by this thread, then `theirs` by another, then `mine` again: both spin for their
-/// turn. The time that this thread spent in `mine` alone, without the turn's signal.
+/// `ROUNDS` times `mine` by this thread, then `theirs` by another, then `mine` again: both spin for
+/// their turn. The time that this thread spent in `mine` alone, without the turn's signal.
 fn in_turn(mine: impl Fn(), theirs: impl Fn() + Sync) -> f64 {
     let turn = &AtomicU64::new(0);
     let wait = |until: u64| {
@@ -178,8 +178,8 @@ fn limits(time: Duration) {
 
 // ---- two nodes -----------------------------------------------------------------------------------------
 
-/// `ROUNDS` times an access by the first node, then one by the second: the mean time that each of them
-/// spent on its own accesses. Whoever waits for its turn polls, and so serves the other.
+/// `ROUNDS` times an access by the first node, then one by the second: the mean time that each of
+/// them spent on its own accesses. Whoever waits for its turn polls, and so serves the other.
 fn by_turns(cluster: &Embedded, line: GlobalAddr, second_writes: bool) -> [f64; 2] {
     let turn = &AtomicU64::new(0);
     let times = cluster.run(async |member| {

@@ -1,6 +1,6 @@
-//! What a replacement policy is worth and what it costs: the share of accesses that hit, and the time of a
-//! hit, by policy, distribution and size of the cache. A cache alone, without a protocol: what is not there
-//! is published at once, and victims leave in batches, as a node chooses them.
+//! What a replacement policy is worth and what it costs: the share of accesses that hit, and the
+//! time of a hit, by policy, distribution and size of the cache. A cache alone, without a protocol:
+//! what is not there is published at once, and victims leave in batches, as a node chooses them.
 //!
 //!   cargo run --release -p latchwork-benches --example replacement
 //!   cargo run --release -p latchwork-benches --example replacement -- --samples 2,4,8,16

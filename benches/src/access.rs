@@ -82,8 +82,8 @@ fn lock(member: &Member, addr: GlobalAddr, mode: Mode) -> u64 {
     1
 }
 
-/// Reads each of `lines` and upgrades what was read: how many upgrades were kept, and the time that all
-/// of them took. A line that is still owned exclusively is passed over.
+/// Reads each of `lines` and upgrades what was read: how many upgrades were kept, and the time that
+/// all of them took. A line that is still owned exclusively is passed over.
 ///
 /// # Panics
 /// When an access fails.

@@ -94,8 +94,8 @@ pub fn lines(cluster: &Embedded, count: usize) -> Vec<GlobalAddr> {
     })
 }
 
-/// The `i`-th key: all differ, and they are spread like random numbers (the finaliser of splitmix64,
-/// which is a bijection).
+/// The `i`-th key: all differ, and they are spread like random numbers (the finaliser of
+/// splitmix64, which is a bijection).
 #[inline]
 pub fn key(i: u64) -> [u8; 8] {
     let x = i.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,5 @@
-//! Lines that are not cached when their turn comes: misses, with the eviction that makes room, and upgrades.
+//! Lines that are not cached when their turn comes: misses, with the eviction that makes room, and
+//! upgrades.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -50,8 +51,8 @@ impl Ring {
         (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
     }
 
-    /// Time of so many misses, each of which leaves so many dirty bytes behind when it is exclusive. The few lines that a
-    /// random replacement spared are not counted.
+    /// Time of so many misses, each of which leaves so many dirty bytes behind when it is
+    /// exclusive. The few lines that a random replacement spared are not counted.
     ///
     /// # Panics
     /// When an access fails.

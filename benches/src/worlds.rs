@@ -1,4 +1,5 @@
-//! Simulated worlds under load: how many verbs a second of real time simulates, and in how much memory.
+//! Simulated worlds under load: how many verbs a second of real time simulates, and in how much
+//! memory.
 
 use std::fmt;
 use std::rc::Rc;
@@ -53,8 +54,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Between ConnectX-5s: single lines of 1 KiB on four nodes of two workers, of which each node caches one in eight, one
-    /// access in five a write; bytes that nobody looks at are not copied.
+    /// Between ConnectX-5s: single lines of 1 KiB on four nodes of two workers, of which each node
+    /// caches one in eight, one access in five a write; bytes that nobody looks at are not copied.
     ///
     /// # Panics
     /// When the profile that comes with the simulator is gone.

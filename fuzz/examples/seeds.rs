@@ -1,4 +1,5 @@
-//! Writes the inputs of the corpus that are made by programs: `cargo run -p latchwork-fuzz --example seeds`.
+//! Writes the inputs of the corpus that are made by programs: `cargo run -p latchwork-fuzz
+//! --example seeds`.
 //!
 //! To be run when a format changes. Texts that stand elsewhere in the source tree are copied.
 

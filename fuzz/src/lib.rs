@@ -7,14 +7,16 @@
 //!                                                      └──► panic, hang, too much memory: a failure
 //! ```
 //!
-//! A [`Target`] takes bytes, asserts what must hold of them, and returns a *class*: which error, or what
-//! kind of success. The class is the coverage signal, because a stable compiler has no cheaper one.
+//! A [`Target`] takes bytes, asserts what must hold of them, and returns a *class*: which error, or
+//! what kind of success. The class is the coverage signal, because a stable compiler has no cheaper
+//! one.
 //!
-//! The program runs each target in a worker process. A worker writes each input to a file before it runs
-//! the input. So an input that panics, overflows the stack, exceeds the memory limit or hangs is never lost.
+//! The program runs each target in a worker process. A worker writes each input to a file before it
+//! runs the input. So an input that panics, overflows the stack, exceeds the memory limit or hangs
+//! is never lost.
 //!
-//! The layout is that of `cargo fuzz`: one function over bytes for each target, and a corpus folder of
-//! the same name.
+//! The layout is that of `cargo fuzz`: one function over bytes for each target, and a corpus folder
+//! of the same name.
 
 #![forbid(unsafe_code)]
 

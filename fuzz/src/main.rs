@@ -14,7 +14,8 @@ use latchwork_runtime::Clock;
 
 /// Looks for inputs that make a target panic, hang, or take too much memory.
 ///
-/// Each input that does is written to a file, with the command that replays it, and the status is 1.
+/// Each input that does is written to a file, with the command that replays it, and the status is
+/// 1.
 #[derive(Debug, Parser)]
 #[command(name = "latchwork-fuzz", max_term_width = 100)]
 struct Cli {

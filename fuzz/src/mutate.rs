@@ -167,8 +167,8 @@ impl Mutator {
         }
     }
 
-    /// Overwrites a field of 1, 2, 4 or 8 bytes, half of the time at a multiple of its size. The number is one of
-    /// the edges, or the number that stands there and a little more or less.
+    /// Overwrites a field of 1, 2, 4 or 8 bytes, half of the time at a multiple of its size. The
+    /// number is one of the edges, or the number that stands there and a little more or less.
     fn put_number(&mut self, data: &mut [u8]) {
         let size = 1 << self.below(4);
         let Some(room) = data.len().checked_sub(size) else { return };

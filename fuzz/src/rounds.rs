@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Corpus, Session, Target, save_failure};
 
-/// Runs the whole corpus, and then so many mutations of it; the classes that were reached, in the order of their names.
+/// Runs the whole corpus, and then so many mutations of it; the classes that were reached, in the
+/// order of their names.
 ///
 /// # Errors
 /// The first input that panicked: what to do to see it again.
@@ -44,7 +45,8 @@ fn quietly(target: Target, input: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
 }
 
-/// How to run an input again. A target that lives beside its parser runs in that parser's tests alone.
+/// How to run an input again. A target that lives beside its parser runs in that parser's tests
+/// alone.
 fn replay(target: Target, file: &str) -> String {
     let name = target.name;
     match Target::find(name) {

@@ -17,8 +17,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that begins with a corpus. The same seed gives the same inputs, as long as the target returns the same
-    /// classes.
+    /// A session that begins with a corpus. The same seed gives the same inputs, as long as the
+    /// target returns the same classes.
     pub fn new(target: Target, corpus: &Corpus, seed: u64) -> Session {
         let mut inputs: Vec<_> = corpus.inputs.iter().map(|(_, input)| input.clone()).collect();
         if inputs.is_empty() {

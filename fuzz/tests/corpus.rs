@@ -12,7 +12,8 @@ fn run(name: &str) -> Vec<String> {
     rounds(target, &corpus, 1, target.tried).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Each of `classes` begins some class that was reached: so the corpus is understood, and so are some mutations of it.
+/// Each of `classes` begins some class that was reached: so the corpus is understood, and so are
+/// some mutations of it.
 fn reaches(name: &str, classes: &[&str]) {
     let reached = run(name);
     for class in classes {

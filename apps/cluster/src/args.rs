@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{UNITS, seconds, seconds_or_none, size, whole};
 
-/// Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves nothing behind.
+/// Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves
+/// nothing behind.
 #[derive(Debug, Parser)]
 #[command(name = "cluster", version, max_term_width = 100, after_help = UNITS)]
 pub(crate) struct Cli {
@@ -20,8 +21,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Runs the experiments of a TOML file, and ends in one table.
     Matrix(Matrix),
-    /// Removes what processes that were killed have left: directories of runs, and files in shared memory. What a living
-    /// process has stays.
+    /// Removes what processes that were killed have left: directories of runs, and files in shared
+    /// memory. What a living process has stays.
     Clean(Clean),
     #[command(hide = true)]
     Guard(Guard),
@@ -82,7 +83,8 @@ pub(crate) struct Run {
     /// Compute nodes, a process each.
     #[arg(long, value_name = "N", default_value = "2", value_parser = whole(1..=58u16))]
     pub(crate) compute_nodes: u16,
-    /// Memory of each memory node, as 512M or 4G. [default: 512M in the virtual machine, else 3G of all together]
+    /// Memory of each memory node, as 512M or 4G. [default: 512M in the virtual machine, else 3G of
+    /// all together]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
     /// Further flags of the memory nodes, as "--huge-pages advise".
@@ -94,23 +96,25 @@ pub(crate) struct Run {
     /// What connects them. [default: shm for processes, tcp for namespaces and ssh, ibverbs for vm]
     #[arg(long, value_name = "NAME")]
     pub(crate) fabric: Option<Fabric>,
-    /// RDMA devices, given to the processes in turn; may be repeated. [default: rxe1, rxe2, .. in the virtual machine]
+    /// RDMA devices, given to the processes in turn; may be repeated. [default: rxe1, rxe2, .. in
+    /// the virtual machine]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
     /// The index in the RDMA devices' tables of addresses.
     #[arg(long, value_name = "N")]
     pub(crate) gid_index: Option<u8>,
 
-    /// Where the nodes meet: file, a directory of this run's own; etcd, one that is started for this run; or that of
-    /// etcd://HOST:PORT[/NAME]. [default: file, and etcd for ssh]
+    /// Where the nodes meet: file, a directory of this run's own; etcd, one that is started for
+    /// this run; or that of etcd://HOST:PORT[/NAME]. [default: file, and etcd for ssh]
     #[arg(long, value_name = "STORE", help_heading = "Store")]
     pub(crate) store: Option<String>,
     /// The port of the etcd that is started. [default: a free one here, 23790 for ssh]
     #[arg(long, value_name = "PORT", help_heading = "Store")]
     pub(crate) store_port: Option<u16>,
 
-    /// The machines, a line for each: HOST, which is what ssh takes; then, if need be, the ADDRESS that the others reach it under,
-    /// and its RDMA DEVICE. Memory nodes go to them in turn, then compute nodes.
+    /// The machines, a line for each: HOST, which is what ssh takes; then, if need be, the ADDRESS
+    /// that the others reach it under, and its RDMA DEVICE. Memory nodes go to them in turn, then
+    /// compute nodes.
     #[arg(long, value_name = "FILE", help_heading = "Machines")]
     pub(crate) hosts: Option<PathBuf>,
     /// How to run a command on a host, which follows.
@@ -124,7 +128,8 @@ pub(crate) struct Run {
     /// The directory of the programs; with ssh, on the hosts. [default: where this program is]
     #[arg(long, value_name = "DIRECTORY", help_heading = "Machines")]
     pub(crate) bin: Option<PathBuf>,
-    /// Copies the programs from here to the directory --bin of each host first, where they differ. They stay there.
+    /// Copies the programs from here to the directory --bin of each host first, where they differ.
+    /// They stay there.
     #[arg(long, help_heading = "Machines")]
     pub(crate) copy: bool,
     /// The script that boots the virtual machine.
@@ -135,7 +140,8 @@ pub(crate) struct Run {
         help_heading = "Machines"
     )]
     pub(crate) vm_script: PathBuf,
-    /// Memory of the virtual machine. [default: 1G, the memory nodes' twice, and 256M for each process]
+    /// Memory of the virtual machine. [default: 1G, the memory nodes' twice, and 256M for each
+    /// process]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machines")]
     pub(crate) vm_memory: Option<u64>,
 
@@ -145,7 +151,8 @@ pub(crate) struct Run {
     /// Seconds that processes wait for one another at the start.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Limits")]
     pub(crate) join_wait: Duration,
-    /// Seconds after which a process that has died is known to be dead. [default: 60 in the virtual machine, else 10]
+    /// Seconds after which a process that has died is known to be dead. [default: 60 in the virtual
+    /// machine, else 10]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Limits")]
     pub(crate) member_lease: Option<Duration>,
     /// Seconds that the others may go on when one has failed.
@@ -158,7 +165,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) drain: Duration,
 
-    /// The directory for results: run.json, document.json, and what each process wrote. Those of an earlier run are replaced.
+    /// The directory for results: run.json, document.json, and what each process wrote. Those of an
+    /// earlier run are replaced.
     #[arg(
         long,
         value_name = "DIRECTORY",
@@ -186,7 +194,8 @@ impl Run {
         self.on.unwrap_or(if has_none { Place::Vm } else { Place::Processes })
     }
 
-    /// Bytes of each memory node: all have room for a million records of YCSB. What a device pins, the virtual machine has little of.
+    /// Bytes of each memory node: all have room for a million records of YCSB. What a device pins,
+    /// the virtual machine has little of.
     pub(crate) fn memory(&self) -> u64 {
         let all = (3_u64 << 10).div_ceil(u64::from(self.memory_nodes)) << 20;
         self.memory.unwrap_or(if self.on() == Place::Vm { 512 << 20 } else { all })
@@ -205,8 +214,8 @@ impl Run {
 pub(crate) struct Matrix {
     /// The experiments.
     pub(crate) file: PathBuf,
-    /// The directory for results: one for each run, and table.md, table.csv, table.json. [default: that of the file's name, in
-    /// cluster-results]
+    /// The directory for results: one for each run, and table.md, table.csv, table.json. [default:
+    /// that of the file's name, in cluster-results]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) results: Option<PathBuf>,
     /// Runs all, also those whose results are there.
@@ -231,7 +240,8 @@ pub(crate) struct Matrix {
 
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
-    /// A directory that programs were given with --shm-dir; may be repeated. /dev/shm/latchwork is looked at in any case.
+    /// A directory that programs were given with --shm-dir; may be repeated. /dev/shm/latchwork is
+    /// looked at in any case.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) shm_dir: Vec<PathBuf>,
 }

@@ -1,8 +1,10 @@
 //! A process for somebody on another machine: it lives as long as the connection does.
 //!
-//! Standard input has what it is to be told, a line each: the number of a signal, or that the run is over: then a process that is
-//! stopped is killed. Its end is the end of the process. Standard error is the process' own; standard output is an archive, once it is over: what the process wrote there (`out`), and the
-//! files that it made in the directory that `{scratch}` in its arguments stands for.
+//! Standard input has what it is to be told, a line each: the number of a signal, or that the run
+//! is over: then a process that is stopped is killed. Its end is the end of the process. Standard
+//! error is the process' own; standard output is an archive, once it is over: what the process
+//! wrote there (`out`), and the files that it made in the directory that `{scratch}` in its
+//! arguments stands for.
 
 use std::fs;
 use std::io;

@@ -9,9 +9,10 @@
 //!   name
 //! ```
 //!
-//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`, of the process that made it, with its PID namespace
-//! and the time of its start, so that nobody who gets the same number later is taken for it. Directories whose owner
-//! is no more, since it was killed together with its guard, are removed by the [next start](sweep).
+//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`, of the process
+//! that made it, with its PID namespace and the time of its start, so that nobody who gets the same
+//! number later is taken for it. Directories whose owner is no more, since it was killed together
+//! with its guard, are removed by the [next start](sweep).
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
@@ -50,7 +51,8 @@ const FIRM: Duration = Duration::from_secs(20);
 /// How much longer than it may take the guard is waited for.
 const SLACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may be between two programs. One that seems to be so for longer hides its arguments.
+/// How long a process may be between two programs. One that seems to be so for longer hides its
+/// arguments.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// How long those have to end whose owner did not say.
@@ -183,7 +185,8 @@ pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
     // Whatever cannot be read has come to its end.
     let lines = io::stdin().lines().map_while(Result::ok).collect::<Vec<_>>();
     if !lines.iter().any(|line| line == OVER) {
-        // The pipe of one that was killed is closed shortly before its children are, which could still make files.
+        // The pipe of one that was killed is closed shortly before its children are, which could
+        // still make files.
         let clock = Clock::start();
         let deadline = clock.now() + FIRM;
         while getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == guard.owner)
@@ -266,8 +269,8 @@ fn marked(mark: &str) -> Marked {
     marked
 }
 
-/// Whether a process has inherited this mark: nobody knows while it exchanges its program for another, since then it
-/// has no environment for a moment.
+/// Whether a process has inherited this mark: nobody knows while it exchanges its program for
+/// another, since then it has no environment for a moment.
 fn has_mark(pid: u32, mark: &str) -> Option<bool> {
     // That of a process that has ended, and of others' processes, cannot be read.
     let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -283,8 +286,8 @@ fn has_mark(pid: u32, mark: &str) -> Option<bool> {
     Some(variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()))
 }
 
-/// Whether it has memory, and no program's arguments in it yet. Threads of the kernel and those that have ended have no
-/// memory.
+/// Whether it has memory, and no program's arguments in it yet. Threads of the kernel and those
+/// that have ended have no memory.
 fn is_between_programs(pid: u32) -> bool {
     let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let memory = read("statm");
@@ -380,7 +383,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_to_end_cleans_up_with_the_help_of_others() {
-        // Those that it had started for that were ended, too, and so it left its files: scripts remove them by rm.
+        // Those that it had started for that were ended, too, and so it left its files: scripts
+        // remove them by rm.
         let place = tempfile::TempDir::new().expect("a directory");
         let script = "trap 'exit 0' TERM; sh -c 'trap \"exit 1\" TERM; echo >begun; sleep 0.2; echo >tidied'; :";
         let mark = format!("{PREFIX}of-a-test-{}", std::process::id());

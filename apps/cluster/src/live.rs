@@ -161,10 +161,11 @@ impl Live {
         }
     }
 
-    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another machine gets the end of the
-    /// run on its pipe, and `cluster attend` does the same there.
+    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another
+    /// machine gets the end of the run on its pipe, and `cluster attend` does the same there.
     ///
-    /// A debugger stops a process for a moment, and many times: what counts is that nothing else was seen for [`STOPPED`].
+    /// A debugger stops a process for a moment, and many times: what counts is that nothing else
+    /// was seen for [`STOPPED`].
     pub(crate) fn end_if_stopped(&mut self, now: Time) {
         if self.ended.is_some() {
             return;

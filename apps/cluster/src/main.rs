@@ -1,5 +1,5 @@
-//! Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves nothing behind. Runs whole
-//! matrices of such experiments, which end in one table.
+//! Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves
+//! nothing behind. Runs whole matrices of such experiments, which end in one table.
 //!
 //! ```text
 //!   cluster matrix ──► cases ──► cluster run, for each ──► one table
@@ -13,11 +13,13 @@
 //!                    guard      outlives the command, however that ends, and removes the rest
 //! ```
 //!
-//! - **Nothing is left.** Every process has a mark in its environment, which what it starts inherits, and every file of a run is in
-//!   one of two directories of that name. A guard waits until the command is over, and then ends what has the mark and removes
-//!   the directories. It does so after every run, so that it is no path that only accidents take. Should it be killed as well, the
-//!   kernel ends the nodes, and the next start removes the directories.
-//! - **Network namespaces have no names** on the host: they belong to one process, and are gone with it, by the kernel.
+//! - **Nothing is left.** Every process has a mark in its environment, which what it starts
+//!   inherits, and every file of a run is in one of two directories of that name. A guard waits
+//!   until the command is over, and then ends what has the mark and removes the directories. It
+//!   does so after every run, so that it is no path that only accidents take. Should it be killed
+//!   as well, the kernel ends the nodes, and the next start removes the directories.
+//! - **Network namespaces have no names** on the host: they belong to one process, and are gone
+//!   with it, by the kernel.
 //! - **Every wait has a deadline**, and what went wrong is one line with the name of the node.
 
 #![forbid(unsafe_code)]
@@ -71,7 +73,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// What is wrong with the command line; whoever gives a program's flags to this one is told where they belong.
+/// What is wrong with the command line; whoever gives a program's flags to this one is told where
+/// they belong.
 fn told(error: &clap::Error) -> String {
     let line = one_line(error);
     let of_run = std::env::args().nth(1).is_some_and(|command| command == "run");

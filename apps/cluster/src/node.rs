@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::args::Node;
 
-/// The arguments with which this program becomes `command`, and gets `signal` when this process is over.
+/// The arguments with which this program becomes `command`, and gets `signal` when this process is
+/// over.
 pub(crate) fn wrap(program: &str, signal: i32, command: &[String]) -> Vec<String> {
     let parent = std::process::id().to_string();
     let own = [program, "node", "--parent", &parent, "--signal", &signal.to_string(), "--"];

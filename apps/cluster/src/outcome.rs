@@ -19,7 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) on: String,
     pub(crate) memory_nodes: u16,
     pub(crate) compute_nodes: u16,
-    /// The exit status: that of the programs, 124 when the time was over, 128 and a signal's number.
+    /// The exit status: that of the programs, 124 when the time was over, 128 and a signal's
+    /// number.
     pub(crate) status: u8,
     /// What went wrong, in one line.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -61,7 +61,8 @@ pub(crate) fn document_of(directory: &Path) -> PathBuf {
     directory.join(DOCUMENT)
 }
 
-/// Takes the archives of those apart that ran elsewhere, and gives the document its name. What went wrong.
+/// Takes the archives of those apart that ran elsewhere, and gives the document its name. What went
+/// wrong.
 pub(crate) fn gather(
     directory: &Path,
     nodes: &[Live],

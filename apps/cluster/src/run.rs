@@ -99,8 +99,8 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     Ok(outcome)
 }
 
-/// What of a program's standard output is printed. On a terminal its table was shown before, which says all that its lines
-/// for scripts say.
+/// What of a program's standard output is printed. On a terminal its table was shown before, which
+/// says all that its lines for scripts say.
 fn shown(text: Vec<u8>) -> Vec<u8> {
     if is_for_people_only() { without_script_lines(&text) } else { text }
 }

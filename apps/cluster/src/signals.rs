@@ -1,5 +1,6 @@
-//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends. A command that was
-//! started with SIGHUP ignored, as by `nohup`, outlives the terminal, and so do its processes.
+//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is
+//! closed sends. A command that was started with SIGHUP ignored, as by `nohup`, outlives the
+//! terminal, and so do its processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use signal_hook::flag;
 
 use crate::tell;
 
-/// The first signal is handed on to the programs, which end their run in order. The second ends the command at once: the guard does
-/// the rest.
+/// The first signal is handed on to the programs, which end their run in order. The second ends the
+/// command at once: the guard does the rest.
 #[derive(Clone, Default)]
 pub(crate) struct Signals {
     first: Arc<AtomicUsize>,
@@ -43,7 +44,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Does `work` with the signals handled. What fails after a signal ends with the signal's status.
+    /// Does `work` with the signals handled. What fails after a signal ends with the signal's
+    /// status.
     pub(crate) fn around(
         work: impl FnOnce(&Signals) -> Result<u8, AppError>,
     ) -> Result<u8, AppError> {

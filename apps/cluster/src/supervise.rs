@@ -9,8 +9,10 @@
 //!                                     memory nodes: SIGTERM, drain; SIGKILL; then the store
 //! ```
 //!
-//! - A process that is stopped (SIGSTOP) is killed as soon as its end is waited for: it would not hear a request.
-//! - After a failed run memory nodes do not wait for compute nodes to leave: the programs have ended, and the dead never leave.
+//! - A process that is stopped (SIGSTOP) is killed as soon as its end is waited for: it would not
+//!   hear a request.
+//! - After a failed run memory nodes do not wait for compute nodes to leave: the programs have
+//!   ended, and the dead never leave.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -249,7 +251,8 @@ impl Supervisor<'_> {
     /// Ends what serves the programs, which have ended. What went wrong with it.
     fn stop_rest(&mut self, has_failed: bool) -> Option<String> {
         if has_failed {
-            // Those that died did not leave, and a memory node would wait for the ends of their leases.
+            // Those that died did not leave, and a memory node would wait for the ends of their
+            // leases.
             self.signal(&[Role::Memory], Signal::TERM.as_raw());
             self.outlast(&[Role::Memory], HASTE);
             // The second signal ends it at once.

@@ -40,7 +40,8 @@ fn a_directory_that_is_empty_after_cleaning_is_removed() {
     assert!(directory.join("notes").exists());
 }
 
-/// Bug: files of another user stayed without a word, and a directory of another user was an error that did not say whose.
+/// Bug: files of another user stayed without a word, and a directory of another user was an error
+/// that did not say whose.
 #[test]
 fn what_is_another_users_stays_with_a_line_that_names_the_user() {
     let place = TempDir::new().expect("a directory");

@@ -1,4 +1,5 @@
-//! Nodes on other machines, as far as one machine can tell: over a script that stands in for ssh, and over sshd on loopback.
+//! Nodes on other machines, as far as one machine can tell: over a script that stands in for ssh,
+//! and over sshd on loopback.
 
 mod common;
 

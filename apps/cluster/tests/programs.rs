@@ -39,9 +39,10 @@ fn a_program_runs_over_shared_memory_and_over_sockets() {
     assert_eq!(nodes, Some(4), "two compute nodes, and two of memory");
 }
 
-/// Bug: with a node that was stopped, a run took 24 s to end, at a lease of 4 s and a deadline of 6 s. Mechanism: the stopped process
-/// had the whole grace, and the time after which it is killed; then memory nodes waited for the dead to leave. Fix: a
-/// stopped process is killed at once when its end is waited for, and after a failure nothing waits for the dead.
+/// Bug: with a node that was stopped, a run took 24 s to end, at a lease of 4 s and a deadline of 6
+/// s. Mechanism: the stopped process had the whole grace, and the time after which it is killed;
+/// then memory nodes waited for the dead to leave. Fix: a stopped process is killed at once when
+/// its end is waited for, and after a failure nothing waits for the dead.
 #[test]
 fn a_run_with_a_stopped_node_ends_within_its_lease_and_its_deadline() {
     const LEASE: Duration = Duration::from_secs(10);

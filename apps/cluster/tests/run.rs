@@ -54,8 +54,9 @@ fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
     assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
 }
 
-/// Bug: a process that was stopped held up the end of its run for the grace and more: 20 s with the defaults. Mechanism: it was
-/// asked to end, and a stopped process hears nothing. Fix: it is killed as soon as its end is waited for.
+/// Bug: a process that was stopped held up the end of its run for the grace and more: 20 s with the
+/// defaults. Mechanism: it was asked to end, and a stopped process hears nothing. Fix: it is killed
+/// as soon as its end is waited for.
 #[test]
 fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     let place = Place::new();
@@ -77,7 +78,8 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     }
 }
 
-/// Whether a process is a stand-in of this name, and not one that a stand-in has just forked to run something else.
+/// Whether a process is a stand-in of this name, and not one that a stand-in has just forked to run
+/// something else.
 fn is_script(pid: u32, name: &str) -> bool {
     runs_script(pid, name) && !parent(pid).is_some_and(|parent| runs_script(parent, name))
 }
@@ -115,8 +117,9 @@ fn the_first_signal_ends_the_run_in_order() {
     }
 }
 
-/// Bug: a command that was started by `nohup` ended when its terminal was closed. Mechanism: it handled SIGHUP whether that was ignored
-/// or not. Fix: a signal that is to be ignored stays ignored, as in all programs.
+/// Bug: a command that was started by `nohup` ended when its terminal was closed. Mechanism: it
+/// handled SIGHUP whether that was ignored or not. Fix: a signal that is to be ignored stays
+/// ignored, as in all programs.
 #[test]
 fn a_command_that_is_to_outlive_its_terminal_does() {
     let place = Place::new();
@@ -184,7 +187,8 @@ fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
     assert!(wait_until(|| left().is_empty()), "{:?}", left());
 }
 
-/// Bug: what killed processes had left stayed in memory until the next start, and no command removed it.
+/// Bug: what killed processes had left stayed in memory until the next start, and no command
+/// removed it.
 #[test]
 fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     use latchwork_verbs::MemoryNodeId;

@@ -49,7 +49,8 @@ fn times_may_be_fractions_of_a_second_as_in_all_programs() {
     }
 }
 
-/// Bug: with a relative directory for temporary files the paths that nodes got were relative, which they refuse.
+/// Bug: with a relative directory for temporary files the paths that nodes got were relative, which
+/// they refuse.
 #[test]
 fn nodes_get_absolute_paths_whatever_the_directory_for_temporary_files() {
     let place = TempDir::new().expect("a directory");

@@ -32,8 +32,8 @@ pub(crate) struct Claim {
     #[serde(default)]
     pub(crate) to: Selection,
     pub(crate) to_take: Option<Take>,
-    /// The claim is about all rows that `of` selects, each compared to that with the same in these columns, and
-    /// `take` says which counts.
+    /// The claim is about all rows that `of` selects, each compared to that with the same in these
+    /// columns, and `take` says which counts.
     #[serde(default)]
     pub(crate) each: Vec<String>,
     pub(crate) take: Option<Take>,
@@ -287,8 +287,9 @@ impl Claim {
             .ok_or_else(|| format!("`{which}` selects no point"))
     }
 
-    /// Within 30 % of the paper's, or at least on the same side of "no difference". Gains and losses are compared
-    /// as such: 3 % more is no reproduction of 17 % more, though 1.03 is near 1.17.
+    /// Within 30 % of the paper's, or at least on the same side of "no difference". Gains and
+    /// losses are compared as such: 3 % more is no reproduction of 17 % more, though 1.03 is near
+    /// 1.17.
     fn compare(&self, ours: f64, paper: f64) -> Verdict {
         let near = (ours / paper - 1.0).abs() <= WITHIN;
         let same_side = match self.kind {

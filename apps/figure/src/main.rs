@@ -1,4 +1,5 @@
-//! Makes of the results of many runs a figure: a plot, a table of all points, and whether claims hold.
+//! Makes of the results of many runs a figure: a plot, a table of all points, and whether claims
+//! hold.
 //!
 //! ```text
 //!   scripts/reproduce/figNN.sh ──► points, each a result document with labels
@@ -42,14 +43,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// One figure: writes points.csv, plot.svg and claims.json, of a table also table.md, and prints a line for
-    /// each claim.
+    /// One figure: writes points.csv, plot.svg and claims.json, of a table also table.md, and
+    /// prints a line for each claim.
     Draw(Draw),
     /// The claims of several figures, as a table in Markdown.
     Claims(Claims),
-    /// Puts text into a page, each between its marks `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+    /// Puts text into a page, each between its marks `<!-- NAME: begin -->` and `<!-- NAME: end
+    /// -->`.
     Page(Page),
-    /// The settings of the protocol with each value besides the default that is worth a try, a line for each.
+    /// The settings of the protocol with each value besides the default that is worth a try, a line
+    /// for each.
     Switches,
 }
 
@@ -58,7 +61,8 @@ struct Draw {
     /// Axes, series and claims.
     #[arg(long, value_name = "TOML")]
     spec: PathBuf,
-    /// The points: a line for each, of the result document, the command and labels, with tabs between them.
+    /// The points: a line for each, of the result document, the command and labels, with tabs
+    /// between them.
     #[arg(long, value_name = "FILE")]
     points: PathBuf,
     /// An existing directory for what is written.

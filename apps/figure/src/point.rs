@@ -1,7 +1,7 @@
 //! The points of a figure: runs with the labels that the script gave them.
 //!
-//! A file of points has a line for each, of fields with a tab between them: the result document, relative to that
-//! file; the command; and labels `name=value`.
+//! A file of points has a line for each, of fields with a tab between them: the result document,
+//! relative to that file; the command; and labels `name=value`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

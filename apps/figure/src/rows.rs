@@ -14,8 +14,8 @@ pub(crate) enum RowKind {
     /// A point.
     #[default]
     Points,
-    /// A compute node of a point: columns `node`, `role` (`writer` or `reader`, where some nodes only write),
-    /// `ops`, `throughput_ops_s`.
+    /// A compute node of a point: columns `node`, `role` (`writer` or `reader`, where some nodes
+    /// only write), `ops`, `throughput_ops_s`.
     Nodes,
     /// A compute node of a point at a time: columns `node`, `role`, `time_us`, `ops`, those so far.
     Time,
@@ -144,7 +144,8 @@ pub(crate) mod tests {
     use super::*;
     use latchwork_workload::result::{Node, ResultDocument};
 
-    /// A point with these labels and this throughput, on two nodes of which the first did a quarter.
+    /// A point with these labels and this throughput, on two nodes of which the first did a
+    /// quarter.
     pub(crate) fn point(labels: &str, throughput: f64) -> Point {
         let mut document = ResultDocument::new("microbench", "0.1.0", "0123456789ab");
         document.throughput_ops_s = throughput;

@@ -32,13 +32,14 @@ pub(crate) struct Plot {
     pub(crate) only: Selection,
     /// The column that has a panel for each of its values; without it there is one panel.
     pub(crate) panel: Option<String>,
-    /// What stands above a panel; its value in `panel` where there is nothing else. What is not said are the paper's names
-    /// of percentages of reads.
+    /// What stands above a panel; its value in `panel` where there is nothing else. What is not
+    /// said are the paper's names of percentages of reads.
     #[serde(default = "mixes")]
     pub(crate) panel_titles: BTreeMap<String, String>,
     /// The column of the horizontal axis, or of a table's columns.
     pub(crate) x: String,
-    /// Whether numbers of the horizontal axis stand where they are; otherwise all values have the same distance.
+    /// Whether numbers of the horizontal axis stand where they are; otherwise all values have the
+    /// same distance.
     #[serde(default)]
     pub(crate) x_is_linear: bool,
     /// Divides the horizontal axis' numbers where it is linear.

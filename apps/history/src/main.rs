@@ -28,8 +28,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Whether the committed transactions could have run one after another. Exit status 0 if so, 1 if not,
-    /// 2 for a file that is no history.
+    /// Whether the committed transactions could have run one after another. Exit status 0 if so, 1
+    /// if not, 2 for a file that is no history.
     Check(Check),
     /// The history in EDN on standard output, for Elle.
     Elle(Elle),
@@ -83,11 +83,11 @@ impl NamesFiles for Cli {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModelName {
-    /// A write's value is its timestamp. Elle finds an order of versions only where a transaction reads what it
-    /// replaces.
+    /// A write's value is its timestamp. Elle finds an order of versions only where a transaction
+    /// reads what it replaces.
     RwRegister,
-    /// A read returns the timestamps of all versions until then: Elle knows their whole order, and the file is
-    /// longer.
+    /// A read returns the timestamps of all versions until then: Elle knows their whole order, and
+    /// the file is longer.
     ListAppend,
 }
 

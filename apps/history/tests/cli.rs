@@ -11,7 +11,8 @@ fn history(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program starts")
 }
 
-/// Bug: a shell that has the program in its path ran its own builtin `history`. Fix: a name that no shell has.
+/// Bug: a shell that has the program in its path ran its own builtin `history`. Fix: a name that no
+/// shell has.
 #[test]
 fn a_shell_with_the_program_in_its_path_runs_the_program() {
     let program = Path::new(env!("CARGO_BIN_EXE_histories"));
@@ -65,7 +66,8 @@ fn an_export_does_not_replace_its_source() {
     }
 }
 
-/// Bug: two transactions of one number were two that wrote the same version: a serializable run was told to be none.
+/// Bug: two transactions of one number were two that wrote the same version: a serializable run was
+/// told to be none.
 #[test]
 fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
     let directory = TempDir::new().expect("a directory");

@@ -6,10 +6,12 @@ use clap::Parser;
 use latchwork_harness::parse::{seconds_or_none, size};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
-/// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent without it.
+/// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
+/// without it.
 ///
-/// It meets the others in the store that --join names, and serves until it is told to stop (SIGTERM, SIGINT, SIGHUP). Then it
-/// waits for the compute nodes to leave, since what it holds is lost with it. A second signal ends it at once.
+/// It meets the others in the store that --join names, and serves until it is told to stop
+/// (SIGTERM, SIGINT, SIGHUP). Then it waits for the compute nodes to leave, since what it holds is
+/// lost with it. A second signal ends it at once.
 #[derive(Debug, Parser)]
 #[command(name = "memnode", version, max_term_width = 100)]
 #[command(allow_negative_numbers = true, args_override_self = true)]

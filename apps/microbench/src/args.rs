@@ -8,16 +8,17 @@ use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
 use std::time::Duration;
 
-/// The micro-benchmark of GAM and SELCC: compute nodes that access lines by their global address, in this process.
+/// The micro-benchmark of GAM and SELCC: compute nodes that access lines by their global address,
+/// in this process.
 ///
-/// On shared memory nodes are threads in real time; in a simulated network (--fabric sim) time is virtual, NICs
-/// take the time that theirs take, and the same flags give the same figures.
+/// On shared memory nodes are threads in real time; in a simulated network (--fabric sim) time is
+/// virtual, NICs take the time that theirs take, and the same flags give the same figures.
 ///
-/// Every run ends with checks: that each item that was read is one that some writer left, and that no
-/// write was lost. A failed check is a failed run.
+/// Every run ends with checks: that each item that was read is one that some writer left, and that
+/// no write was lost. A failed check is a failed run.
 ///
-/// Without flags: 95 % reads of 24 thousand lines, drawn uniformly, by two compute nodes that can cache a sixth
-/// of them each.
+/// Without flags: 95 % reads of 24 thousand lines, drawn uniformly, by two compute nodes that can
+/// cache a sixth of them each.
 #[derive(Debug, Parser)]
 #[command(name = "microbench", version, max_term_width = 100)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
@@ -31,8 +32,8 @@ pub(crate) struct Flags {
     /// Lines that each node accesses.
     #[arg(long, value_name = "N", default_value = "24000", value_parser = whole(1..=100_000_000u64), help_heading = "Workload")]
     pub(crate) lines: u64,
-    /// The lines stand for so many times as many: hot lines stay as hot, and a part of the lines gets the same part of
-    /// the accesses, as with all of them. Changes zipfian accesses only.
+    /// The lines stand for so many times as many: hot lines stay as hot, and a part of the lines
+    /// gets the same part of the accesses, as with all of them. Changes zipfian accesses only.
     #[arg(long, value_name = "TIMES", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
     pub(crate) scale: u64,
     /// Bytes of an item, a multiple of 8.
@@ -44,14 +45,15 @@ pub(crate) struct Flags {
     /// Nodes that only write, while all others only read, instead of --reads.
     #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0..=58u64), help_heading = "Workload")]
     pub(crate) writer_nodes: u64,
-    /// Percentage of these lines that are the same for all nodes, and of the accesses that go there; the others
-    /// are the node's own.
+    /// Percentage of these lines that are the same for all nodes, and of the accesses that go
+    /// there; the others are the node's own.
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent, help_heading = "Workload")]
     pub(crate) sharing: f64,
     /// Temporal locality: percentage of the accesses that are to the line of the one before.
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
     pub(crate) locality: f64,
-    /// Spatial locality: percentage of the other accesses that are to the item behind the one before.
+    /// Spatial locality: percentage of the other accesses that are to the item behind the one
+    /// before.
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
     pub(crate) spatial: f64,
     /// Skew of zipfian accesses, 0 to 100. [default: accesses are uniform]
@@ -66,8 +68,8 @@ pub(crate) struct Flags {
         help_heading = "Workload"
     )]
     pub(crate) writes: Writes,
-    /// In what order writes become visible: sequential, each before it returns; tso, as issued, later;
-    /// pso, later, those to one line as issued. The last two buffer blind writes.
+    /// In what order writes become visible: sequential, each before it returns; tso, as issued,
+    /// later; pso, later, those to one line as issued. The last two buffer blind writes.
     #[arg(
         long,
         value_name = "LEVEL",

@@ -160,15 +160,16 @@ impl Runner {
         let mut writes = 0;
         let mut begin = self.handle.now();
         loop {
-            // Others are served in between, however long everything hits; and in virtual time an access
-            // does not take effect before its time.
+            // Others are served in between, however long everything hits; and in virtual time an
+            // access does not take effect before its time.
             self.handle.coop().await;
             self.handle.catch_up().await;
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
             // Its own: no two writes have the same.
             let stamp = Stamp(1 + client as u64 + clients * writes);
-            // Buffered writes take effect after they returned; what may be seen of them is tested elsewhere.
+            // Buffered writes take effect after they returned; what may be seen of them is tested
+            // elsewhere.
             let sampled = self.buffer.is_none() && self.run.sample.has(access.line);
             let invoked = if sampled { self.handle.instant() } else { begin };
             let ended = self.access(access, stamp).await;

@@ -97,7 +97,8 @@ impl Figures {
     }
 }
 
-/// Jain's index of fairness: 1 when all are alike, 1 / n when one has everything (Jain, Chiu, Hawe: DEC-TR-301, 1984).
+/// Jain's index of fairness: 1 when all are alike, 1 / n when one has everything (Jain, Chiu, Hawe:
+/// DEC-TR-301, 1984).
 pub(crate) fn jain(counts: &[u64]) -> f64 {
     let sum: f64 = counts.iter().map(|count| *count as f64).sum();
     let squares: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
@@ -119,8 +120,9 @@ mod tests {
         assert!((jain(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
     }
 
-    /// Bug: a short timed run had too high a rate. Mechanism: accesses counted that ended after the time that they were divided by.
-    /// Fix: the time goes on until the last worker's last access has ended.
+    /// Bug: a short timed run had too high a rate. Mechanism: accesses counted that ended after the
+    /// time that they were divided by. Fix: the time goes on until the last worker's last access
+    /// has ended.
     #[test]
     fn the_rate_is_of_the_time_until_the_last_access_has_ended() {
         let arguments = ["microbench", "--time", "0.001", "--threads", "1"];

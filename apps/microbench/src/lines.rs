@@ -39,7 +39,8 @@ fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
     part(index)..part(index + 1)
 }
 
-/// Allocates one worker's share of the lines, and fills their items with the first stamp. Their addresses, as bits.
+/// Allocates one worker's share of the lines, and fills their items with the first stamp. Their
+/// addresses, as bits.
 pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, AppError> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
@@ -70,8 +71,8 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
     Ok(lines)
 }
 
-/// The lines that are accessed, out of those that were allocated: as many of each memory node, and neighbours in
-/// number on different ones.
+/// The lines that are accessed, out of those that were allocated: as many of each memory node, and
+/// neighbours in number on different ones.
 pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
     let mut nodes: BTreeMap<_, Vec<GlobalAddr>> = BTreeMap::new();
     for line in made {

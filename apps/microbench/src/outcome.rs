@@ -22,8 +22,9 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
-    /// standard output, the lines give way to it. Each is written whether the others can be or not.
+    /// Tells everything: a table to people, lines to scripts, and the document where it should go.
+    /// With the document on standard output, the lines give way to it. Each is written whether the
+    /// others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.settings.json.as_ref();
         let told = match json.is_some_and(Output::is_stdout) {

@@ -203,15 +203,15 @@ fn cluster(
     Ok(config)
 }
 
-/// Chunks of 512 lines, less the table: small enough that a data set of any size is spread evenly over
-/// memory nodes, and large enough that the latch words of a chunk cover all buckets of a NIC that has 12 bits
-/// of them (Sherman 3.2.2).
+/// Chunks of 512 lines, less the table: small enough that a data set of any size is spread evenly
+/// over memory nodes, and large enough that the latch words of a chunk cover all buckets of a NIC
+/// that has 12 bits of them (Sherman 3.2.2).
 fn chunk_size(line_size: u32) -> u64 {
     (512 * u64::from(line_size)).max(Geometry::MIN_CHUNK)
 }
 
-/// Lines to allocate so that each memory node has its part of `lines`: nodes take lines of all memory nodes by
-/// turns, but not in step.
+/// Lines to allocate so that each memory node has its part of `lines`: nodes take lines of all
+/// memory nodes by turns, but not in step.
 pub(crate) fn allocated(lines: u64, config: &ClusterConfig) -> u64 {
     lines + 2 * (config.compute_nodes * config.memory_nodes) as u64
 }

@@ -1,8 +1,8 @@
-//! Histories of a sample of the lines, to be judged after the run: whether one order of the accesses to each item
-//! explains what all clients saw.
+//! Histories of a sample of the lines, to be judged after the run: whether one order of the
+//! accesses to each item explains what all clients saw.
 //!
-//! Stamps of an item differ: those of blind writes are the client's own, and locked writes count up. Two locked
-//! writes with the same stamp are a lost write.
+//! Stamps of an item differ: those of blind writes are the client's own, and locked writes count
+//! up. Two locked writes with the same stamp are a lost write.
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
@@ -17,7 +17,8 @@ const OF_LINES: u64 = 8;
 /// Draws that may be spent on finding them.
 const DRAWS: usize = 10_000;
 
-/// Accesses that are kept, of all workers together. Where popular lines have more, the later ones are not.
+/// Accesses that are kept, of all workers together. Where popular lines have more, the later ones
+/// are not.
 const CALLS: usize = 400_000;
 
 /// The lines whose history is kept: those that clients ask for first, so popular ones among them.
@@ -107,8 +108,8 @@ impl Witness {
     pub(crate) fn judge(&self, sample: &Sample) -> Result<(), String> {
         let until = sample.until();
         let checked = self.history.check(|calls| {
-            // A read that came back after that may have seen a write that was not kept. One that came back before saw
-            // writes that began before, and these were.
+            // A read that came back after that may have seen a write that was not kept. One that
+            // came back before saw writes that began before, and these were.
             let known = |call: &&Call<RegisterOperation<Stamp>>| {
                 matches!(call.operation, RegisterOperation::Write(_))
                     || call.returned.is_some_and(|returned| returned <= until)

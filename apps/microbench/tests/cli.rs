@@ -111,7 +111,8 @@ fn in_virtual_time_the_same_flags_give_the_same_document() {
 fn virtual_time_limits_a_run() {
     let document = document("--fabric sim --lines 500 --time 0.001 --warmup 0 --threads 1");
     let elapsed = document["elapsed_s"].as_f64().expect("seconds");
-    // Accesses that begin in time end later, and count: the time is until the last of them has ended.
+    // Accesses that begin in time end later, and count: the time is until the last of them has
+    // ended.
     assert!((0.001..0.0011).contains(&elapsed) && elapsed > 0.001, "{elapsed}");
 }
 

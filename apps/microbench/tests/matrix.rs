@@ -45,8 +45,8 @@ fn shares_of_reads_and_kinds_of_writes_are_right() {
     }
 }
 
-/// SEL serves nobody in order. With pauses that grow whatever the deadline, some writer of a popular line slept
-/// through its own: then the run fails.
+/// SEL serves nobody in order. With pauses that grow whatever the deadline, some writer of a
+/// popular line slept through its own: then the run fails.
 #[test]
 fn no_buffered_write_sleeps_through_its_deadline() {
     for (seed, consistency) in [(4, "tso"), (1, "pso")] {

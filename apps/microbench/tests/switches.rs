@@ -1,5 +1,5 @@
-//! Flags that are no settings of the protocol do what they are for: in virtual time, where the same flags give the same
-//! figures.
+//! Flags that are no settings of the protocol do what they are for: in virtual time, where the same
+//! flags give the same figures.
 
 use std::process::Command;
 

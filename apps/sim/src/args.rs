@@ -69,13 +69,13 @@ pub(crate) struct WorldArgs {
     /// Coherence protocol: selcc or sel.
     #[arg(long, value_name = "NAME", help_heading = "World")]
     pub(crate) protocol: Option<Protocol>,
-    /// Times of the network: calm, rough or harsh, where the seed draws them; or the name or the file
-    /// of a NIC profile.
+    /// Times of the network: calm, rough or harsh, where the seed draws them; or the name or the
+    /// file of a NIC profile.
     #[arg(long, value_name = "NAME|FILE", value_parser = network, help_heading = "World")]
     pub(crate) nic: Option<Network>,
     /// What goes wrong: none, or a list such as delay=1/50,lose=1/500,repeat=1/200,fail=1/500,
-    /// pause=3,kill=1,lapse=1,memory=1,slow=1. Rates are of batches or messages, numbers are of nodes or
-    /// times. [default: the seed decides]
+    /// pause=3,kill=1,lapse=1,memory=1,slow=1. Rates are of batches or messages, numbers are of
+    /// nodes or times. [default: the seed decides]
     #[arg(long, value_name = "LIST", value_parser = faults::parse, help_heading = "World")]
     pub(crate) faults: Option<FaultPlan>,
     /// Which checks there are: all, after every event; end, when all is over; or none.
@@ -84,12 +84,13 @@ pub(crate) struct WorldArgs {
     /// A setting of the protocol, such as evict-batch=1; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, help_heading = "World")]
     pub(crate) settings: Vec<(String, String)>,
-    /// Leave the protocol's settings as they are by default, but for --set, and lines small. Without this
-    /// settings vary from seed to seed, each alone and each with each other, and so does the size of lines.
+    /// Leave the protocol's settings as they are by default, but for --set, and lines small.
+    /// Without this settings vary from seed to seed, each alone and each with each other, and so
+    /// does the size of lines.
     #[arg(long, help_heading = "World")]
     pub(crate) default_settings: bool,
-    /// READs and WRITEs copy only the first bytes of what they transfer, for measuring the simulator;
-    /// needs --checks none.
+    /// READs and WRITEs copy only the first bytes of what they transfer, for measuring the
+    /// simulator; needs --checks none.
     #[arg(long, help_heading = "World")]
     pub(crate) elide_payloads: bool,
     /// A bug to put in on purpose, to see that it is found.
@@ -111,8 +112,8 @@ pub(crate) struct RunArgs {
     /// Write what happened, a line for each step; - is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) log: Option<PathBuf>,
-    /// Draw what happened: as Mermaid sequence diagram when the file ends in .mmd, else as text; - is
-    /// text on standard output.
+    /// Draw what happened: as Mermaid sequence diagram when the file ends in .mmd, else as text; -
+    /// is text on standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) diagram: Option<PathBuf>,
     /// The log and the diagram are about this line only, as the log calls it, for example "line 3".
@@ -189,8 +190,8 @@ pub(crate) struct ShrinkFlags {
 #[derive(Debug, Args)]
 #[command(mut_arg("json", |arg| arg.help("Write the figures in JSON; - is standard output")))]
 pub(crate) struct CalibrateArgs {
-    /// A profile, by its name or its file; several are calibrated one after the other. [default: all
-    /// that come along]
+    /// A profile, by its name or its file; several are calibrated one after the other. [default:
+    /// all that come along]
     #[arg(long, value_name = "NAME|FILE", value_parser = NicChoice::find)]
     pub(crate) nic: Vec<NicChoice>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! What a failed world leaves behind: a directory with all that is needed to understand and replay it.
+//! What a failed world leaves behind: a directory with all that is needed to understand and replay
+//! it.
 
 use crate::outcome;
 use crate::world::in_a_line;
@@ -18,7 +19,8 @@ pub(crate) const DIAGRAM_STEPS: usize = 60;
 /// Entries of the log that a failed world leaves behind.
 const EVIDENCE_ENTRIES: usize = 5_000;
 
-/// The line that a failure is about: the one that it names, or the one that something happened to last.
+/// The line that a failure is about: the one that it names, or the one that something happened to
+/// last.
 pub(crate) fn line_of_failure(trace: &Trace, report: &Report) -> Option<GlobalAddr> {
     let failure = report.failure.as_ref()?;
     trace.line_named_in(&failure.text).or_else(|| trace.last_line())
@@ -39,8 +41,8 @@ pub(crate) struct Evidence {
 }
 
 impl Failed<'_> {
-    /// Replays the world with a trace, and writes everything into a directory of `out` that is named by
-    /// the seed that was found.
+    /// Replays the world with a trace, and writes everything into a directory of `out` that is
+    /// named by the seed that was found.
     pub(crate) fn write(&self, out: &Path) -> Result<Evidence, AppError> {
         let (scenario, expected) = self.shrunk;
         let mut trace = Trace::with_room(EVIDENCE_ENTRIES.max(Trace::KEEP));

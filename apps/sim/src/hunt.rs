@@ -82,8 +82,8 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
 
 /// A seed from which hunts of other days did not begin.
 fn fresh_seed() -> u64 {
-    // The hasher's keys are the standard library's only source of randomness. Short seeds are easier to
-    // talk about, and no two hunts meet.
+    // The hasher's keys are the standard library's only source of randomness. Short seeds are
+    // easier to talk about, and no two hunts meet.
     RandomState::new().hash_one(0_u8) % 1_000_000_000 * 10_000
 }
 
@@ -105,7 +105,8 @@ fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
     text
 }
 
-/// How many worlds had the protocol's settings changed, and how many of all ways there are were met.
+/// How many worlds had the protocol's settings changed, and how many of all ways there are were
+/// met.
 fn settings(totals: &Totals) -> String {
     let mut words = Vec::new();
     for (changed, what) in [(0, "as they are"), (1, "one changed"), (2, "two")] {

@@ -1,5 +1,6 @@
-//! What a database says of itself: its size, what it was made from, and how many runs there were. One row of a table of its own,
-//! which is the first that the program makes, so that it is found in a log before there is a database.
+//! What a database says of itself: its size, what it was made from, and how many runs there were.
+//! One row of a table of its own, which is the first that the program makes, so that it is found in
+//! a log before there is a database.
 
 use crate::tables::{Rows, Store};
 use latchwork_txn::schema::{ColumnType, Schema, SchemaError, Value};

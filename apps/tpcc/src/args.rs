@@ -16,13 +16,15 @@ const INFLIGHT_HELP: &str = "Transactions that each worker has in flight: more t
 const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: as many as give each core \
     one, and 4 in a simulation]";
 
-/// TPC-C on a cluster in this process, of threads or simulated: compute nodes that run transactions on the same
-/// tables in disaggregated memory.
+/// TPC-C on a cluster in this process, of threads or simulated: compute nodes that run transactions
+/// on the same tables in disaggregated memory.
 ///
-/// Without a command: loads the database, runs the standard mix, and checks the consistency conditions of the standard.
-/// A condition that does not hold is a failed run. These are no TPC results: nothing is audited.
+/// Without a command: loads the database, runs the standard mix, and checks the consistency
+/// conditions of the standard. A condition that does not hold is a failed run. These are no TPC
+/// results: nothing is audited.
 ///
-/// Memory lives as long as the program. The commands keep the database in a log from one to the next.
+/// Memory lives as long as the program. The commands keep the database in a log from one to the
+/// next.
 #[derive(Debug, Parser)]
 #[command(name = "tpcc", version, max_term_width = 100)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
@@ -91,15 +93,15 @@ impl Wal {
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// Warehouses. One of the standard's size takes about 130 MB of memory. [default: 2; of a database that is recovered,
-    /// those that it has]
+    /// Warehouses. One of the standard's size takes about 130 MB of memory. [default: 2; of a
+    /// database that is recovered, those that it has]
     #[arg(long, short = 'w', global = true, value_name = "N", value_parser = whole(1..=1_000_000u32), help_heading = "Workload")]
     pub(crate) warehouses: Option<u32>,
     /// Items; fewer than the standard has are for tests. [default: 100000]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::ITEMS), help_heading = "Workload")]
     pub(crate) items: Option<u32>,
-    /// Customers of each district, and orders that it begins with; fewer than the standard has are for tests. [default:
-    /// 3000]
+    /// Customers of each district, and orders that it begins with; fewer than the standard has are
+    /// for tests. [default: 3000]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::CUSTOMERS), help_heading = "Workload")]
     pub(crate) customers: Option<u32>,
     /// Concurrency control: 2pl (two-phase locking), to (timestamp ordering) or occ (optimistic).
@@ -114,39 +116,45 @@ pub(crate) struct Flags {
     /// Keep the standard's keying and think times, with ten terminals in each warehouse.
     #[arg(long, global = true, help_heading = "Workload")]
     pub(crate) wait: bool,
-    /// Stop the measured run after so many seconds. [default: 10, and 0.05 in a simulation; none where --count is
-    /// given]
+    /// Stop the measured run after so many seconds. [default: 10, and 0.05 in a simulation; none
+    /// where --count is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
     /// Stop the measured run after so many transactions of all workers together.
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
     pub(crate) count: Option<u64>,
-    /// Run so many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where --count is given]
+    /// Run so many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where --count
+    /// is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
     pub(crate) warmup: Option<Duration>,
-    /// So many percent of the new orders have a line from a warehouse of another compute node, and no other
-    /// transaction leaves its own: each node works in its own share of the warehouses, unless there is --roaming.
-    /// Without it, everybody works everywhere, and 1 % of the lines and 15 % of the payments are of another warehouse, as the standard has it.
+    /// So many percent of the new orders have a line from a warehouse of another compute node, and
+    /// no other transaction leaves its own: each node works in its own share of the warehouses,
+    /// unless there is --roaming. Without it, everybody works everywhere, and 1 % of the lines and
+    /// 15 % of the payments are of another warehouse, as the standard has it.
     #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
     pub(crate) distribution_ratio: Option<u8>,
-    /// Each transaction is of any warehouse, so that all compute nodes work on all data, whatever workers there are.
+    /// Each transaction is of any warehouse, so that all compute nodes work on all data, whatever
+    /// workers there are.
     #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], help_heading = "Workload")]
     pub(crate) roaming: bool,
-    /// Each compute node has its share of the warehouses, whose rows it alone touches: who needs rows of several nodes
-    /// sends messages, and commits by two-phase commit. Terminals work in the warehouses of their node.
+    /// Each compute node has its share of the warehouses, whose rows it alone touches: who needs
+    /// rows of several nodes sends messages, and commits by two-phase commit. Terminals work in the
+    /// warehouses of their node.
     #[arg(long, global = true, help_heading = "Workload")]
     pub(crate) partitioned: bool,
     /// Check the twelve consistency conditions at the end.
     #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
     pub(crate) check: bool,
-    /// Timestamp ordering: timestamps that a worker draws at once. More than one spares the global counter, and
-    /// workers that are behind abort more.
+    /// Timestamp ordering: timestamps that a worker draws at once. More than one spares the global
+    /// counter, and workers that are behind abort more.
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
     pub(crate) ts_block: u64,
-    /// Timestamp ordering: how far ahead the stamps may be that reads leave, in timestamps; 0: not at all.
+    /// Timestamp ordering: how far ahead the stamps may be that reads leave, in timestamps; 0: not
+    /// at all.
     #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().read_lease, value_parser = whole(0..=1_000_000u64), help_heading = "Workload")]
     pub(crate) read_lease: u64,
-    /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it has read is as it was.
+    /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it
+    /// has read is as it was.
     #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
     pub(crate) ts_extension: bool,
     /// After so many aborts of one transaction others make way for it; 0: they never do.
@@ -155,12 +163,13 @@ pub(crate) struct Flags {
     /// Seconds after which a transaction that others are in the way of is given up.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds, help_heading = "Workload")]
     pub(crate) retry_for: Duration,
-    /// Rows whose place each worker remembers, so that it need not look in the index again; 16 bytes each. 0: none. One for
-    /// each 256 bytes of a node's cache if it is not given, from 65536 to 1048576.
+    /// Rows whose place each worker remembers, so that it need not look in the index again; 16
+    /// bytes each. 0: none. One for each 256 bytes of a node's cache if it is not given, from 65536
+    /// to 1048576.
     #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]
     pub(crate) places: Option<usize>,
-    /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when it is on disk.
-    /// [default: off, and sync with --wal-dir]
+    /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when
+    /// it is on disk. [default: off, and sync with --wal-dir]
     #[arg(
         long,
         global = true,
@@ -169,33 +178,37 @@ pub(crate) struct Flags {
         help_heading = "Log"
     )]
     pub(crate) wal: Option<Wal>,
-    /// Whether commits that wait for a log with --wal sync let others of their node go on with what they have written: on
-    /// or off. Nobody is told of anything earlier.
+    /// Whether commits that wait for a log with --wal sync let others of their node go on with what
+    /// they have written: on or off. Nobody is told of anything earlier.
     #[arg(long, global = true, value_name = "ON", default_value = "off", value_parser = on_or_off, action = ArgAction::Set, help_heading = "Log")]
     pub(crate) early_release: bool,
-    /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with power-loss
-    /// protection]
+    /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with
+    /// power-loss protection]
     #[arg(long, global = true, value_name = "US", value_parser = whole_micros(1..=1_000_000), help_heading = "Log")]
     pub(crate) sync_us: Option<u64>,
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
-    /// Go on where the log has lost what was durable: without the lost commits, and without those that may have seen
-    /// them. Says what is lost. `run` cuts the log so for good, `check` leaves it as it is.
+    /// Go on where the log has lost what was durable: without the lost commits, and without those
+    /// that may have seen them. Says what is lost. `run` cuts the log so for good, `check` leaves
+    /// it as it is.
     #[arg(long, global = true, help_heading = "Log")]
     pub(crate) accept_loss: bool,
-    /// Write a checkpoint every so many seconds of a run, so that the log does not grow for ever; 0 never does.
-    /// [default: 30]
+    /// Write a checkpoint every so many seconds of a run, so that the log does not grow for ever; 0
+    /// never does. [default: 30]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]
     pub(crate) checkpoint: Option<Duration>,
-    /// Record what each transaction of the run sees and does, and check that all of them were serializable; the program
-    /// `histories` reads the file. It is written when the run is over, and until then beside it, as FILE.node-1.
+    /// Record what each transaction of the run sees and does, and check that all of them were
+    /// serializable; the program `histories` reads the file. It is written when the run is over,
+    /// and until then beside it, as FILE.node-1.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
     pub(crate) record: Option<PathBuf>,
-    /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a simulation]
+    /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a
+    /// simulation]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Output")]
     pub(crate) interval: Option<Duration>,
-    /// What is printed on standard output: plain, lines as those of go-tpc; or json, the result document.
+    /// What is printed on standard output: plain, lines as those of go-tpc; or json, the result
+    /// document.
     #[arg(
         long,
         global = true,

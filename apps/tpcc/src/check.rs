@@ -1,5 +1,5 @@
-//! The checks at the end of a run: the consistency conditions over all rows, that no row came or went without a
-//! transaction, and that the indexes lead to the same rows as the tables.
+//! The checks at the end of a run: the consistency conditions over all rows, that no row came or
+//! went without a transaction, and that the indexes lead to the same rows as the tables.
 
 use crate::session::{Logged, Session};
 use crate::settings::Settings;
@@ -241,7 +241,8 @@ enum By {
     Index,
 }
 
-/// Rows that were read in one transaction: nothing is added before it is known that they were there together.
+/// Rows that were read in one transaction: nothing is added before it is known that they were there
+/// together.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,

@@ -141,7 +141,8 @@ impl Driver {
         Arc::new(Phase::new(self.session.workers()))
     }
 
-    /// Runs `body` on every worker and shows how far it is. Fails with the first error of any worker.
+    /// Runs `body` on every worker and shows how far it is. Fails with the first error of any
+    /// worker.
     pub(crate) fn on_all<T, F, Fut>(
         &self,
         title: Title,

@@ -1,7 +1,7 @@
 //! How a run goes while it lasts: go-tpc's lines with `[Current]`.
 //!
-//! Nobody stands by: the worker that ends the first transaction of a new interval tells of the last one. So a simulated run
-//! tells the same each time.
+//! Nobody stands by: the worker that ends the first transaction of a new interval tells of the last
+//! one. So a simulated run tells the same each time.
 
 use latchwork_files::Output;
 use latchwork_harness::outcome;

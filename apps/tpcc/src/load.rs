@@ -1,5 +1,5 @@
-//! Loading: all workers take parts of the population, and add their rows without transactions. Where each compute node has its
-//! share of the warehouses, its workers load that.
+//! Loading: all workers take parts of the population, and add their rows without transactions.
+//! Where each compute node has its share of the warehouses, its workers load that.
 
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Load {
     session: Arc<Session>,
     phase: Arc<Phase>,
-    /// The next part that nobody has taken: for each compute node, where each has its share; else the first is for all.
+    /// The next part that nobody has taken: for each compute node, where each has its share; else
+    /// the first is for all.
     next: Vec<AtomicU64>,
     /// This process's place among so many, which take the parts by turns where they are for all.
     process: (u64, u64),

@@ -1,5 +1,5 @@
-//! The log of a run: files in a directory, or in a simulated world bytes in memory, on a device that takes its time. And what
-//! comes back from it.
+//! The log of a run: files in a directory, or in a simulated world bytes in memory, on a device
+//! that takes its time. And what comes back from it.
 
 use crate::about::{About, table_id};
 use crate::args::Wal;
@@ -32,15 +32,16 @@ pub(crate) struct Stored {
     pub(crate) rows: [u64; Table::ALL.len()],
     /// Bytes of all keys and rows.
     pub(crate) bytes: u64,
-    /// Transactions over several nodes since the last checkpoint: that had committed, and that had not.
+    /// Transactions over several nodes since the last checkpoint: that had committed, and that had
+    /// not.
     pub(crate) distributed: (usize, usize),
     /// How long reading it took.
     pub(crate) replay: Duration,
 }
 
 impl Logs {
-    /// The log of a database that is to be made, in a directory that holds none; in memory without a directory.
-    /// `device` is that of a simulated one.
+    /// The log of a database that is to be made, in a directory that holds none; in memory without
+    /// a directory. `device` is that of a simulated one.
     pub(crate) fn create(
         wal: Wal,
         path: Option<&Path>,
@@ -53,7 +54,8 @@ impl Logs {
         }
     }
 
-    /// The log of one node of a cluster of processes, whose other nodes have theirs elsewhere; `id` is that of the database.
+    /// The log of one node of a cluster of processes, whose other nodes have theirs elsewhere; `id`
+    /// is that of the database.
     pub(crate) fn of_node(wal: Wal, path: &Path, id: u64) -> Result<Logs, AppError> {
         Logs::begin(disk(path)?, None, id, wal)
     }
@@ -80,8 +82,8 @@ impl Logs {
         Ok(Logs { directory: directory.map_err(|error| failed(&error))?, mode: mode(wal), device })
     }
 
-    /// The log of a database that was made before, and that database. `wal` is off where nothing is to be added.
-    /// `accept_loss`: a loss of the log is no error, and standard error names it.
+    /// The log of a database that was made before, and that database. `wal` is off where nothing is
+    /// to be added. `accept_loss`: a loss of the log is no error, and standard error names it.
     pub(crate) fn recover(
         wal: Wal,
         path: &Path,
@@ -147,7 +149,8 @@ impl Logs {
         self.device.map(|device| device.sync)
     }
 
-    /// Opens a compute node's log, if any is to be written; a simulated one is written by the worker of `handle`.
+    /// Opens a compute node's log, if any is to be written; a simulated one is written by the
+    /// worker of `handle`.
     pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, WalError> {
         let Some(mode) = self.mode else { return Ok(None) };
         let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };

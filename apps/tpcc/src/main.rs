@@ -14,7 +14,8 @@
 //!   outcome                    lines of go-tpc, a table for people, the result document
 //! ```
 //!
-//! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]; what is here runs the transactions.
+//! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]; what is here
+//! runs the transactions.
 
 #![forbid(unsafe_code)]
 

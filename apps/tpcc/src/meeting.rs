@@ -1,7 +1,8 @@
 //! [`Meeting`]: where the workers of all compute nodes wait for one another in the middle of a phase.
 //!
-//! Whoever waits goes on polling, since others may need an answer of its node. Workers of one process count in memory of their
-//! own; those of many count in a line of the memory that they share anyway.
+//! Whoever waits goes on polling, since others may need an answer of its node. Workers of one
+//! process count in memory of their own; those of many count in a line of the memory that they
+//! share anyway.
 
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
@@ -10,7 +11,8 @@ use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 use std::time::Duration;
 
-/// How long workers wait for one another, as long as nothing has failed: one of them may be at a checkpoint.
+/// How long workers wait for one another, as long as nothing has failed: one of them may be at a
+/// checkpoint.
 pub(crate) const WAIT: Duration = Duration::from_secs(120);
 /// Between two looks: at memory of the process, and at a line.
 const LOOK: Duration = Duration::from_micros(100);

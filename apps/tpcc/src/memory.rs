@@ -1,18 +1,21 @@
-//! How much memory a database will take, so that one that does not fit is refused before it is loaded.
+//! How much memory a database will take, so that one that does not fit is refused before it is
+//! loaded.
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{AppError, FabricChoice, MIB};
 use latchwork_workload::tpcc::{Index, Population, Table};
 
-/// Bytes of a tuple and its slot beside key and value, rounding included: see the figures of the tables.
+/// Bytes of a tuple and its slot beside key and value, rounding included: see the figures of the
+/// tables.
 const TUPLE: u64 = 26;
 /// Bytes of an entry of an index beside its key: what it leads to, slot and header.
 const ENTRY: u64 = 24;
-/// Of heap lines that are filled one after the other, and of index pages that are split by ascending keys, so
-/// many percent hold something.
+/// Of heap lines that are filled one after the other, and of index pages that are split by
+/// ascending keys, so many percent hold something.
 const HEAP_FILL: u64 = 90;
 const INDEX_FILL: u64 = 50;
-/// Bytes of a new order: an order, its line in NEW-ORDER, ten order lines and their entries; and of a payment.
+/// Bytes of a new order: an order, its line in NEW-ORDER, ten order lines and their entries; and of
+/// a payment.
 const NEW_ORDER: u64 = 1_600;
 
 /// Bytes of memory lines that the population takes.
@@ -84,7 +87,8 @@ pub(crate) fn check_nodes(
     )))
 }
 
-/// Refuses a database that cannot fit: into the memory nodes, or with them and the caches into this machine.
+/// Refuses a database that cannot fit: into the memory nodes, or with them and the caches into this
+/// machine.
 pub(crate) fn check(
     warehouses: u32,
     population: u64,

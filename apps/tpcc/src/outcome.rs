@@ -35,7 +35,8 @@ pub(crate) struct Outcome {
     pub(crate) log: Option<Stats>,
     /// What the partitions did in the run, warm-up included.
     pub(crate) partitions: Option<latchwork_partition::Stats>,
-    /// What went wrong in the run behind the backs of its transactions, by the number of the compute node.
+    /// What went wrong in the run behind the backs of its transactions, by the number of the
+    /// compute node.
     pub(crate) health: Vec<(usize, Health)>,
     /// The world, where the cluster was simulated.
     pub(crate) world: Option<World>,
@@ -91,8 +92,9 @@ impl Outcome {
         Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
     }
 
-    /// Tells everything: a table to people, lines to scripts, and the document where it should go. With the document on
-    /// standard output, the lines give way to it. Each is written whether the others can be or not.
+    /// Tells everything: a table to people, lines to scripts, and the document where it should go.
+    /// With the document on standard output, the lines give way to it. Each is written whether the
+    /// others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let settings = &self.session.settings;
         let told = match settings.document_only() {

@@ -1,8 +1,10 @@
-//! Warehouses dealt out to compute nodes: whose rows are whose, and the two-phase commit between them (SELCC 7.3.2).
+//! Warehouses dealt out to compute nodes: whose rows are whose, and the two-phase commit between
+//! them (SELCC 7.3.2).
 //!
-//! Each node has consecutive warehouses. It loads their rows, restores them after a restart, and adds to them, so that no line
-//! has rows of two nodes: a lock is of a line, and a transaction over both nodes would find itself in its own way. Nobody writes
-//! items; each node reads them for itself.
+//! Each node has consecutive warehouses. It loads their rows, restores them after a restart, and
+//! adds to them, so that no line has rows of two nodes: a lock is of a line, and a transaction over
+//! both nodes would find itself in its own way. Nobody writes items; each node reads them for
+//! itself.
 
 use crate::meeting::{self, Meeting, Point, wait};
 use crate::session::Session;
@@ -32,7 +34,8 @@ pub(crate) struct Shares {
 impl Shares {
     /// The node that has a warehouse: from 0.
     pub(crate) fn node_of(self, warehouse: u32) -> u32 {
-        // There are not more: whoever asks for a warehouse that is not there is told so by the tables.
+        // There are not more: whoever asks for a warehouse that is not there is told so by the
+        // tables.
         (warehouse.saturating_sub(1) / self.warehouses).min(self.nodes - 1)
     }
 
@@ -61,7 +64,8 @@ pub(crate) struct Partitions {
 }
 
 impl Partitions {
-    /// For a run on these nodes, where it is partitioned; their workers meet in a line where they are of many processes.
+    /// For a run on these nodes, where it is partitioned; their workers meet in a line where they
+    /// are of many processes.
     pub(crate) fn new(
         settings: &Settings,
         ids: &[ComputeNodeId],
@@ -85,7 +89,8 @@ impl Partitions {
         Some(Partitions { sites, meeting: Meeting::new(nodes * workers, line) })
     }
 
-    /// Starts a worker, and waits until all others have: before that, nobody would hear of their rows.
+    /// Starts a worker, and waits until all others have: before that, nobody would hear of their
+    /// rows.
     pub(crate) async fn start(
         &self,
         session: &Session,

@@ -1,8 +1,10 @@
-//! The history of a run: what its transactions saw and did, and whether they could have run one after another.
+//! The history of a run: what its transactions saw and did, and whether they could have run one
+//! after another.
 //!
-//! Each process records its own transactions into a part, a file beside the one that was asked for. After the run the first
-//! process judges the parts, which takes one machine, and puts them where the history was asked for. Until then an older
-//! history is still there; what a killed process has recorded is in its part.
+//! Each process records its own transactions into a part, a file beside the one that was asked for.
+//! After the run the first process judges the parts, which takes one machine, and puts them where
+//! the history was asked for. Until then an older history is still there; what a killed process has
+//! recorded is in its part.
 
 use crate::session::Session;
 use latchwork_files::Output;
@@ -28,8 +30,9 @@ pub(crate) struct Judged {
     pub(crate) unrecorded: Option<AppError>,
 }
 
-/// A file that one process records into. One in the directory for temporary files goes with the run, however that
-/// ends; one beside the history stays when the run fails, since it has what was recorded.
+/// A file that one process records into. One in the directory for temporary files goes with the
+/// run, however that ends; one beside the history stays when the run fails, since it has what was
+/// recorded.
 struct Part {
     path: PathBuf,
     is_temporary: bool,
@@ -65,7 +68,8 @@ pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recor
     recorded.map(Some)
 }
 
-/// The part of the process at this place. A FIFO or a device cannot be read back: beside it is no place for files.
+/// The part of the process at this place. A FIFO or a device cannot be read back: beside it is no
+/// place for files.
 fn part_of(output: &Output, place: usize) -> Part {
     let part = format!(".node-{}", place + 1);
     if !output.is_file() {
@@ -83,8 +87,8 @@ impl Recorded {
         recorded.map_or_else(Recorder::off, |recorded| recorded.recording.recorder())
     }
 
-    /// Ends the recording, and judges it. Called by all processes. A history that cannot be kept is no reason to lose
-    /// what else came of the run.
+    /// Ends the recording, and judges it. Called by all processes. A history that cannot be kept is
+    /// no reason to lose what else came of the run.
     ///
     /// # Errors
     /// When another process is gone.

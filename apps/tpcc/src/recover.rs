@@ -50,7 +50,8 @@ pub(crate) async fn recover(
     Box::pin(recovered).await.map_err(|error| phase.fail(error)).ok()
 }
 
-/// The first worker's checkpoint; the others are there for what they have cached. Nothing when the phase failed.
+/// The first worker's checkpoint; the others are there for what they have cached. Nothing when the
+/// phase failed.
 pub(crate) async fn checkpoint(
     session: Arc<Session>,
     phase: Arc<Phase>,

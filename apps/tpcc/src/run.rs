@@ -1,4 +1,5 @@
-//! The measured run: every worker has terminals, whose transactions it runs, again and again where they meet others.
+//! The measured run: every worker has terminals, whose transactions it runs, again and again where
+//! they meet others.
 
 use crate::about::About;
 use crate::intervals::Intervals;
@@ -45,7 +46,8 @@ pub(crate) struct Run {
     /// Ends when all workers have.
     pub(crate) recorded: Mutex<Option<Recorded>>,
     pub(crate) partitions: Option<Partitions>,
-    /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has not noted it there.
+    /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has
+    /// not noted it there.
     pub(crate) number: AtomicU32,
 }
 
@@ -58,7 +60,8 @@ pub(crate) struct Begun {
     pub(crate) line: u64,
 }
 
-/// Begins a run that is that of many processes: the first worker does. Nothing when the phase failed.
+/// Begins a run that is that of many processes: the first worker does. Nothing when the phase
+/// failed.
 pub(crate) async fn begin(
     session: Arc<Session>,
     phase: Arc<Phase>,
@@ -175,7 +178,8 @@ impl Run {
         AtomicU32::new(number.map_or(0, |number| NOTED | u32::from(number)))
     }
 
-    /// Which run it is: the first worker notes in the database that there is another, unless that was done.
+    /// Which run it is: the first worker notes in the database that there is another, unless that
+    /// was done.
     async fn number(&self, store: &Store, member: &Member) -> Result<u16, AppError> {
         if member.index == 0 && self.number.load(Ordering::Acquire) == 0 {
             let number = About::begin_run(store).await;

@@ -8,8 +8,8 @@ use latchwork_workload::tpcc::{Index, Table};
 
 use ColumnType::{Blob, Bytes, I16, I32, I64, Text, U8, U16, U32, U64};
 
-/// The schema of a table. Its rows and keys are those of `latchwork_workload::tpcc`, byte for byte. What
-/// transactions change stands first.
+/// The schema of a table. Its rows and keys are those of `latchwork_workload::tpcc`, byte for byte.
+/// What transactions change stands first.
 pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
     let new = Schema::builder(table.name());
     let schema = match table {

@@ -45,14 +45,15 @@ impl Session {
         Session { settings, name, nodes }
     }
 
-    /// Begins a phase. Where a log is simulated, which a worker writes who ends with the phase, its nodes are made anew.
+    /// Begins a phase. Where a log is simulated, which a worker writes who ends with the phase, its
+    /// nodes are made anew.
     pub(crate) fn begin_phase(&self) {
         let simulated = self.settings.logs.as_ref().is_some_and(Logs::is_simulated);
         self.nodes.begin(simulated);
     }
 
-    /// Ends a worker's part in a phase. The first of a node stays until the others have ended, since it may be the one
-    /// that writes their log, and sees to it that all of it is written.
+    /// Ends a worker's part in a phase. The first of a node stays until the others have ended,
+    /// since it may be the one that writes their log, and sees to it that all of it is written.
     pub(crate) async fn end_phase(&self, phase: &Phase, member: &Member) -> Result<(), AppError> {
         let stopped = || phase.stopped();
         let wait = Wait { limit: WAIT, stopped: &stopped };
@@ -60,7 +61,8 @@ impl Session {
         ended.map_err(|error| open_failed(&error))
     }
 
-    /// Closes the logs of this process that are in files, so that their ends are known from then on.
+    /// Closes the logs of this process that are in files, so that their ends are known from then
+    /// on.
     pub(crate) fn close_logs(&self) -> Result<(), AppError> {
         let Some(logs) = &self.settings.logs else { return Ok(()) };
         let logs = self.nodes().into_iter().filter(|_| !logs.is_simulated());
@@ -98,7 +100,8 @@ impl Session {
         self.nodes.all(&member.handle, &wait).await.map_err(|error| open_failed(&error))
     }
 
-    /// What went wrong on compute nodes of this process in this phase without anybody being told, by their number from 1.
+    /// What went wrong on compute nodes of this process in this phase without anybody being told,
+    /// by their number from 1.
     pub(crate) fn health(&self) -> Vec<(usize, Health)> {
         let nodes = self.nodes.up().map(|(index, node)| (index + 1, node.health()));
         nodes.filter(|(_, health)| !health.is_good()).collect()

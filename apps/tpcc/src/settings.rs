@@ -32,7 +32,8 @@ const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
 
-/// Workers of a simulated compute node if nobody says how many: what the machine has must not matter.
+/// Workers of a simulated compute node if nobody says how many: what the machine has must not
+/// matter.
 const THREADS_DEFAULT_VIRTUAL: usize = 4;
 
 /// How many transactions per second to make room for, where they are limited by time only.
@@ -215,7 +216,8 @@ impl Settings {
         matches!(self.fabric, FabricChoice::Joined(_))
     }
 
-    /// What is known once this process has joined: what the memory nodes have, and which log it writes.
+    /// What is known once this process has joined: what the memory nodes have, and which log it
+    /// writes.
     pub(crate) fn join(&mut self, cluster: &Cluster) -> Result<(), AppError> {
         if !self.is_joined() {
             return Ok(());
@@ -243,7 +245,8 @@ impl Settings {
         self.wait.then(|| Waiting { warehouses: self.population.warehouses() })
     }
 
-    /// The terminals of a worker of this compute node: their numbers, among all, and where they stand.
+    /// The terminals of a worker of this compute node: their numbers, among all, and where they
+    /// stand.
     pub(crate) fn terminals(&self, node: usize, index: usize) -> Vec<(u32, Home)> {
         let (config, warehouses) = (&self.cluster, self.population.warehouses());
         let each = config.inflight as u32;
@@ -401,7 +404,8 @@ fn cluster(
     Ok(flags.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
 }
 
-/// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache has room for, about.
+/// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache
+/// has room for, about.
 fn places_for(cache_bytes: usize) -> usize {
     (cache_bytes / 256).clamp(1 << 16, 1 << 20)
 }

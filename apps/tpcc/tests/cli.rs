@@ -1,5 +1,5 @@
-//! The program from its command line to its exit status: every scheme with one, two and four compute nodes, in real and
-//! in virtual time; what it prints; and what it refuses.
+//! The program from its command line to its exit status: every scheme with one, two and four
+//! compute nodes, in real and in virtual time; what it prints; and what it refuses.
 
 mod program;
 

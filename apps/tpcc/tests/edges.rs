@@ -37,8 +37,8 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Bug: the document replaced the history, with exit status 0. Fix: the files of all flags are compared before anything
-/// starts.
+/// Bug: the document replaced the history, with exit status 0. Fix: the files of all flags are
+/// compared before anything starts.
 #[test]
 fn two_outputs_in_one_file_are_refused_before_any_work() {
     let directory = TempDir::new().expect("a directory");
@@ -59,7 +59,8 @@ fn two_outputs_in_one_file_are_refused_before_any_work() {
     good(&directory, &format!("{SMALL} --record /dev/null --json /dev/null"));
 }
 
-/// Bug: a history on a full device threw away the results of the run, and its parts stayed among the temporary files.
+/// Bug: a history on a full device threw away the results of the run, and its parts stayed among
+/// the temporary files.
 #[test]
 fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
     let directory = TempDir::new().expect("a directory");
@@ -77,7 +78,8 @@ fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
     assert_eq!(names(&temporary), [""; 0]);
 }
 
-/// Bug: a line for people that could not be written threw away the result for scripts and the document.
+/// Bug: a line for people that could not be written threw away the result for scripts and the
+/// document.
 #[test]
 fn standard_error_on_a_full_device_loses_no_result() {
     let directory = TempDir::new().expect("a directory");

@@ -1,4 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, whose results one of them tells.
+//! The program as the compute nodes of a cluster of processes: one run, whose results one of them
+//! tells.
 
 use latchwork_processes::{Ended, Memory, one_document};
 use serde_json::Value;

@@ -13,7 +13,8 @@ use latchwork_runtime::{Clock, Time};
 use program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
-/// How long the witness may take on a busy machine: a second, and as much again for each of several turns.
+/// How long the witness may take on a busy machine: a second, and as much again for each of several
+/// turns.
 const WITNESS: Duration = Duration::from_secs(4);
 
 fn copy_of(directory: &Path) -> PathBuf {
@@ -67,14 +68,15 @@ fn assert_noticed(output: &Output, file: &Path) {
     assert!(!err.contains("panicked"), "{err}");
 }
 
-/// Bug: the last segment of a log cut short lost any number of acknowledged commits in silence, and over two nodes a state
-/// came of it that never was. Here for many lengths, after a clean end.
+/// Bug: the last segment of a log cut short lost any number of acknowledged commits in silence, and
+/// over two nodes a state came of it that never was. Here for many lengths, after a clean end.
 #[test]
 fn a_log_that_was_closed_and_lost_its_end_is_an_error_until_the_loss_is_accepted() {
     cut_what_was_closed("--inflight 2", 6);
 }
 
-/// Transactions of several nodes, whose records stand in several logs, are left whole or not at all.
+/// Transactions of several nodes, whose records stand in several logs, are left whole or not at
+/// all.
 #[test]
 fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
     cut_what_was_closed("--inflight 2 --partitioned --distribution-ratio 50", 4);
@@ -157,7 +159,8 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)
     said
 }
 
-/// The same for a run that was killed: a cut takes what is younger than the witness in silence, and no more.
+/// The same for a run that was killed: a cut takes what is younger than the witness in silence, and
+/// no more.
 #[test]
 fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older_than_the_witness()
 {
@@ -194,8 +197,8 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
     }
 }
 
-/// Runs a check where the directory cannot be written: on a file system that is mounted so, where this process may mount
-/// one, else by permissions. `None` where neither works.
+/// Runs a check where the directory cannot be written: on a file system that is mounted so, where
+/// this process may mount one, else by permissions. `None` where neither works.
 fn check_read_only(directory: &Path) -> Option<Output> {
     let program = env!("CARGO_BIN_EXE_tpcc");
     let at = directory.display();

@@ -1,5 +1,5 @@
-//! Warehouses dealt out to compute nodes, with two-phase commit between them: every scheme, on threads and in virtual time,
-//! with logs, and killed.
+//! Warehouses dealt out to compute nodes, with two-phase commit between them: every scheme, on
+//! threads and in virtual time, with logs, and killed.
 
 mod program;
 
@@ -124,8 +124,9 @@ fn a_database_is_partitioned_or_shared_from_run_to_run_and_each_finds_what_was_t
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
-/// Distributed orders and payments are in the middle of their commits when it dies: of each, all is there or nothing, which the
-/// conditions on stocks and customers tell, since these are another node's.
+/// Distributed orders and payments are in the middle of their commits when it dies: of each, all is
+/// there or nothing, which the conditions on stocks and customers tell, since these are another
+/// node's.
 fn killed(count: u64) {
     let directory = prepared("-w 4");
     let acknowledged = kills(&directory, count, |round| {

@@ -111,8 +111,8 @@ pub(crate) struct Flags {
     /// where no number of operations is set either, and 0.05 in a simulation]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
-    /// Run this many seconds before measuring; auto goes on until the hit ratio is steady. [default: 1, and 0.05 in a simulation; 0 where the
-    /// number of operations is limited]
+    /// Run this many seconds before measuring; auto goes on until the hit ratio is steady.
+    /// [default: 1, and 0.05 in a simulation; 0 where the number of operations is limited]
     #[arg(long, global = true, value_name = "SECONDS|auto", value_parser = warmup, help_heading = "Workload")]
     pub(crate) warmup: Option<WarmupFlag>,
     /// Operations per second, all workers together; latencies then also count from the intended

@@ -46,8 +46,8 @@ impl Outcome {
         self.run.as_ref().or(self.load.as_ref())
     }
 
-    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it should go. Each is
-    /// written whether the others can be or not.
+    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it
+    /// should go. Each is written whether the others can be or not.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.session.settings.json.as_ref();
         let told = outcome::tell_result(|out| self.table(out), |out| self.lines(out), json);

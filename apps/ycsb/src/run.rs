@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a worker that waits for the next operation's time looks away before it looks whether the run is over.
+/// How long a worker that waits for the next operation's time looks away before it looks whether
+/// the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// When a run begins, when it is measured, and when it ends: the same for all workers.
@@ -178,8 +179,8 @@ impl Runner {
         if self.run.simulated { self.handle.instant() } else { clock }
     }
 
-    /// When the next operation begins, when it should have, and whether it is measured; nothing when there
-    /// is none.
+    /// When the next operation begins, when it should have, and whether it is measured; nothing
+    /// when there is none.
     async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>, bool)> {
         let plan = &self.run.plan;
         let (begin, intended) = match &self.pacer {
@@ -284,7 +285,8 @@ impl Runner {
 }
 
 impl Run {
-    /// Ends the run on all workers before its time, because of a signal. Whether anything is measured.
+    /// Ends the run on all workers before its time, because of a signal. Whether anything is
+    /// measured.
     pub(crate) fn stop(&self, signal: Signal) -> bool {
         match &self.course {
             Some(course) => course.stop(signal),

@@ -27,7 +27,8 @@ const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const INSERTING_OPS_S: f64 = 1e6;
 const INSERTING_OPS_S_VIRTUAL: f64 = 5e7;
 
-/// Workers of a simulated compute node if nobody says how many: what the machine has must not matter.
+/// Workers of a simulated compute node if nobody says how many: what the machine has must not
+/// matter.
 const THREADS_DEFAULT_VIRTUAL: usize = 8;
 
 /// Everything that a run needs to know.

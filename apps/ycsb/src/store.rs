@@ -298,8 +298,8 @@ impl<M: CoherentMemory> Store<M> {
         (first..end).map(FieldIndex)
     }
 
-    /// The bytes of a record that these fields take; none means all of them, or that the record must
-    /// be looked at to know.
+    /// The bytes of a record that these fields take; none means all of them, or that the record
+    /// must be looked at to know.
     fn part(&self, fields: Fields) -> Option<Range<usize>> {
         match fields {
             Fields::All => None,

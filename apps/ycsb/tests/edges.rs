@@ -37,8 +37,8 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Bug: an output under the name of an input replaced it, with exit status 0. Fix: the files of all flags are compared
-/// before anything starts.
+/// Bug: an output under the name of an input replaced it, with exit status 0. Fix: the files of all
+/// flags are compared before anything starts.
 #[test]
 fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     let directory = TempDir::new().expect("a directory");
@@ -83,7 +83,8 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     assert!(err.contains("--json both and standard output"), "{err}");
 }
 
-/// Bug: a line for people that could not be written threw away the result for scripts and the document.
+/// Bug: a line for people that could not be written threw away the result for scripts and the
+/// document.
 #[test]
 fn an_output_on_a_full_device_loses_no_other_output() {
     let directory = TempDir::new().expect("a directory");

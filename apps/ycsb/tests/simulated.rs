@@ -129,8 +129,9 @@ fn a_warm_up_until_steady_ends_when_caches_are_full() {
     assert!(cold > 500 && warm < 40, "{cold} {warm}");
 }
 
-/// Bug: YCSB A in the simulator fell from 1 to 8 compute nodes, and the result did not say why: all of them had one memory node.
-/// Fix: memory nodes are as many as compute nodes, and each result names its limit.
+/// Bug: YCSB A in the simulator fell from 1 to 8 compute nodes, and the result did not say why: all
+/// of them had one memory node. Fix: memory nodes are as many as compute nodes, and each result
+/// names its limit.
 #[test]
 fn a_scaling_curve_rises_and_each_result_names_its_limit() {
     let run = |flags: &str| {

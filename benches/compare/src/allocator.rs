@@ -39,8 +39,8 @@ impl Counting {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the caller's own arguments, so its contract
-// is the caller's; counting neither allocates nor touches the block.
+// SAFETY: every call goes to the system's allocator with the caller's own arguments, so its
+// contract is the caller's; counting neither allocates nor touches the block.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

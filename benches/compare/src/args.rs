@@ -95,7 +95,8 @@ pub(crate) enum Workload {
     Scan,
     /// Point reads, 16 at a time, where a structure can do that.
     Interleaved,
-    /// The same as 16 tasks of an executor, each with one read under way: ours only, and only by name.
+    /// The same as 16 tasks of an executor, each with one read under way: ours only, and only by
+    /// name.
     Tasks,
     /// Bytes per key.
     Memory,

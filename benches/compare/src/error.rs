@@ -56,7 +56,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The program's exit status: 2 for what the caller can mend in the command line, 1 for the rest.
+    /// The program's exit status: 2 for what the caller can mend in the command line, 1 for the
+    /// rest.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Usage(_) | Failure::NoMarkers { .. } => 2,

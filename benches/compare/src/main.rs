@@ -1,5 +1,5 @@
-//! Our B-link tree beside the in-memory structures of other crates: the same keys, values, draws and
-//! threads, by turns, in one process.
+//! Our B-link tree beside the in-memory structures of other crates: the same keys, values, draws
+//! and threads, by turns, in one process.
 //!
 //! ```text
 //!   args                     what is asked for

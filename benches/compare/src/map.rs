@@ -8,8 +8,8 @@ use crate::error::Wrong;
 /// A structure in memory that threads share.
 pub(crate) trait Map: Sync {
     type Value: Content;
-    /// A thread's access, renewed with every batch: whoever can keep a guard over several operations
-    /// keeps it there.
+    /// A thread's access, renewed with every batch: whoever can keep a guard over several
+    /// operations keeps it there.
     type Session<'m>: Session<Self::Value>
     where
         Self: 'm;

@@ -86,8 +86,8 @@ impl<V: Content> Ours<V> {
         }
     }
 
-    /// Runs `body` on the workers that work, together with the tree, from the moment when all of them
-    /// are ready. A single thread works on the first node.
+    /// Runs `body` on the workers that work, together with the tree, from the moment when all of
+    /// them are ready. A single thread works on the first node.
     fn workers<T: Send>(
         &self,
         standing: &Standing,

@@ -245,9 +245,9 @@ fn bytes_per_key(structure: Structure, value_size: u64) -> u64 {
     }
 }
 
-/// Takes `bytes` from the operating system and gives them back. What runs in a virtual machine waits for its
-/// host when it touches memory that nobody has used for a while, several times as long as for anything else
-/// that a load does, and by chance.
+/// Takes `bytes` from the operating system and gives them back. What runs in a virtual machine
+/// waits for its host when it touches memory that nobody has used for a while, several times as
+/// long as for anything else that a load does, and by chance.
 fn warm(bytes: u64) {
     std::hint::black_box(vec![1_u8; bytes as usize]);
 }

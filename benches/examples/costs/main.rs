@@ -13,7 +13,8 @@
 //!      └──►  table: medians, least and most, targets
 //! ```
 //!
-//! Everything is measured by turns, in rounds whose order is drawn: whatever drifts meets all alike.
+//! Everything is measured by turns, in rounds whose order is drawn: whatever drifts meets all
+//! alike.
 
 mod limits;
 mod lines;

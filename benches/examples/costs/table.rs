@@ -105,8 +105,8 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
     add(format!("{read}, far"), 1.5, median(lines::COPY_FAR) / median(limits::MAP_FAR));
     let copies = 2.0 * median(limits::COPY_FAR);
     add("a miss to two random copies".to_owned(), 1.5, median(lines::MISS_FAR) / copies);
-    // What two cores have to do at the same time is disturbed by all that the machine does besides: the
-    // least of both, since a limit is what is possible.
+    // What two cores have to do at the same time is disturbed by all that the machine does besides:
+    // the least of both, since a limit is what is possible.
     let trips = (least(nodes::HAND_OVER) - median(limits::COPY_HOT)) / least(limits::ROUND_TRIP);
     add(
         "a hand-over without one copy, in round trips of a cache line (least)".to_owned(),

@@ -13,9 +13,10 @@ fn lines(layout: Layout) -> Option<Layout> {
     Layout::from_size_align(size, layout.align().max(LINE)).ok()
 }
 
-// SAFETY: each block is one of the system's that is at least as large and as much aligned as was asked
-// for, and it is given back with the layout that it was taken with: `lines` depends on the layout only,
-// and the caller gives back with the layout that it asked with. The default `realloc` goes through both.
+// SAFETY: each block is one of the system's that is at least as large and as much aligned as was
+// asked for, and it is given back with the layout that it was taken with: `lines` depends on the
+// layout only, and the caller gives back with the layout that it asked with. The default `realloc`
+// goes through both.
 unsafe impl GlobalAlloc for Alone {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match lines(layout) {

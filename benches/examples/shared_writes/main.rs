@@ -1,5 +1,6 @@
-//! Counts the CPU cache lines that readers of one cluster share and write. There must be none: a line
-//! that one thread writes and another touches travels between their cores with every such write.
+//! Counts the CPU cache lines that readers of one cluster share and write. There must be none: a
+//! line that one thread writes and another touches travels between their cores with every such
+//! write.
 //!
 //! ```text
 //! cargo run --release -p latchwork-benches --example shared_writes
@@ -13,9 +14,10 @@
 //! ```
 //!
 //! Two readers on each of two compute nodes read the same lines and the same tree, in each way that
-//! there is, warm. What counts is what a reader's own thread did in its phase: a 64-byte line that it
-//! stored to, and that another reader touched in one of its own phases, is shared. Which blocks of the
-//! heap lie side by side is the allocator's luck and differs from run to run: here each has its lines alone.
+//! there is, warm. What counts is what a reader's own thread did in its phase: a 64-byte line that
+//! it stored to, and that another reader touched in one of its own phases, is shared. Which blocks
+//! of the heap lie side by side is the allocator's luck and differs from run to run: here each has
+//! its lines alone.
 
 mod alone;
 mod readers;

@@ -28,7 +28,8 @@ const KEYS: u64 = 800;
 const LINES: usize = 30;
 const NODES: usize = 2;
 const WORKERS: usize = 2;
-/// Longer than all phases: what happens once a millisecond is no part of a read, and valgrind is slow.
+/// Longer than all phases: what happens once a millisecond is no part of a read, and valgrind is
+/// slow.
 const NEVER: Duration = Duration::from_secs(600);
 
 /// In the place of how many readers are warm.

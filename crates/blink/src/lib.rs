@@ -9,32 +9,35 @@
 //! ```
 //!
 //! A tree is known by the address of its root page, which never changes: when the root is full, its
-//! halves move to two new pages and it becomes their parent. Every page knows its fences and its right
-//! sibling (Lehman and Yao). A split first fills a new page, then cuts the old one and links it to the
-//! new one, and only later tells the level above; until then, and for ever if the splitter is
-//! cancelled, keys beyond a page's high fence are found by its right link. So no operation needs more
-//! than one page at a time, and none ever holds a latch on one page while it waits for another.
+//! halves move to two new pages and it becomes their parent. Every page knows its fences and its
+//! right sibling (Lehman and Yao). A split first fills a new page, then cuts the old one and links
+//! it to the new one, and only later tells the level above; until then, and for ever if the
+//! splitter is cancelled, keys beyond a page's high fence are found by its right link. So no
+//! operation needs more than one page at a time, and none ever holds a latch on one page while it
+//! waits for another.
 //!
 //! # What holds
 //!
 //! - Reads are optimistic: they bear any bytes, and what they found counts only if the page was
-//!   consistent. [`Tree::try_get`] over cached pages is a plain function that writes no shared memory.
-//! - Writes hold one page's write guard, and for a split that of a page that nobody else knows. Never
-//!   across an await.
-//! - Keys only move to the right, and pages never go away: an interrupted operation goes on where it
-//!   was.
-//! - A page always has room for its fences and two of the largest entries, so that every full page can
-//!   be split (see [`Limits`]).
+//!   consistent. [`Tree::try_get`] over cached pages is a plain function that writes no shared
+//!   memory.
+//! - Writes hold one page's write guard, and for a split that of a page that nobody else knows.
+//!   Never across an await.
+//! - Keys only move to the right, and pages never go away: an interrupted operation goes on where
+//!   it was.
+//! - A page always has room for its fences and two of the largest entries, so that every full page
+//!   can be split (see [`Limits`]).
 //! - A dropped operation leaves a correct tree. If it was about to tell the level above of a new
-//!   page, the next writer that meets the right link does it. A line it had allocated is used by the
-//!   next split of its handle.
-//! - A page that cannot be right ends in [`TreeError::Corrupt`], which names it; no loop is without an
-//!   end.
+//!   page, the next writer that meets the right link does it. A line it had allocated is used by
+//!   the next split of its handle.
+//! - A page that cannot be right ends in [`TreeError::Corrupt`], which names it; no loop is without
+//!   an end.
 //!
 //! Pages are not merged. A leaf that became empty keeps its place and takes new keys.
 //!
-//! Of a tree [with stamps](TreeConfig::stamped) the operations whose names end in `_seen` tell which leaves they
-//! saw, and [`Tree::still`] whether anything has changed there since: what transactions need against phantoms.
+//! Of a tree [with stamps](TreeConfig::stamped) the operations whose names end in `_seen` tell
+//! which leaves they saw, and [`Tree::still`] whether anything has changed there since: what
+//! transactions need against phantoms.
 //!
 //! # Example
 //!

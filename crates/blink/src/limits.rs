@@ -10,9 +10,9 @@ pub const KEY_MAX: usize = 512;
 /// The longest key and value that a tree accepts, in bytes; they follow from the line size.
 ///
 /// A value may take a quarter of a line. A key may take [`KEY_MAX`] bytes, but never so many that a
-/// page could not hold its two fences and two of the largest entries: a page with fewer could be full
-/// and yet impossible to split. (Inner pages, whose values are 8 bytes, then hold at least three
-/// children.)
+/// page could not hold its two fences and two of the largest entries: a page with fewer could be
+/// full and yet impossible to split. (Inner pages, whose values are 8 bytes, then hold at least
+/// three children.)
 ///
 /// | line | longest value | longest key | with stamps |
 /// | --- | --- | --- | --- |
@@ -37,9 +37,9 @@ impl Limits {
     pub fn for_payload(payload: usize) -> Result<Limits, TreeError> {
         // The line is a power of two, of which its owner keeps a small header.
         let value_max = payload.next_power_of_two() / 4;
-        // Two fences of K bytes, and two entries of a slotted page, which takes more than a fixed one: a
-        // head and a cell, V bytes of value, and K - 8 bytes of key besides its head. That makes
-        // 4 K + 2 (SLOT + V - 8) bytes, all multiples of 8.
+        // Two fences of K bytes, and two entries of a slotted page, which takes more than a fixed
+        // one: a head and a cell, V bytes of value, and K - 8 bytes of key besides its head. That
+        // makes 4 K + 2 (SLOT + V - 8) bytes, all multiples of 8.
         let left = payload.saturating_sub(HEADER + 2 * (SLOT + value_max - 8));
         let key_max = (left / 4 / 8 * 8).min(KEY_MAX);
         if key_max < 8 || payload > usize::from(u16::MAX) || !payload.is_multiple_of(8) {
@@ -82,9 +82,10 @@ impl Limits {
 /// How a tree is made, and how a handle on it behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
-    /// Each leaf carries a [`Stamp`](crate::Stamp), for transactions: the operations whose names end in `_seen`,
-    /// and [`still`](crate::Tree::still) and [`raise_read`](crate::Tree::raise_read). All handles on a tree
-    /// agree on this; it takes 24 bytes a page. In what follows they may differ.
+    /// Each leaf carries a [`Stamp`](crate::Stamp), for transactions: the operations whose names
+    /// end in `_seen`, and [`still`](crate::Tree::still) and
+    /// [`raise_read`](crate::Tree::raise_read). All handles on a tree agree on this; it takes 24
+    /// bytes a page. In what follows they may differ.
     pub stamped: bool,
     /// Split a leaf instead of letting it hold more entries; at least 2. `None`: only bytes count.
     pub max_entries_leaf: Option<u16>,

@@ -5,27 +5,29 @@
 //! | structure 64   | read 64    | removed 64    | the page                     |
 //! ```
 //!
-//! A transaction has to notice keys that come into a range that it has seen, and go from it, without locks
-//! on keys that are not there: it remembers which leaves it looked at, and asks in the end whether they are
-//! still the same. This is the node set of Silo (Tu et al., SOSP 2013, section 4.6); `read` and `removed` are
-//! what timestamp ordering needs besides, as it keeps a reader's time with what was read and not with the reader.
+//! A transaction has to notice keys that come into a range that it has seen, and go from it,
+//! without locks on keys that are not there: it remembers which leaves it looked at, and asks in
+//! the end whether they are still the same. This is the node set of Silo (Tu et al., SOSP 2013,
+//! section 4.6); `read` and `removed` are what timestamp ordering needs besides, as it keeps a
+//! reader's time with what was read and not with the reader.
 
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 /// Bytes of a stamp.
 pub(crate) const STAMP: usize = 3 * WORD;
 
-/// What a leaf of a stamped tree says of itself (see [`TreeConfig::stamped`](crate::TreeConfig::stamped)).
+/// What a leaf of a stamped tree says of itself (see
+/// [`TreeConfig::stamped`](crate::TreeConfig::stamped)).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stamp {
-    /// Another number whenever an entry came, went or got another value, when the leaf was split, and when the
-    /// page became an inner one; never one that the page had before.
+    /// Another number whenever an entry came, went or got another value, when the leaf was split,
+    /// and when the page became an inner one; never one that the page had before.
     pub structure: u64,
     /// The highest timestamp that [`raise_read`](crate::Tree::raise_read) or
     /// [`remove_seen`](crate::Tree::remove_seen) left here.
     pub read: u64,
-    /// The highest timestamp of a row whose entry was taken away, as [`remove_seen`](crate::Tree::remove_seen)
-    /// was told.
+    /// The highest timestamp of a row whose entry was taken away, as
+    /// [`remove_seen`](crate::Tree::remove_seen) was told.
     pub removed: u64,
 }
 
@@ -50,9 +52,10 @@ impl Stamp {
         Stamp { structure: self.structure.wrapping_add(1), ..self }
     }
 
-    /// Of a new page that takes over keys from the page with this stamp: who depended on these depends on
-    /// the new page. The number is the same whatever the old page's is, so that a page which was filled before
-    /// its keys could be taken from the old one is right also if others of that one's keys have changed since.
+    /// Of a new page that takes over keys from the page with this stamp: who depended on these
+    /// depends on the new page. The number is the same whatever the old page's is, so that a page
+    /// which was filled before its keys could be taken from the old one is right also if others of
+    /// that one's keys have changed since.
     #[must_use]
     pub(crate) fn inherited(self) -> Stamp {
         Stamp { structure: Stamp::FIRST.structure, ..self }

@@ -6,10 +6,10 @@ use latchwork_verbs::Words;
 
 /// A value inside a page, as an optimistic reader sees it.
 ///
-/// Its bytes may be torn, and its length wrong, until the read has been validated, which happens after
-/// the visitor that received it returned. A visitor must therefore bear any bytes, have no effect but
-/// its result, and expect to be called again. Bytes beyond the value's end, or the page's, read as
-/// zero.
+/// Its bytes may be torn, and its length wrong, until the read has been validated, which happens
+/// after the visitor that received it returned. A visitor must therefore bear any bytes, have no
+/// effect but its result, and expect to be called again. Bytes beyond the value's end, or the
+/// page's, read as zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     words: Words<'a>,

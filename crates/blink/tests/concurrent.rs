@@ -1,5 +1,5 @@
-//! Many operations in flight on one worker, over lines that come and go: every await is a place where
-//! others split, fill and empty the pages that an operation was about to use.
+//! Many operations in flight on one worker, over lines that come and go: every await is a place
+//! where others split, fill and empty the pages that an operation was about to use.
 
 mod common;
 

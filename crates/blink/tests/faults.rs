@@ -269,7 +269,8 @@ fn who_is_misled_is_told_and_overwrites_nothing() {
     });
 }
 
-/// Bug: a page that said in its header that a key belongs to it, and had a fence below that key, led in a circle.
+/// Bug: a page that said in its header that a key belongs to it, and had a fence below that key,
+/// led in a circle.
 #[test]
 fn links_in_a_circle_have_an_end() {
     run(Settings::CALM, async |_, memory| {

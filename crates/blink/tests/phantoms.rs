@@ -1,5 +1,6 @@
-//! What stamps are for, with many at work at once: nobody adds a key to a range that somebody else counts
-//! without the other noticing, and a time that was left with a leaf is found by whoever comes later.
+//! What stamps are for, with many at work at once: nobody adds a key to a range that somebody else
+//! counts without the other noticing, and a time that was left with a leaf is found by whoever
+//! comes later.
 
 mod common;
 
@@ -76,8 +77,9 @@ async fn others_turn(handle: &Handle) {
     }
 }
 
-/// Adds a key to a range if that then has no more than it may: enters the key first, and takes it back unless
-/// all leaves of the range still are as they were when it was counted, but for this key.
+/// Adds a key to a range if that then has no more than it may: enters the key first, and takes it
+/// back unless all leaves of the range still are as they were when it was counted, but for this
+/// key.
 async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
     let range = board.attempts.fetch_add(1, Ordering::Relaxed) / TURN;
     let number = handle.random_below(KEYS);
@@ -94,7 +96,8 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
             leaf.stamp = after;
         }
     }
-    // Of two who enter keys in different leaves and then look at each other's, one sees the other's key.
+    // Of two who enter keys in different leaves and then look at each other's, one sees the other's
+    // key.
     fence(Ordering::SeqCst);
     let mut still = true;
     for leaf in &leaves {

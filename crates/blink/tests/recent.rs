@@ -1,5 +1,5 @@
-//! Keys that are added where others were added before: the handle goes to that leaf without a descent, and whatever
-//! has become of the leaf meanwhile, every key is where it belongs.
+//! Keys that are added where others were added before: the handle goes to that leaf without a
+//! descent, and whatever has become of the leaf meanwhile, every key is where it belongs.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Stamps against a model: what a leaf that still is as it was promises, what it must not forget, and that
-//! leaves which nobody touched stay as they are.
+//! Stamps against a model: what a leaf that still is as it was promises, what it must not forget,
+//! and that leaves which nobody touched stay as they are.
 
 mod common;
 
@@ -16,7 +16,8 @@ use proptest::prelude::*;
 const KEYS: u64 = 60;
 
 fn key(number: u64) -> Vec<u8> {
-    // Groups with a beginning of their own, so that many pages have one in common which others have not.
+    // Groups with a beginning of their own, so that many pages have one in common which others have
+    // not.
     let mut key = vec![(number >> 3) as u8, 9, 9, number as u8 & 7];
     // Neighbours of different lengths, so that pages have all shapes.
     key.resize(4 + (number % 3) as usize * 12, 7);
@@ -193,8 +194,8 @@ impl World {
         }
     }
 
-    /// A leaf that was `before` was split on the way of a change, until it came into what was `leaf` then: each split is
-    /// told, and its other half is as it was told.
+    /// A leaf that was `before` was split on the way of a change, until it came into what was
+    /// `leaf` then: each split is told, and its other half is as it was told.
     async fn check_splits(&self, splits: &[Split], before: Leaf, leaf: Leaf) {
         let mut at = before;
         for (number, split) in splits.iter().enumerate() {
@@ -335,7 +336,8 @@ impl World {
         }
     }
 
-    /// All leaves but that of a changed key are as they were. That is, too, if the key did not change.
+    /// All leaves but that of a changed key are as they were. That is, too, if the key did not
+    /// change.
     async fn check_others(
         &self,
         mut leaves: BTreeMap<GlobalAddr, Stamp>,

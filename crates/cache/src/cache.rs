@@ -77,7 +77,8 @@ impl Cache {
         })
     }
 
-    /// As [`with_memory`](Cache::with_memory), with lines in memory of another origin: `make` is told how many bytes.
+    /// As [`with_memory`](Cache::with_memory), with lines in memory of another origin: `make` is
+    /// told how many bytes.
     ///
     /// # Errors
     /// As there, and those of `make`.
@@ -266,11 +267,11 @@ impl Cache {
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
-    /// Locks a line for a transaction, if it is here and owned at least so; see [`Frame::locked`]. `Locked` says in which
-    /// frame it is, and whether it is the line's first lock.
+    /// Locks a line for a transaction, if it is here and owned at least so; see [`Frame::locked`].
+    /// `Locked` says in which frame it is, and whether it is the line's first lock.
     ///
-    /// Needs no lock of the protocol. A frame that changes hands at this very moment may make another line seem
-    /// locked for an instant, which refuses others for nothing.
+    /// Needs no lock of the protocol. A frame that changes hands at this very moment may make
+    /// another line seem locked for an instant, which refuses others for nothing.
     #[inline]
     pub fn try_lock(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<(FrameId, bool)> {
         self.lock_in(self.find(addr), addr, ownership)
@@ -302,10 +303,11 @@ impl Cache {
         }
     }
 
-    /// Whether a transaction of this node [detains](Frame::detain) a line, which is probably where `hint` says.
+    /// Whether a transaction of this node [detains](Frame::detain) a line, which is probably where
+    /// `hint` says.
     ///
-    /// Of a line that was read: once this is false, all that was seen in it is there for all nodes. While it is detained a
-    /// line stays where it is, so one that is not here is not.
+    /// Of a line that was read: once this is false, all that was seen in it is there for all nodes.
+    /// While it is detained a line stays where it is, so one that is not here is not.
     #[inline]
     pub fn is_detained(&self, addr: GlobalAddr, hint: &Hint) -> bool {
         let Some(id) = self.find_at(addr, hint) else { return false };
@@ -323,8 +325,8 @@ impl Cache {
     fn read_in(&self, id: FrameId, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
         let frame = self.frames.get(id.0 as usize)?;
         let state = frame.state();
-        // The address after the state: the frame may have changed hands since somebody looked where the
-        // line is, and from here on a change of hands changes the state.
+        // The address after the state: the frame may have changed hands since somebody looked where
+        // the line is, and from here on a change of hands changes the state.
         if !state.is_readable() || frame.addr() != addr {
             return None;
         }
@@ -350,8 +352,8 @@ impl Cache {
         Some(id)
     }
 
-    /// Where the line is, most likely where `hint` says, which is corrected otherwise. The frame may change hands at
-    /// any moment, as with [`find`](Cache::find).
+    /// Where the line is, most likely where `hint` says, which is corrected otherwise. The frame
+    /// may change hands at any moment, as with [`find`](Cache::find).
     #[inline]
     fn find_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<FrameId> {
         let id = hint.guess();
@@ -364,15 +366,15 @@ impl Cache {
     }
 
     /// Guesses where the lines are that the line of `read` leads to, for
-    /// [`try_read_at`](Cache::try_read_at): for the first so many of them, in the order that their user
-    /// numbers them in. None at all when too many frames have some already.
+    /// [`try_read_at`](Cache::try_read_at): for the first so many of them, in the order that their
+    /// user numbers them in. None at all when too many frames have some already.
     #[inline]
     pub fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
         self.hints.of(read.frame())
     }
 
-    /// Asks the processor for the header and the payload's byte range `bytes` of the frame that `hint`
-    /// says. Reads neither.
+    /// Asks the processor for the header and the payload's byte range `bytes` of the frame that
+    /// `hint` says. Reads neither.
     #[inline]
     pub fn prefetch(&self, hint: &Hint, bytes: Range<usize>) {
         let id = hint.guess();
@@ -394,7 +396,8 @@ impl Cache {
         self.index.prefetch(addr);
     }
 
-    /// Asks the processor for what a lock of the line that is probably where `hint` says writes of its header.
+    /// Asks the processor for what a lock of the line that is probably where `hint` says writes of
+    /// its header.
     #[inline]
     pub fn prefetch_lock(&self, hint: &Hint) {
         if let Some(frame) = self.frames.get(hint.guess().0 as usize) {
@@ -402,8 +405,8 @@ impl Cache {
         }
     }
 
-    /// The word at byte `offset` of the payload of whatever line is in the frame that `hint` says: for guesses at what
-    /// to prefetch, since it may be torn, and another line's.
+    /// The word at byte `offset` of the payload of whatever line is in the frame that `hint` says:
+    /// for guesses at what to prefetch, since it may be torn, and another line's.
     #[inline]
     pub fn peek(&self, hint: &Hint, offset: usize) -> u64 {
         let id = hint.guess();
@@ -413,7 +416,8 @@ impl Cache {
         }
     }
 
-    /// Up to `wanted` lines to evict: those used longest ago, as far as the replacement policy knows.
+    /// Up to `wanted` lines to evict: those used longest ago, as far as the replacement policy
+    /// knows.
     ///
     /// Only a proposal: whoever evicts asks again under the protocol's own lock.
     pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {

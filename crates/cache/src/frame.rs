@@ -58,7 +58,8 @@ impl Links {
     pub(crate) const OUT: u32 = u32::MAX - 1;
 }
 
-/// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come that far.
+/// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come
+/// that far.
 const WATCHED: u32 = u32::MAX;
 /// With the epoch when a watch began, says that it is a short one.
 const SHORT: u32 = 1 << 31;
@@ -113,9 +114,9 @@ impl Frame {
 
     /// Gives the frame, which is invalid, to another line.
     ///
-    /// The release fence keeps the loss of the last line's state before the new address: a reader that
-    /// sees the new address under a state from before fails in the end (see `is_still`), whichever
-    /// thread has taken the last line away.
+    /// The release fence keeps the loss of the last line's state before the new address: a reader
+    /// that sees the new address under a state from before fails in the end (see `is_still`),
+    /// whichever thread has taken the last line away.
     pub(crate) fn set_addr(&self, addr: GlobalAddr) {
         fence(Ordering::Release);
         self.read.addr.store(addr.bits(), Ordering::Relaxed);
@@ -139,8 +140,8 @@ impl Frame {
     }
 
     /// Acquire: what was done to the frame before `from` was stored is visible, also when it is not
-    /// the `from` that was looked at before but one that came back. No release: an exchange continues
-    /// what the store of `from` has published, and adds nothing to it.
+    /// the `from` that was looked at before but one that came back. No release: an exchange
+    /// continues what the store of `from` has published, and adds nothing to it.
     fn exchange(&self, from: FrameState, to: FrameState) -> bool {
         self.read
             .state
@@ -154,13 +155,13 @@ impl Frame {
         self.try_latch_from(self.state())
     }
 
-    /// As [`try_latch`](Frame::try_latch), if the state is still `seen`: then the bytes are those that an
-    /// optimistic read saw which began with that state.
+    /// As [`try_latch`](Frame::try_latch), if the state is still `seen`: then the bytes are those
+    /// that an optimistic read saw which began with that state.
     ///
-    /// Unlike the load in `is_still`, the exchange needs no acquire fence before it. It succeeds only right
-    /// behind `seen` in the order of the word's changes. A writer whose bytes were seen has either latched
-    /// before, and then the word is not `seen` any more, or latches after this writer is done, which it
-    /// learns by acquiring the word; then the read was before its bytes.
+    /// Unlike the load in `is_still`, the exchange needs no acquire fence before it. It succeeds
+    /// only right behind `seen` in the order of the word's changes. A writer whose bytes were seen
+    /// has either latched before, and then the word is not `seen` any more, or latches after this
+    /// writer is done, which it learns by acquiring the word; then the read was before its bytes.
     #[inline]
     pub(crate) fn try_latch_from(&self, seen: FrameState) -> Option<FrameState> {
         if !seen.is_writable() || self.must_give_way() || !self.exchange(seen, seen.latched()) {
@@ -194,8 +195,8 @@ impl Frame {
         self.read.state.store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
     }
 
-    /// Exclusive becomes shared with the same bytes, unless a local writer is at work, or a transaction has locked
-    /// the line to write. To be called under a lock of the protocol.
+    /// Exclusive becomes shared with the same bytes, unless a local writer is at work, or a
+    /// transaction has locked the line to write. To be called under a lock of the protocol.
     #[must_use]
     pub fn try_demote(&self) -> bool {
         let seen = self.state();
@@ -203,12 +204,13 @@ impl Frame {
         seen.is_writable() && self.write.lock.leave(Ownership::Shared, demote)
     }
 
-    /// Takes the right to read and write away, unless a local writer is at work or a transaction has locked the line.
-    /// Optimistic reads that have not validated will fail. To be called under a lock of the protocol.
+    /// Takes the right to read and write away, unless a local writer is at work or a transaction
+    /// has locked the line. Optimistic reads that have not validated will fail. To be called under
+    /// a lock of the protocol.
     ///
-    /// The counter changes, so no later state can be taken for this one. Whoever fills the frame next
-    /// does so behind a release fence, as every verb does that writes into a node's memory; so a reader
-    /// that saw one of the next line's bytes sees the change here (see `is_still`).
+    /// The counter changes, so no later state can be taken for this one. Whoever fills the frame
+    /// next does so behind a release fence, as every verb does that writes into a node's memory; so
+    /// a reader that saw one of the next line's bytes sees the change here (see `is_still`).
     #[must_use]
     pub fn try_invalidate(&self) -> bool {
         let seen = self.state();
@@ -231,8 +233,9 @@ impl Frame {
 
     /// Whether somebody reserved the line for one local access.
     ///
-    /// Reservations begin, and are looked at before a line is taken away, under a lock of the protocol,
-    /// which orders the two. What an access does meanwhile is ordered by the state. So all is relaxed.
+    /// Reservations begin, and are looked at before a line is taken away, under a lock of the
+    /// protocol, which orders the two. What an access does meanwhile is ordered by the state. So
+    /// all is relaxed.
     pub fn is_reserved(&self) -> bool {
         self.write.reservations.load(Ordering::Relaxed) != 0
     }
@@ -248,22 +251,23 @@ impl Frame {
         debug_assert!(old > 0, "a reservation ended twice");
     }
 
-    /// Whether local writers shall leave the line to other nodes that have asked for it. Whoever has it
-    /// reserved still uses it.
+    /// Whether local writers shall leave the line to other nodes that have asked for it. Whoever
+    /// has it reserved still uses it.
     pub fn give_way(&self, other_nodes_first: bool) {
         self.write.gives_way.store(u32::from(other_nodes_first), Ordering::Relaxed);
     }
 
-    /// Only about whose turn it is, not about who may: a writer that sees it late writes once more. So it
-    /// is relaxed, and stands where a writer writes its dirty bounds in any case. Whoever sees a reservation that is another's
-    /// writes as well: there are no new ones meanwhile, and each lasts for one access.
+    /// Only about whose turn it is, not about who may: a writer that sees it late writes once more.
+    /// So it is relaxed, and stands where a writer writes its dirty bounds in any case. Whoever
+    /// sees a reservation that is another's writes as well: there are no new ones meanwhile, and
+    /// each lasts for one access.
     #[inline]
     fn must_give_way(&self) -> bool {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
     }
 
-    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2); 0 when none did.
-    /// Read and written under a lock of the protocol.
+    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2); 0 when
+    /// none did. Read and written under a lock of the protocol.
     pub fn starved(&self) -> u8 {
         self.write.starved.load(Ordering::Relaxed) as u8
     }
@@ -290,8 +294,8 @@ impl Frame {
         debug_assert!(old > 0, "a wait ended twice");
     }
 
-    /// How transactions have locked the line: [`Ownership::Invalid`] when none has. Besides them it keeps nobody
-    /// of this node from the line; what it keeps is the node's ownership.
+    /// How transactions have locked the line: [`Ownership::Invalid`] when none has. Besides them it
+    /// keeps nobody of this node from the line; what it keeps is the node's ownership.
     ///
     /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
     #[inline]
@@ -299,8 +303,8 @@ impl Frame {
         self.write.lock.locked()
     }
 
-    /// How the line has to stay at this node: as transactions have [locked](Frame::locked) it, and exclusive while it is
-    /// [detained](Frame::detain).
+    /// How the line has to stay at this node: as transactions have [locked](Frame::locked) it, and
+    /// exclusive while it is [detained](Frame::detain).
     #[inline]
     pub fn kept(&self) -> Ownership {
         self.write.lock.kept()
@@ -317,8 +321,8 @@ impl Frame {
         self.write.lock.is_detained()
     }
 
-    /// Turns a lock to write, which ends, into a detention: other transactions may lock the line, and it stays at
-    /// this node until all who detain it have [let it go](Frame::let_go).
+    /// Turns a lock to write, which ends, into a detention: other transactions may lock the line,
+    /// and it stays at this node until all who detain it have [let it go](Frame::let_go).
     pub fn detain(&self) {
         self.write.lock.detain();
     }
@@ -328,7 +332,8 @@ impl Frame {
         self.write.lock.let_go()
     }
 
-    /// Notes that another node was refused the line. After a few times since it is detained nobody locks it until it is not.
+    /// Notes that another node was refused the line. After a few times since it is detained nobody
+    /// locks it until it is not.
     pub fn note_refusal(&self) {
         self.write.lock.refused();
     }
@@ -343,11 +348,11 @@ impl Frame {
         self.write.lock.is_locked_once()
     }
 
-    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether nobody has kept the
-    /// line before.
+    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether
+    /// nobody has kept the line before.
     ///
-    /// To be called under a lock of the protocol, which knows that the line is owned at least so. Unlocking needs
-    /// none, nor does [`Cache::try_lock`](crate::Cache::try_lock).
+    /// To be called under a lock of the protocol, which knows that the line is owned at least so.
+    /// Unlocking needs none, nor does [`Cache::try_lock`](crate::Cache::try_lock).
     #[must_use]
     pub fn try_lock(&self, ownership: Ownership) -> Option<bool> {
         self.write.lock.try_lock(ownership)
@@ -371,8 +376,8 @@ impl Frame {
         self.write.lock.asks_first()
     }
 
-    /// From now on nobody locks the line without asking the protocol, under whose lock this is called. How it is
-    /// kept.
+    /// From now on nobody locks the line without asking the protocol, under whose lock this is
+    /// called. How it is kept.
     pub fn ask_first(&self) -> Ownership {
         self.write.lock.ask_first()
     }
@@ -385,7 +390,8 @@ impl Frame {
     /// For [`Cache::try_lock`](crate::Cache::try_lock): whether it is the first.
     #[inline]
     pub(crate) fn try_lock_unasked(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<bool> {
-        // Before as well: a line that is here to read must not seem locked to write, not for a moment.
+        // Before as well: a line that is here to read must not seem locked to write, not for a
+        // moment.
         if !self.is_here(addr, ownership) {
             return TryLock::Ask;
         }
@@ -397,8 +403,8 @@ impl Frame {
         end
     }
 
-    /// Turns the only lock to read that there is on the line into one to write, if the node owns it so. The caller
-    /// has that lock.
+    /// Turns the only lock to read that there is on the line into one to write, if the node owns it
+    /// so. The caller has that lock.
     pub fn try_upgrade_lock_unasked(&self) -> TryLock<()> {
         let is_exclusive = || self.state().ownership() == Ownership::Exclusive;
         if !is_exclusive() {
@@ -424,9 +430,9 @@ impl Frame {
         self.write.held_until.load(Ordering::Relaxed)
     }
 
-    /// Says that the writer that has the latch now keeps it until `nanos` of virtual time. In a simulated
-    /// world its critical section is one instant, so the latch itself keeps nobody out; whoever comes
-    /// with an earlier clock has to be turned away by this.
+    /// Says that the writer that has the latch now keeps it until `nanos` of virtual time. In a
+    /// simulated world its critical section is one instant, so the latch itself keeps nobody out;
+    /// whoever comes with an earlier clock has to be turned away by this.
     pub fn hold_until(&self, nanos: u64) {
         self.write.held_until.store(nanos, Ordering::Relaxed);
     }
@@ -450,9 +456,9 @@ impl Frame {
         }
     }
 
-    /// Watches whether the line is used from now on. A hit notes it as it notes the epoch of its use, so the
-    /// watching costs a store for the first one. A hint: races with hits and with a change of hands
-    /// make the answer wrong now and then.
+    /// Watches whether the line is used from now on. A hit notes it as it notes the epoch of its
+    /// use, so the watching costs a store for the first one. A hint: races with hits and with a
+    /// change of hands make the answer wrong now and then.
     pub fn watch(&self, watch: Watch) {
         let since = self.last_use();
         let kind = if watch == Watch::Short { SHORT } else { 0 };

@@ -1,23 +1,24 @@
 //! [`FreeFrames`]: the frames that hold no line, the one that was freed last on top.
 //!
-//! A stack and not a queue: the frame that was freed last is still in the processor's caches, while a queue
-//! would lead every line that comes and goes through all the memory there is.
+//! A stack and not a queue: the frame that was freed last is still in the processor's caches, while
+//! a queue would lead every line that comes and goes through all the memory there is.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// A stack of frame numbers with many threads at both ends of every operation (Treiber's, with a count
-/// in the head against the return of an old head).
+/// A stack of frame numbers with many threads at both ends of every operation (Treiber's, with a
+/// count in the head against the return of an old head).
 ///
-/// The head is a number and a count of all changes, 32 bits each; `below` has what lies under each frame
-/// that is in the stack. A frame's entry is written only by the thread that has it in its hands.
+/// The head is a number and a count of all changes, 32 bits each; `below` has what lies under each
+/// frame that is in the stack. A frame's entry is written only by the thread that has it in its
+/// hands.
 ///
-/// A thread that pops reads the entry under the head and then exchanges the head. Where other threads
-/// popped and pushed in between, the entry may be old, but then the count has changed and the exchange
-/// fails: it would take exactly a multiple of 2^32 changes between two instructions of one thread to bring
-/// the same head back.
+/// A thread that pops reads the entry under the head and then exchanges the head. Where other
+/// threads popped and pushed in between, the entry may be old, but then the count has changed and
+/// the exchange fails: it would take exactly a multiple of 2^32 changes between two instructions of
+/// one thread to bring the same head back.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
     head: Padded<AtomicU64>,
@@ -83,8 +84,8 @@ impl FreeFrames {
 
     /// Puts `frame`, which is in nobody else's hands, on top. Release: see [`FreeFrames::pop`].
     ///
-    /// Every exchange of the head, by whomever, continues the release of those before it, so whoever pops
-    /// a frame from deep below has acquired the push of just that frame.
+    /// Every exchange of the head, by whomever, continues the release of those before it, so
+    /// whoever pops a frame from deep below has acquired the push of just that frame.
     pub(crate) fn push(&self, frame: u32) {
         // Counted before it is there, so that the count is never below zero.
         self.len.0.fetch_add(1, Ordering::Relaxed);
@@ -104,8 +105,8 @@ impl FreeFrames {
         }
     }
 
-    /// How many frames there are, or were a moment ago; zero only if there was none. Orders nothing:
-    /// whoever waits for a frame has a fence.
+    /// How many frames there are, or were a moment ago; zero only if there was none. Orders
+    /// nothing: whoever waits for a frame has a fence.
     pub(crate) fn len(&self) -> usize {
         let empty = self.head.0.load(Ordering::Relaxed) as u32 == BOTTOM;
         if empty { 0 } else { self.len.0.load(Ordering::Relaxed).max(1) }

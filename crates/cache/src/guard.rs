@@ -10,8 +10,8 @@ use crate::{DirtyBounds, FrameId, FrameState, Ownership};
 
 /// Which copy a read saw, to ask later whether it is still the same.
 ///
-/// The frame belongs to it: a line that was away may come back into another frame, whose counter may
-/// have come just as far.
+/// The frame belongs to it: a line that was away may come back into another frame, whose counter
+/// may have come just as far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadVersion {
     /// The line.
@@ -76,8 +76,8 @@ impl<'a> OptimisticRead<'a> {
         self.frame.is_still(self.state)
     }
 
-    /// Takes the local latch, if all that was read is one consistent copy and still the line's, and the
-    /// node owns the line exclusively. What was found in it holds for the guard.
+    /// Takes the local latch, if all that was read is one consistent copy and still the line's, and
+    /// the node owns the line exclusively. What was found in it holds for the guard.
     #[inline]
     #[must_use]
     pub fn latch(self) -> Option<WriteGuard<'a>> {
@@ -91,16 +91,17 @@ impl<'a> OptimisticRead<'a> {
         self.state.ownership()
     }
 
-    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has. Of use only if the read
-    /// validates afterwards; then the frame held the line at that moment.
+    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has. Of
+    /// use only if the read validates afterwards; then the frame held the line at that moment.
     ///
     /// For a transaction that locks nothing that it only reads: it locks what it writes, says
-    /// `fence(SeqCst)`, and then reads what it has read again and looks here, before it validates. Of two
-    /// that write what the other reads, the fence of one comes first in the order of all such fences. What that one did before
-    /// its fence, the other sees in everything that it loads behind its own: the lock, or what came after it
-    /// in the word. That is the unlock, and to see it is to acquire all that was written under the
-    /// lock: then the state is another than that of a read that began before, which does not validate. A read that began
-    /// later has the new bytes. The same holds for the loss of the line to another node, which comes before that
+    /// `fence(SeqCst)`, and then reads what it has read again and looks here, before it validates.
+    /// Of two that write what the other reads, the fence of one comes first in the order of all
+    /// such fences. What that one did before its fence, the other sees in everything that it loads
+    /// behind its own: the lock, or what came after it in the word. That is the unlock, and to see
+    /// it is to acquire all that was written under the lock: then the state is another than that of
+    /// a read that began before, which does not validate. A read that began later has the new
+    /// bytes. The same holds for the loss of the line to another node, which comes before that
     /// node's lock: there the line is not readable here.
     #[inline]
     pub fn locked(&self) -> Ownership {
@@ -161,9 +162,10 @@ impl<'a> WriteGuard<'a> {
 
     /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has.
     ///
-    /// Who locks, and then looks at the line under its latch as well, misses nothing that was written under a guard that
-    /// saw no lock: the one of the two that latches later acquires what the other did before. Who locks and then
-    /// only reads needs `fence(SeqCst)` in between, and so does the holder of the guard before this look.
+    /// Who locks, and then looks at the line under its latch as well, misses nothing that was
+    /// written under a guard that saw no lock: the one of the two that latches later acquires what
+    /// the other did before. Who locks and then only reads needs `fence(SeqCst)` in between, and so
+    /// does the holder of the guard before this look.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.frame.locked()

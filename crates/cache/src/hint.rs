@@ -1,12 +1,12 @@
 //! Hints: guesses at the frame that holds a line, kept where the line's address was found.
 //!
-//! Pages hold addresses, since they travel between nodes, and an address costs a lookup in the index. So
-//! the frame of an inner page gets a block of hints, one for each child: where that child was found the
-//! last time. A guess is checked against the address in the frame's header, which a reader loads anyway.
-//! A wrong one costs the lookup that it would have saved, and is corrected.
+//! Pages hold addresses, since they travel between nodes, and an address costs a lookup in the
+//! index. So the frame of an inner page gets a block of hints, one for each child: where that child
+//! was found the last time. A guess is checked against the address in the frame's header, which a
+//! reader loads anyway. A wrong one costs the lookup that it would have saved, and is corrected.
 //!
-//! Nothing depends on a guess, so all accesses are relaxed. Blocks go from frame to frame with whatever is
-//! in them.
+//! Nothing depends on a guess, so all accesses are relaxed. Blocks go from frame to frame with
+//! whatever is in them.
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, Ordering};
 
@@ -39,7 +39,8 @@ impl Hint {
         self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Notes where the line was found. Readers come here when the guess was wrong, not on a plain hit.
+    /// Notes where the line was found. Readers come here when the guess was wrong, not on a plain
+    /// hit.
     pub(crate) fn correct(&self, frame: FrameId) {
         self.0.store(frame.0 + 1, Ordering::Relaxed);
     }
@@ -109,7 +110,8 @@ impl HintBlocks {
         }
     }
 
-    /// Takes the frame's block away, if it has one. A reader that still has it spoils a guess at most.
+    /// Takes the frame's block away, if it has one. A reader that still has it spoils a guess at
+    /// most.
     pub(crate) fn take(&self, frame: &Frame) {
         if let Some(block) = frame.take_hints().checked_sub(1) {
             // A block is in one frame or in the list.

@@ -6,14 +6,15 @@
 //!  meta:               | lock 1 | overflow: entries that passed this full bucket |
 //! ```
 //!
-//! An entry sits in its home bucket or, when that is full, in one of the next ones; every full bucket
-//! that it passed counts it in `overflow`, before it is stored and until after it was removed. So a
-//! lookup goes on past a bucket only while that count is not zero, and entries never move.
+//! An entry sits in its home bucket or, when that is full, in one of the next ones; every full
+//! bucket that it passed counts it in `overflow`, before it is stored and until after it was
+//! removed. So a lookup goes on past a bucket only while that count is not zero, and entries never
+//! move.
 //!
-//! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address in
-//! the frame, whose state word decides in the end. So a lookup orders nothing, and all its loads are
-//! relaxed: who knows that an entry is there comes after its insertion and sees it. The lock orders the
-//! changes of a bucket among each other.
+//! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address
+//! in the frame, whose state word decides in the end. So a lookup orders nothing, and all its loads
+//! are relaxed: who knows that an entry is there comes after its insertion and sees it. The lock
+//! orders the changes of a bucket among each other.
 
 use std::hint::select_unpredictable;
 
@@ -104,7 +105,8 @@ impl Index {
     ) -> Option<FrameId> {
         let (home, tag) = self.place(addr);
         // All slots of the home bucket without branches: in which one an entry sits, the processor
-        // cannot guess. Nearly always that is it, since few buckets overflow and few tags are equal.
+        // cannot guess. Nearly always that is it, since few buckets overflow and few tags are
+        // equal.
         let bucket = &self.buckets[home & (self.buckets.len() - 1)];
         let mut entry = 0;
         for slot in &bucket.slots {

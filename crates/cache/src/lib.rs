@@ -15,9 +15,9 @@
 //! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, loads it again. What
 //!   replacement has to know of it is written once in an epoch, or with LRU at every hit: see
 //!   [`ReplacementPolicy`].
-//! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb fills
-//!   it). The state's counter changes with every change of the bytes and every loss of the right to
-//!   read them, so equal states mean the same copy.
+//! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb
+//!   fills it). The state's counter changes with every change of the bytes and every loss of the
+//!   right to read them, so equal states mean the same copy.
 //! - Frames, headers, index, hints and free lists together keep within the limit given to
 //!   [`Cache::with_memory`].
 //!

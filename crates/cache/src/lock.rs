@@ -7,21 +7,25 @@
 //!  +---------+----------+-----+--------------------------------------+
 //! ```
 //!
-//! A line is *detained* by transactions that have written it and lock it no more, since others of this node may go on with
-//! it, while other nodes must not see it yet. Only a writer's lock turns into one more of them. For all that takes a line
-//! away a detained one is as locked as by a writer; for locks it is as if it were not. But those of this node may follow
-//! one another without a gap: so it is counted how often others were *refused* since, and when that was too often, no
+//! A line is *detained* by transactions that have written it and lock it no more, since others of
+//! this node may go on with it, while other nodes must not see it yet. Only a writer's lock turns
+//! into one more of them. For all that takes a line away a detained one is as locked as by a
+//! writer; for locks it is as if it were not. But those of this node may follow one another without
+//! a gap: so it is counted how often others were *refused* since, and when that was too often, no
 //! lock is taken until nobody detains the line any more.
 //!
-//! Who locks a line that is here needs no lock of the protocol for it: it changes the word, and then looks whether the
-//! line is still here as it has to be. Who takes a line away, always under a lock of the protocol, sets *ask* by
-//! an atomic exchange of the word, and only if it finds no lock in the way changes the state of the frame and clears
-//! *ask* again, releasing. All changes of the word have one order. If the lock comes first, the other finds it. If *ask* comes
-//! first, the lock is not taken while it is set; and a lock that is taken behind it acquires the word as it was
-//! cleared, or a later value whose place in the order continues that release, since all that others do to the word
-//! meanwhile are exchanges. So its look at the state finds the line gone, and the lock is given up again.
+//! Who locks a line that is here needs no lock of the protocol for it: it changes the word, and
+//! then looks whether the line is still here as it has to be. Who takes a line away, always under a
+//! lock of the protocol, sets *ask* by an atomic exchange of the word, and only if it finds no lock
+//! in the way changes the state of the frame and clears *ask* again, releasing. All changes of the
+//! word have one order. If the lock comes first, the other finds it. If *ask* comes first, the lock
+//! is not taken while it is set; and a lock that is taken behind it acquires the word as it was
+//! cleared, or a later value whose place in the order continues that release, since all that others
+//! do to the word meanwhile are exchanges. So its look at the state finds the line gone, and the
+//! lock is given up again.
 //!
-//! *Ask* also stays set while nobody shall have the line without asking the protocol: others are waiting for it.
+//! *Ask* also stays set while nobody shall have the line without asking the protocol: others are
+//! waiting for it.
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 
@@ -106,8 +110,9 @@ impl LockWord {
         kept(self.0.load(Ordering::Acquire))
     }
 
-    /// Acquire, behind a look at what was written: of a writer that detains the line, what it wrote is published later
-    /// than its lock was taken, so whoever has seen that sees the lock, or what came after it.
+    /// Acquire, behind a look at what was written: of a writer that detains the line, what it wrote
+    /// is published later than its lock was taken, so whoever has seen that sees the lock, or what
+    /// came after it.
     pub(crate) fn is_detained(&self) -> bool {
         is_detained(self.0.load(Ordering::Acquire))
     }
@@ -227,8 +232,8 @@ impl LockWord {
         }
     }
 
-    /// `change`, which takes so much away that only locks are kept which need no more than `left`; not at all when there is
-    /// another. What it returns, or false.
+    /// `change`, which takes so much away that only locks are kept which need no more than `left`;
+    /// not at all when there is another. What it returns, or false.
     pub(crate) fn leave(&self, left: Ownership, change: impl FnOnce() -> bool) -> bool {
         let asks = self.asks_first();
         let changed = self.ask_first() <= left && change();

@@ -82,7 +82,8 @@ fn lru_agrees_with_a_list() {
     assert_eq!(victims(&cache, 16), rest);
 }
 
-/// Lines that are in use at the end of the order hide no others, and are not looked at again and again.
+/// Lines that are in use at the end of the order hide no others, and are not looked at again and
+/// again.
 #[test]
 fn a_line_in_use_is_no_victim_of_either_policy_and_in_nobodys_way() {
     for policy in [EPOCH, ReplacementPolicy::Lru] {
@@ -101,8 +102,8 @@ fn a_line_in_use_is_no_victim_of_either_policy_and_in_nobodys_way() {
     }
 }
 
-/// With both policies a line that is used all the time stays while others come and go. With a sample of one
-/// the epochs say nothing, and it goes.
+/// With both policies a line that is used all the time stays while others come and go. With a
+/// sample of one the epochs say nothing, and it goes.
 #[test]
 fn a_hot_line_stays() {
     for (policy, stays) in [
@@ -130,7 +131,8 @@ fn a_hot_line_stays() {
     }
 }
 
-/// Threads that read, write, evict and bring back: every frame is in the list once or free, in the end.
+/// Threads that read, write, evict and bring back: every frame is in the list once or free, in the
+/// end.
 #[test]
 fn an_lru_list_that_threads_share_loses_nobody() {
     const FRAMES: u64 = 32;

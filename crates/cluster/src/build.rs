@@ -181,10 +181,12 @@ pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorCon
 
 /// How long a worker may be away while it offers its core, before it takes the core for contended.
 ///
-/// Workers of this cluster that share a core take turns there, each for a fraction of a millisecond. They must not
-/// take each other for foreign programs: a turn costs them less than a wake.
+/// Workers of this cluster that share a core take turns there, each for a fraction of a
+/// millisecond. They must not take each other for foreign programs: a turn costs them less than a
+/// wake.
 fn yield_limit(config: &ClusterConfig) -> Duration {
-    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not notice it.
+    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not notice
+    // it.
     const MAX: Duration = Duration::from_millis(2);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let turns = (config.compute_nodes * config.workers).div_ceil(cores);

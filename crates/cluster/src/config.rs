@@ -19,11 +19,12 @@ pub struct ClusterConfig {
     pub workers: usize,
     /// Operations that a worker has in flight at most.
     pub inflight: usize,
-    /// Tasks that a worker of an embedded cluster polls in one sweep at most; 2 by default. On shared memory
-    /// a doorbell costs next to nothing, and another node that waits for this one waits for the sweep's end.
-    /// Means nothing to a simulated one, whose sweeps poll all that is ready. A line that was obtained is kept
-    /// for its task for [`lapse`](Settings::lapse): with so many long operations in flight that a round of all
-    /// tasks takes longer, a popular line may be gone again when its turn comes.
+    /// Tasks that a worker of an embedded cluster polls in one sweep at most; 2 by default. On
+    /// shared memory a doorbell costs next to nothing, and another node that waits for this one
+    /// waits for the sweep's end. Means nothing to a simulated one, whose sweeps poll all that is
+    /// ready. A line that was obtained is kept for its task for [`lapse`](Settings::lapse): with so
+    /// many long operations in flight that a round of all tasks takes longer, a popular line may be
+    /// gone again when its turn comes.
     pub sweep_tasks: usize,
     /// Bytes of each memory node.
     pub memory_bytes: u64,
@@ -31,8 +32,9 @@ pub struct ClusterConfig {
     pub cache_bytes: usize,
     /// Lines that each compute node's cache holds. Where it is given, `cache_bytes` does not count.
     pub cache_frames: Option<usize>,
-    /// Take all memory when an embedded cluster starts, which then takes longer, instead of at the first
-    /// touch, which slows the first accesses down. Off by default. Means nothing to a simulated one.
+    /// Take all memory when an embedded cluster starts, which then takes longer, instead of at the
+    /// first touch, which slows the first accesses down. Off by default. Means nothing to a
+    /// simulated one.
     pub prefault: bool,
     /// Bytes of a line.
     pub line_size: u32,

@@ -13,7 +13,8 @@ use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
 
-/// A cluster of memory nodes and compute nodes in one process, on shared memory: the embedded default.
+/// A cluster of memory nodes and compute nodes in one process, on shared memory: the embedded
+/// default.
 ///
 /// Memory nodes are nothing but memory. Each compute node has a thread that sleeps until a message
 /// arrives while none of the node's workers polls; workers are threads that [`run`](Embedded::run)
@@ -29,8 +30,8 @@ impl Embedded {
         Embedded::start_on(config, Threaded::Shm(shm::Fabric::new(shm::Config::default())))
     }
 
-    /// Starts the cluster on a fabric that has no nodes yet: all of its nodes are of this process, whatever is
-    /// between them.
+    /// Starts the cluster on a fabric that has no nodes yet: all of its nodes are of this process,
+    /// whatever is between them.
     ///
     /// # Errors
     /// As [`start`](Embedded::start).

@@ -86,8 +86,8 @@ impl Host {
         Ok(Handler { stop, notifier, thread: Some(thread) })
     }
 
-    /// Runs `body` on so many workers of every compute node, each on a thread of its own, and returns the results
-    /// in the order of the workers.
+    /// Runs `body` on so many workers of every compute node, each on a thread of its own, and
+    /// returns the results in the order of the workers.
     pub(crate) fn run_on<T, F, Fut>(&self, workers: usize, body: F) -> Result<Vec<T>, ClusterError>
     where
         T: Send,

@@ -8,17 +8,20 @@
 //!                        └── run(body) ──► body(Member) on every worker of every compute node that is here
 //! ```
 //!
-//! All of them build the same nodes from the same configuration: a program that runs on one runs on the others.
-//! `Joined` finds the others, and the processes that are memory nodes (`MemoryHost`), through a
-//! `latchwork_membership::Membership`, and reaches them by a `Transport`: shared memory of one machine, sockets, or RDMA devices.
+//! All of them build the same nodes from the same configuration: a program that runs on one runs on
+//! the others. `Joined` finds the others, and the processes that are memory nodes (`MemoryHost`),
+//! through a `latchwork_membership::Membership`, and reaches them by a `Transport`: shared memory
+//! of one machine, sockets, or RDMA devices.
 //!
 //! # What holds where nodes are processes
 //!
 //! - A compute node touches no line before all that may be asked for lines know it, and it them.
-//! - A node that leaves in order holds nothing and is asked nothing any more, and only then is its id given again.
-//! - What a node held that died stays its own. Whoever wants it gets an error in bounded time; the rest goes on.
-//! - As soon as it is known that a node died, agents refuse it, its connections on RDMA devices are destroyed, and where memory is
-//!   shared what is left of its process is killed.
+//! - A node that leaves in order holds nothing and is asked nothing any more, and only then is its
+//!   id given again.
+//! - What a node held that died stays its own. Whoever wants it gets an error in bounded time; the
+//!   rest goes on.
+//! - As soon as it is known that a node died, agents refuse it, its connections on RDMA devices are
+//!   destroyed, and where memory is shared what is left of its process is killed.
 //!
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Embedded};

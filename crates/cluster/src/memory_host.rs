@@ -7,10 +7,11 @@ use crate::joined::{Introductions, Mortal, lost_memory};
 use crate::transport::Transport;
 use latchwork_membership::{Membership, NodeName, Role};
 
-/// A memory node: memory of this process, which compute nodes of other processes use. It keeps out those that
-/// died, and otherwise does nothing.
+/// A memory node: memory of this process, which compute nodes of other processes use. It keeps out
+/// those that died, and otherwise does nothing.
 ///
-/// [`leave`](MemoryHost::leave) is its end in order. When it is dropped without, it is dead; what it held is lost either way.
+/// [`leave`](MemoryHost::leave) is its end in order. When it is dropped without, it is dead; what
+/// it held is lost either way.
 pub struct MemoryHost {
     address: String,
     _introductions: Introductions,
@@ -19,8 +20,9 @@ pub struct MemoryHost {
 }
 
 impl MemoryHost {
-    /// Serves zeroed memory as the memory node that membership says, of the length that it was joined with. With `prefault` all of
-    /// it is taken now, and otherwise at the first touch. A node that cannot start leaves again.
+    /// Serves zeroed memory as the memory node that membership says, of the length that it was
+    /// joined with. With `prefault` all of it is taken now, and otherwise at the first touch. A
+    /// node that cannot start leaves again.
     ///
     /// # Errors
     /// When membership knows this node as a compute node; what the machine refused.
@@ -35,7 +37,8 @@ impl MemoryHost {
                 Ok(MemoryHost { membership: mortal, address, _introductions: introductions })
             }
             Err(error) => {
-                // It has served nobody, so nothing is lost with it. Where even that cannot be said, it is dead.
+                // It has served nobody, so nothing is lost with it. Where even that cannot be said,
+                // it is dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -57,8 +60,8 @@ impl MemoryHost {
         self.membership.0.view().compute().count()
     }
 
-    /// Leaves in order: waits up to `patience` until no compute node is a member any more. Whether that was so; with the node
-    /// goes its memory in any case.
+    /// Leaves in order: waits up to `patience` until no compute node is a member any more. Whether
+    /// that was so; with the node goes its memory in any case.
     ///
     /// # Errors
     /// When membership's store does not answer.

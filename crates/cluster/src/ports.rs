@@ -6,8 +6,8 @@ use latchwork_fabric::{Fabric, Inbox, Permission, Port, Threaded};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
-/// A fabric, and the permission with which this process uses it: every port of the process is made here, so that none is
-/// without. `Send`, for each worker's thread.
+/// A fabric, and the permission with which this process uses it: every port of the process is made
+/// here, so that none is without. `Send`, for each worker's thread.
 #[derive(Clone)]
 pub(crate) struct Ports {
     fabric: Threaded,
@@ -22,9 +22,11 @@ impl Ports {
 
     /// For a node that may touch memory while its lease is certain to last.
     ///
-    /// The clock of a lease goes on while the machine is suspended (`CLOCK_BOOTTIME`), as the store's does, which is elsewhere:
-    /// by a clock that stands still meanwhile (`CLOCK_MONOTONIC`), a machine that wakes up after an hour would ring for as long
-    /// as the lease had left. Linux gives both to a process without a call into the kernel, and for the same price.
+    /// The clock of a lease goes on while the machine is suspended (`CLOCK_BOOTTIME`), as the
+    /// store's does, which is elsewhere: by a clock that stands still meanwhile
+    /// (`CLOCK_MONOTONIC`), a machine that wakes up after an hour would ring for as long as the
+    /// lease had left. Linux gives both to a process without a call into the kernel, and for the
+    /// same price.
     #[cfg(feature = "tcp")]
     pub(crate) fn leased(fabric: Threaded, lease: latchwork_membership::Lease) -> Ports {
         Ports { fabric, permission: Permission::while_it(move || lease.is_valid()) }

@@ -26,8 +26,8 @@ use crate::costs::cpu_costs;
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
 
 /// A cluster in one simulated world: the same nodes, protocol and fabric contract as
-/// [`Embedded`](crate::Embedded), but time is virtual, one seed decides everything that a fabric leaves
-/// open, and a run can be repeated.
+/// [`Embedded`](crate::Embedded), but time is virtual, one seed decides everything that a fabric
+/// leaves open, and a run can be repeated.
 pub struct Simulated {
     config: ClusterConfig,
     kernel: Kernel,
@@ -56,15 +56,15 @@ pub enum Keeper {
 }
 
 impl Simulated {
-    /// Builds the cluster in a world of its own, seeded with the configuration's seed. Where the network
-    /// keeps a NIC's time, the workers' CPU takes that of its profile.
+    /// Builds the cluster in a world of its own, seeded with the configuration's seed. Where the
+    /// network keeps a NIC's time, the workers' CPU takes that of its profile.
     ///
     /// # Errors
     /// What is wrong with the configuration, or what the machine refused.
     pub fn start(mut config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
-        // Looking for races, another seed is another order of what happens at one instant; measuring,
-        // who came first is first.
+        // Looking for races, another seed is another order of what happens at one instant;
+        // measuring, who came first is first.
         let ties = match network.timing {
             sim::Timing::Drawn(_) => Ties::Seeded,
             sim::Timing::Nic(_) => Ties::FirstCome,
@@ -146,8 +146,8 @@ impl Simulated {
         self.nodes().iter().map(|node| node.counters()).sum()
     }
 
-    /// Runs `body` on every worker of every compute node until all have ended, for at most `limit` of
-    /// virtual time, and returns the results in the order of the workers.
+    /// Runs `body` on every worker of every compute node until all have ended, for at most `limit`
+    /// of virtual time, and returns the results in the order of the workers.
     ///
     /// # Errors
     /// [`ClusterError::World`] when the world ended before the workers, and when a worker could not
@@ -186,8 +186,8 @@ impl Simulated {
         ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
     }
 
-    /// From now on each [`run`](Simulated::run) calls `watch` after every event, or nothing: for what is measured in the
-    /// middle of a run. It may not set another.
+    /// From now on each [`run`](Simulated::run) calls `watch` after every event, or nothing: for
+    /// what is measured in the middle of a run. It may not set another.
     pub fn set_watch(&self, watch: Option<Watch>) {
         *self.watch.borrow_mut() = watch;
     }
@@ -283,8 +283,8 @@ impl Simulated {
 
     // ---- faults of whole nodes -------------------------------------------------------------------
 
-    /// Takes the CPU from all workers of a compute node, and its handler, for `duration`. Its verbs in
-    /// flight go on, and others' verbs to it too; when it wakes it knows of nothing.
+    /// Takes the CPU from all workers of a compute node, and its handler, for `duration`. Its verbs
+    /// in flight go on, and others' verbs to it too; when it wakes it knows of nothing.
     pub fn pause(&self, node: usize, duration: Duration) {
         self.with_powers(node, |power| power.stop_for(duration));
     }
@@ -306,8 +306,9 @@ impl Simulated {
         self.dead.borrow().get(node).is_some_and(|dead| *dead)
     }
 
-    /// The end of a compute node whose last words go on: as [`kill`](Simulated::kill), but what it has submitted is on its way, and
-    /// takes effect wherever the node is not [kept out](Simulated::keep_out).
+    /// The end of a compute node whose last words go on: as [`kill`](Simulated::kill), but what it
+    /// has submitted is on its way, and takes effect wherever the node is not [kept
+    /// out](Simulated::keep_out).
     ///
     /// # Panics
     /// When there is no such node.
@@ -318,8 +319,9 @@ impl Simulated {
         self.with_powers(node, Power::stop);
     }
 
-    /// The lease of a compute node ends while it runs: it rings no doorbell any more, and whatever its workers post ends with
-    /// [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). What it has submitted is on its way. The others are not told.
+    /// The lease of a compute node ends while it runs: it rings no doorbell any more, and whatever
+    /// its workers post ends with [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). What
+    /// it has submitted is on its way. The others are not told.
     ///
     /// # Panics
     /// When there is no such node.
@@ -327,7 +329,8 @@ impl Simulated {
         self.leases[node].store(false, Ordering::Relaxed);
     }
 
-    /// Whether the lease of a compute node has ended, so that it is dead for the others although it runs.
+    /// Whether the lease of a compute node has ended, so that it is dead for the others although it
+    /// runs.
     pub fn has_lapsed(&self, node: usize) -> bool {
         self.leases.get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
     }
@@ -350,7 +353,8 @@ impl Simulated {
         kept_out.expect("a node of this fabric");
     }
 
-    /// A compute node gives up a dead one: its fabric first, then whatever waits for an answer, as in a cluster of processes.
+    /// A compute node gives up a dead one: its fabric first, then whatever waits for an answer, as
+    /// in a cluster of processes.
     ///
     /// # Panics
     /// When there is no such node.
@@ -360,8 +364,8 @@ impl Simulated {
         own.miss(dead);
     }
 
-    /// Whether a dead node may be buried: of its members, each says whether it keeps the node out. As in a cluster of processes, whoever
-    /// is dead itself is not waited for.
+    /// Whether a dead node may be buried: of its members, each says whether it keeps the node out.
+    /// As in a cluster of processes, whoever is dead itself is not waited for.
     pub fn may_bury(&self, keeps_out: impl Fn(Keeper) -> bool) -> bool {
         let compute = (0..self.nodes().len()).filter(|node| self.lives(*node));
         let memory = (0..self.config.memory_nodes).map(|node| MemoryNodeId(node as u16));
@@ -369,8 +373,8 @@ impl Simulated {
         burial::may_begin(members.map(keeps_out))
     }
 
-    /// A compute node ends what a dead one holds up in the pool. To be called when that [may begin](Simulated::may_bury). Whether it
-    /// is done.
+    /// A compute node ends what a dead one holds up in the pool. To be called when that [may
+    /// begin](Simulated::may_bury). Whether it is done.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].

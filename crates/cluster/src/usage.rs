@@ -7,7 +7,8 @@ use latchwork_verbs_sim::NicWork;
 
 use crate::Simulated;
 
-/// How long NICs and workers have worked, up to one time. What they did in between two times is the difference.
+/// How long NICs and workers have worked, up to one time. What they did in between two times is the
+/// difference.
 #[derive(Clone, Debug)]
 pub struct Usage {
     /// Up to when.

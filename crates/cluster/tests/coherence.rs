@@ -96,8 +96,8 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(hash(7), hash(8), "different seeds, different worlds");
 }
 
-/// Where work on lines takes time, latches are held, and requests, evictions and other workers come upon
-/// them.
+/// Where work on lines takes time, latches are held, and requests, evictions and other workers come
+/// upon them.
 #[test]
 fn no_write_is_lost_where_local_writers_hold_their_latches() {
     for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
@@ -114,8 +114,8 @@ fn no_write_is_lost_where_local_writers_hold_their_latches() {
     }
 }
 
-/// Messages arrive twice, and connections fail under operations, forwards and questions: whatever was
-/// applied counts once, and what was not is done again.
+/// Messages arrive twice, and connections fail under operations, forwards and questions: whatever
+/// was applied counts once, and what was not is done again.
 #[test]
 fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
     let faults = Faults {
@@ -139,12 +139,13 @@ fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
     assert!(struck.iter().all(|&count| count > 1000), "{struck:?}");
 }
 
-/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has landed,
-/// and sums carry into neighbouring fields. Mechanism: rule R4 switched off. If this test fails, the
-/// tests above would not notice a broken protocol either.
+/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has
+/// landed, and sums carry into neighbouring fields. Mechanism: rule R4 switched off. If this test
+/// fails, the tests above would not notice a broken protocol either.
 #[test]
 fn the_worlds_notice_a_protocol_without_settling() {
-    // More than three nodes: somebody has to look at the word while the others' sums pass through it.
+    // More than three nodes: somebody has to look at the word while the others' sums pass through
+    // it.
     let load = Load { lines: 3, operations: 60, tasks: 4, writes: 60, dropped: 0 };
     let broken = |seed| {
         let mut config = small(6, 1, 8, seed);
@@ -206,8 +207,9 @@ fn threads_on_shared_memory_lose_no_write() {
     }
 }
 
-/// Bug: a worker that was woken only by its alarm, and whose verb then completed, parked before the task
-/// behind that verb had another look. What it had begun for its node, the others waited for in vain.
+/// Bug: a worker that was woken only by its alarm, and whose verb then completed, parked before the
+/// task behind that verb had another look. What it had begun for its node, the others waited for in
+/// vain.
 #[test]
 fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     const ROUND: Duration = Duration::from_millis(40);

@@ -1,5 +1,5 @@
-//! The same cluster in a directory, as if its peers were other processes: all of its memory is in files, its
-//! workers sleep where others could wake them, and when it is gone nothing is left.
+//! The same cluster in a directory, as if its peers were other processes: all of its memory is in
+//! files, its workers sleep where others could wake them, and when it is gone nothing is left.
 #![cfg(target_os = "linux")]
 
 mod common;

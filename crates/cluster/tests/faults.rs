@@ -1,7 +1,7 @@
 //! Nodes that pause, crawl, die or vanish: what the others see is right, or a clean error in time.
 //!
-//! Each line carries a value at both ends. A write is one instant of the world, so at any time one value
-//! of a line is right, and a reader knows it.
+//! Each line carries a value at both ends. A write is one instant of the world, so at any time one
+//! value of a line is right, and a reader knows it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -303,8 +303,8 @@ fn repeated_and_late_messages_are_no_fault_to_anybody() {
     }
 }
 
-/// A question that a node got and never answers was open until the asker's deadline, each time that anybody wanted the
-/// line, also when it was known that the node is gone.
+/// A question that a node got and never answers was open until the asker's deadline, each time that
+/// anybody wanted the line, also when it was known that the node is gone.
 #[test]
 fn what_a_missed_node_was_asked_is_an_error_at_once() {
     for seed in 0..20 {

@@ -17,8 +17,9 @@ fn peak() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Sixteen compute nodes of sixteen workers with caches of 128 MiB, eight memory nodes of 1 GiB: they
-/// fit in 4 GiB, with every frame of every cache in use. Memory nodes take what was touched of them.
+/// Sixteen compute nodes of sixteen workers with caches of 128 MiB, eight memory nodes of 1 GiB:
+/// they fit in 4 GiB, with every frame of every cache in use. Memory nodes take what was touched of
+/// them.
 #[test]
 fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
     let config = ClusterConfig {

@@ -1,4 +1,5 @@
-//! A cluster in which nothing happens uses no CPU. Alone in this binary, whose CPU time is measured.
+//! A cluster in which nothing happens uses no CPU. Alone in this binary, whose CPU time is
+//! measured.
 
 mod common;
 
@@ -21,8 +22,9 @@ const CALM_DOWN: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(200);
 const CPU_MAX: Duration = Duration::from_millis(4);
 const SLICES_MAX: u64 = 100;
-/// How often it is measured at most. To become calm takes a little CPU time, for which threads on a loaded
-/// machine may have to wait for any time; a cluster that does not become calm is not calm at any time.
+/// How often it is measured at most. To become calm takes a little CPU time, for which threads on a
+/// loaded machine may have to wait for any time; a cluster that does not become calm is not calm at
+/// any time.
 const WINDOWS: usize = 10;
 
 /// What all threads of this process have used; `None` where the system does not tell.
@@ -37,8 +39,8 @@ fn used() -> Option<Use> {
     Some(sum)
 }
 
-/// CPU time, and how often a thread got a CPU: on a loaded machine those who only look around get one so
-/// seldom that the time alone does not tell.
+/// CPU time, and how often a thread got a CPU: on a loaded machine those who only look around get
+/// one so seldom that the time alone does not tell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Use {
     nanos: u64,

@@ -1,4 +1,5 @@
-//! Clusters whose nodes have a fabric and a membership each, as processes have: all of them are threads here.
+//! Clusters whose nodes have a fabric and a membership each, as processes have: all of them are
+//! threads here.
 
 mod common;
 
@@ -35,8 +36,8 @@ struct Common {
 }
 
 impl Common {
-    /// Over sockets, on shared memory, and on RDMA devices where there are some. The virtual machine is there for these, and is slow:
-    /// there it is them alone.
+    /// Over sockets, on shared memory, and on RDMA devices where there are some. The virtual
+    /// machine is there for these, and is slow: there it is them alone.
     fn all() -> Vec<Common> {
         let (rdma, in_vm) = (Common::rdma(), std::env::var_os("RXE_HOSTS").is_some());
         assert!(rdma.is_some() || !in_vm, "no RDMA devices in the virtual machine");
@@ -104,8 +105,8 @@ impl Common {
         Joined::start(config.clone(), &self.transport, membership, LONG)
     }
 
-    /// Starts as many compute nodes as the configuration says, runs `body` on each in a thread of its own, and gives the
-    /// results by rank.
+    /// Starts as many compute nodes as the configuration says, runs `body` on each in a thread of
+    /// its own, and gives the results by rank.
     fn on_all<T: Send>(&self, config: &ClusterConfig, body: impl Fn(Joined) -> T + Sync) -> Vec<T> {
         let body = &body;
         thread::scope(|scope| {
@@ -227,8 +228,9 @@ fn nodes_come_and_go_while_others_work() {
     }
 }
 
-/// Whoever has read in a latch word that a node holds the line asks that node, however long it takes to get there. So it stays
-/// until all operations are over that were in progress when it had given everything back.
+/// Whoever has read in a latch word that a node holds the line asks that node, however long it
+/// takes to get there. So it stays until all operations are over that were in progress when it had
+/// given everything back.
 #[test]
 fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
     for common in Common::both() {
@@ -277,7 +279,8 @@ fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
     }
 }
 
-/// Over sockets, where others keep it out some time later: until then nothing but the node itself keeps it from writing.
+/// Over sockets, where others keep it out some time later: until then nothing but the node itself
+/// keeps it from writing.
 #[test]
 fn a_node_whose_lease_has_ended_writes_nothing_from_then_on() {
     let [common, _] = Common::both();
@@ -343,8 +346,9 @@ fn who_leaves_takes_along_no_more_than_it_used() {
     }
 }
 
-/// Each group makes more than a half of what there is room for, and all of it is in the caches of both nodes. Without
-/// giving it back there would be no room for the second group, nor names for the last ones.
+/// Each group makes more than a half of what there is room for, and all of it is in the caches of
+/// both nodes. Without giving it back there would be no room for the second group, nor names for
+/// the last ones.
 #[test]
 fn groups_that_release_what_they_made_leave_nothing_behind() {
     for common in Common::both() {
@@ -394,8 +398,8 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
     }
 }
 
-/// A node that goes without leaving is dead at once. What it held stays its own: whoever wants that gets an error in time, and
-/// all else goes on.
+/// A node that goes without leaving is dead at once. What it held stays its own: whoever wants that
+/// gets an error in time, and all else goes on.
 #[test]
 fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
     for common in Common::all() {
@@ -427,7 +431,8 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
                 taken.expect_err("a dead node holds it").to_string()
             });
             let errors = errors.expect("no worker fails");
-            // It leaves in order, unless the question was on its way when the node died: then the line has failed, and is kept.
+            // It leaves in order, unless the question was on its way when the node died: then the
+            // line has failed, and is kept.
             let left = joined.leave();
             assert!(
                 matches!(left, Ok(()) | Err(JoinError::Cluster(ClusterError::Leave(_)))),
@@ -453,7 +458,8 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
         drop(lost);
         let died = |view: &latchwork_membership::View| view.state(gone) == Some(MemberState::Dead);
         joined.membership().wait(LONG, died).expect("it dies");
-        // On shared memory nothing says that the node is gone before a verb is refused, and what is cached is of use.
+        // On shared memory nothing says that the node is gone before a verb is refused, and what is
+        // cached is of use.
         let ends = joined.run(move |member| async move {
             let deadline = member.handle.now() + LONG;
             loop {
@@ -526,9 +532,10 @@ fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
     ));
 }
 
-/// Bug: a memory node that was asked for too much, or at an address or in a directory that it cannot have, died in its place,
-/// and the directory was decided for all; whoever came later was told that a memory node is lost, or to go where nobody can.
-/// Mechanism: the place was taken before anything was tried. Fix: who cannot start leaves, and tries before it decides.
+/// Bug: a memory node that was asked for too much, or at an address or in a directory that it
+/// cannot have, died in its place, and the directory was decided for all; whoever came later was
+/// told that a memory node is lost, or to go where nobody can. Mechanism: the place was taken
+/// before anything was tried. Fix: who cannot start leaves, and tries before it decides.
 #[test]
 fn a_memory_node_that_cannot_start_spoils_nothing_for_the_next() {
     for common in Common::both() {

@@ -6,8 +6,8 @@
 //!   reads what they say ◄─────────────────────── how often it did, which errors, how long each took
 //! ```
 //!
-//! What the dead held is an error for the others, in bounded time. Everything else goes on, and no write is lost of those
-//! who live.
+//! What the dead held is an error for the others, in bounded time. Everything else goes on, and no
+//! write is lost of those who live.
 
 mod common;
 
@@ -35,10 +35,11 @@ use tempfile::TempDir;
 
 /// Says to a child process which cluster it is a node of.
 const CLUSTER: &str = "LATCHWORK_TEST_CLUSTER";
-/// Before every line that a child process says, so that the test harness's own lines can be told from them.
+/// Before every line that a child process says, so that the test harness's own lines can be told
+/// from them.
 const MARK: &str = "node: ";
-/// How long a node is not missed: none that lives is found dead on a machine that is busy. What is left of a lease when its
-/// node is killed, the test takes away.
+/// How long a node is not missed: none that lives is found dead on a machine that is busy. What is
+/// left of a lease when its node is killed, the test takes away.
 const LEASE: Duration = Duration::from_secs(120);
 /// How long an access waits for a line that a node has of which nobody knows yet that it is dead.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -204,7 +205,8 @@ impl Node {
         node
     }
 
-    /// How often it has added, how often it could not, and the milliseconds of what took longest: as it says next.
+    /// How often it has added, how often it could not, and the milliseconds of what took longest:
+    /// as it says next.
     fn turn(&mut self) -> [u64; 3] {
         let said = self.says.recv_timeout(LONG);
         let said = said.unwrap_or_else(|why| {

@@ -1,5 +1,6 @@
-//! Random transactions of many workers that lock lines by two phases and wait for nobody: at no time do two hold
-//! locks that exclude each other, what is read under a lock stays as it was read, and no transfer is lost.
+//! Random transactions of many workers that lock lines by two phases and wait for nobody: at no
+//! time do two hold locks that exclude each other, what is read under a lock stays as it was read,
+//! and no transfer is lost.
 
 mod common;
 
@@ -24,7 +25,8 @@ const START: u64 = 1_000_000;
 /// Transfers of one worker that are tried.
 const TRIES: u64 = 60;
 
-/// What the locks of all nodes should exclude, counted beside them: readers of each line, or -1 for a writer.
+/// What the locks of all nodes should exclude, counted beside them: readers of each line, or -1 for
+/// a writer.
 #[derive(Default)]
 struct Witness {
     holders: [AtomicI64; LINES],
@@ -103,7 +105,8 @@ async fn lock<'a>(
     })
 }
 
-/// Moves a unit from one line to another, in any order of locks; false when another transaction is in the way.
+/// Moves a unit from one line to another, in any order of locks; false when another transaction is
+/// in the way.
 async fn transfer(
     member: &Member,
     witness: &Witness,

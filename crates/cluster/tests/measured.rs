@@ -76,8 +76,8 @@ fn set(guard: &mut WriteGuard<'_>, value: u64) {
     guard.mark_dirty(0..8);
 }
 
-/// How long a write takes on average that meets `sharers` other nodes with copies of its line. `upgrade`: the
-/// writer has one, too.
+/// How long a write takes on average that meets `sharers` other nodes with copies of its line.
+/// `upgrade`: the writer has one, too.
 fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
     const LINES: u32 = 100;
     // Apart in virtual time, so that all is at rest before the next part.
@@ -144,8 +144,8 @@ fn a_takeover_saves_a_write_to_a_shared_line_a_round_trip() {
     }
 }
 
-/// Accesses of eight nodes in 5 ms of virtual time, of `lines` lines, so many of a hundred writes, the rest reads;
-/// and the longest that one took.
+/// Accesses of eight nodes in 5 ms of virtual time, of `lines` lines, so many of a hundred writes,
+/// the rest reads; and the longest that one took.
 fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
     const SPAN: Duration = Duration::from_millis(5);
     let begin = latchwork_runtime::Time::ZERO + Duration::from_millis(5);
@@ -195,8 +195,9 @@ fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
     (sum, done.iter().map(|(_, longest)| *longest).max().unwrap_or_default())
 }
 
-/// Where many nodes write what many read, takeover costs no cell more than a tenth and saves over all. How long the
-/// longest access takes is printed; it is shorter with takeover in most cells, not in all.
+/// Where many nodes write what many read, takeover costs no cell more than a tenth and saves over
+/// all. How long the longest access takes is printed; it is shorter with takeover in most cells,
+/// not in all.
 #[test]
 fn takeover_bears_contention() {
     let (mut all, mut all_on) = (0.0, 0.0);

@@ -1,5 +1,6 @@
-//! Clusters whose compute nodes are processes that come to harm. A child is this test program again, killed at the latest when
-//! its test ends; memory nodes, and a compute node that goes on, are threads of the test.
+//! Clusters whose compute nodes are processes that come to harm. A child is this test program
+//! again, killed at the latest when its test ends; memory nodes, and a compute node that goes on,
+//! are threads of the test.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -98,8 +99,8 @@ fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError>
 
 // ---- the child ---------------------------------------------------------------------------------------
 
-/// One compute node, which answers each command by a line: `node`; `write ADDRESS VALUE`, a verb; `enter` an operation for good;
-/// `allocate N` lines, all of which it keeps; `leave`.
+/// One compute node, which answers each command by a line: `node`; `write ADDRESS VALUE`, a verb;
+/// `enter` an operation for good; `allocate N` lines, all of which it keeps; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -253,8 +254,8 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_g
     reader.leave().expect("nothing is in the way");
 }
 
-/// What is freed after a node died in the middle of an operation would rest for ever if its bound stood, and there would be
-/// no line left.
+/// What is freed after a node died in the middle of an operation would rest for ever if its bound
+/// stood, and there would be no line left.
 #[test]
 fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
     for transport in ["tcp", "shm"] {

@@ -1,4 +1,5 @@
-//! The same cluster over sockets: its nodes are of one process, and all that is between them goes through agents.
+//! The same cluster over sockets: its nodes are of one process, and all that is between them goes
+//! through agents.
 
 mod common;
 

@@ -40,8 +40,8 @@ pub enum Upgrade {
 
 /// Memory of cache lines, coherent between compute nodes (SELCC 6.1), as seen by one worker.
 ///
-/// Accesses to one line are sequentially consistent across the cluster: a read that validates saw the
-/// latest write. Handles are cheap to clone and stay on their worker's thread.
+/// Accesses to one line are sequentially consistent across the cluster: a read that validates saw
+/// the latest write. Handles are cheap to clone and stay on their worker's thread.
 pub trait CoherentMemory: Clone + 'static {
     /// Keeps a line here for one local access; drop it right after that access. Its effect lapses
     /// after a bounded time in any case.
@@ -63,8 +63,8 @@ pub trait CoherentMemory: Clone + 'static {
     /// The need to pass to [`ensure`](CoherentMemory::ensure).
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need>;
 
-    /// As [`try_read`](CoherentMemory::try_read), of a line that is probably where `hint` says: what is
-    /// saved is the lookup by address. A wrong hint is corrected.
+    /// As [`try_read`](CoherentMemory::try_read), of a line that is probably where `hint` says:
+    /// what is saved is the lookup by address. A wrong hint is corrected.
     ///
     /// # Errors
     /// As [`try_read`](CoherentMemory::try_read).
@@ -78,20 +78,20 @@ pub trait CoherentMemory: Clone + 'static {
         self.try_write(addr)
     }
 
-    /// Takes the local latch of a line that is still as `seen` saw it, which therefore was consistent.
-    /// What a writer has to look up it can do before, while others read and write.
+    /// Takes the local latch of a line that is still as `seen` saw it, which therefore was
+    /// consistent. What a writer has to look up it can do before, while others read and write.
     ///
     /// # Errors
     /// The need to pass to [`ensure`](CoherentMemory::ensure); also when the line has changed.
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need>;
 
-    /// Hints for the lines that the line of `read` leads to, in the order that its user numbers them in.
-    /// They are this node's, and may be fewer than the line leads to.
+    /// Hints for the lines that the line of `read` leads to, in the order that its user numbers
+    /// them in. They are this node's, and may be fewer than the line leads to.
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint];
 
-    /// Asks the processor for the byte range `payload` of the line that is probably where `hint` says, and
-    /// for what else reading it takes. A plain function that waits for nothing: for whoever has other
-    /// work to do before the read.
+    /// Asks the processor for the byte range `payload` of the line that is probably where `hint`
+    /// says, and for what else reading it takes. A plain function that waits for nothing: for
+    /// whoever has other work to do before the read.
     fn prefetch(&self, hint: &Hint, payload: Range<usize>);
 
     /// Where the line is, if it is here: a hint for whoever will read it soon, and again.
@@ -105,8 +105,9 @@ pub trait CoherentMemory: Clone + 'static {
     /// Asks the processor for what a lock of the line that is probably where `hint` says takes.
     fn prefetch_lock(&self, _hint: &Hint) {}
 
-    /// The word at byte `offset` of the payload of the line that is probably where `hint` says: perhaps torn, or another
-    /// line's, so for guesses at what to [`prefetch`](CoherentMemory::prefetch) alone.
+    /// The word at byte `offset` of the payload of the line that is probably where `hint` says:
+    /// perhaps torn, or another line's, so for guesses at what to
+    /// [`prefetch`](CoherentMemory::prefetch) alone.
     fn peek(&self, _hint: &Hint, _offset: usize) -> u64 {
         0
     }
@@ -117,10 +118,11 @@ pub trait CoherentMemory: Clone + 'static {
     /// [`MemoryError::Timeout`] after the configured deadline, and failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
-    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. A hint: where no holder
-    /// is asked for a line, and a node that was refused tries again after ever longer pauses (SEL), a pause that
-    /// begins while the access waits is short against the time that is left. One that has begun is not made
-    /// shorter, and where holders are asked `by` changes nothing. Whoever asks stops waiting by itself.
+    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. A hint:
+    /// where no holder is asked for a line, and a node that was refused tries again after ever
+    /// longer pauses (SEL), a pause that begins while the access waits is short against the time
+    /// that is left. One that has begun is not made shorter, and where holders are asked `by`
+    /// changes nothing. Whoever asks stops waiting by itself.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -132,15 +134,17 @@ pub trait CoherentMemory: Clone + 'static {
         self.ensure(need)
     }
 
-    /// Whether a line as a rule stays here after its access, until another node asks for it (with adaptive release
-    /// some lines are given back before). Otherwise each is given back with its ticket.
+    /// Whether a line as a rule stays here after its access, until another node asks for it (with
+    /// adaptive release some lines are given back before). Otherwise each is given back with its
+    /// ticket.
     fn keeps_lines(&self) -> bool {
         true
     }
 
     /// Asks to write what a reader saw. Waits for the transfer, but gives way to another node's
-    /// claim instead of waiting for its turn. The reader's `ticket`, if it has one, keeps the copy until the
-    /// line is asked for: dropped before, a protocol without a cache has given the copy back.
+    /// claim instead of waiting for its turn. The reader's `ticket`, if it has one, keeps the copy
+    /// until the line is asked for: dropped before, a protocol without a cache has given the copy
+    /// back.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

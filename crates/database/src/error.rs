@@ -38,7 +38,8 @@ pub enum OpenError {
     /// The caller has stopped the opening.
     #[error("the opening was stopped")]
     Stopped,
-    /// Another worker has met an error, or an earlier opening of this instance has. The instance stays unusable.
+    /// Another worker has met an error, or an earlier opening of this instance has. The instance
+    /// stays unusable.
     #[error(
         "the instance has failed, on another worker or earlier: {cause}; start a new cluster and open the database there"
     )]

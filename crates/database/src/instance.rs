@@ -24,11 +24,13 @@ use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
 ///
-/// An instance belongs to the first cluster on which it is opened. With a log it makes the database there from its
-/// log, and never takes one over that it finds in the memory: only the log is known to hold every commit. When an
-/// opening fails, the instance stays unusable, and another one needs another cluster.
+/// An instance belongs to the first cluster on which it is opened. With a log it makes the database
+/// there from its log, and never takes one over that it finds in the memory: only the log is known
+/// to hold every commit. When an opening fails, the instance stays unusable, and another one needs
+/// another cluster.
 ///
-/// Every worker of every compute node [opens](Instance::open) it, all at once; [`run`](Instance::run) does so.
+/// Every worker of every compute node [opens](Instance::open) it, all at once;
+/// [`run`](Instance::run) does so.
 #[derive(Clone)]
 pub struct Instance(pub(crate) Arc<Inner>);
 
@@ -46,8 +48,8 @@ pub(crate) struct Inner {
     recovery: Mutex<Option<Arc<Recovery>>>,
     nodes: Nodes,
     steps: Steps,
-    /// The memory of the cluster to which the instance belongs. Another cluster never has this pool, even after this
-    /// one has ended: the instance keeps the value that is compared.
+    /// The memory of the cluster to which the instance belongs. Another cluster never has this
+    /// pool, even after this one has ended: the instance keeps the value that is compared.
     pool: Mutex<Option<Pool>>,
     /// The address of the database, when the first worker has it.
     root: Mutex<Option<GlobalAddr>>,
@@ -72,12 +74,12 @@ impl Found {
 }
 
 impl Instance {
-    /// A database whose logs and checkpoints are in this directory: the one that is there, as its last run left it, however
-    /// that ended, or a new one where the directory is empty or missing.
+    /// A database whose logs and checkpoints are in this directory: the one that is there, as its
+    /// last run left it, however that ended, or a new one where the directory is empty or missing.
     ///
     /// # Errors
-    /// Another process has the directory, or this one; damage, which names the file; the system's errors. No commit
-    /// is lost by an opening that fails.
+    /// Another process has the directory, or this one; damage, which names the file; the system's
+    /// errors. No commit is lost by an opening that fails.
     pub fn at(
         directory: impl AsRef<Path>,
         cluster: &ClusterConfig,
@@ -91,7 +93,8 @@ impl Instance {
         Instance::on(Arc::new(disk), None, cluster, options)
     }
 
-    /// As [`at`](Instance::at), in any storage. In a simulated world the log takes the time of `device`.
+    /// As [`at`](Instance::at), in any storage. In a simulated world the log takes the time of
+    /// `device`.
     ///
     /// # Errors
     /// As [`at`](Instance::at).
@@ -146,24 +149,27 @@ impl Instance {
         self.0.found
     }
 
-    /// What the logs had lost, where [`Options::accept_loss`] let them be opened. Empty when nothing was lost.
+    /// What the logs had lost, where [`Options::accept_loss`] let them be opened. Empty when
+    /// nothing was lost.
     pub fn losses(&self) -> &[Loss] {
         self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
     }
 
-    /// What became of the transactions that no caller waits for, on each compute node that has come up.
+    /// What became of the transactions that no caller waits for, on each compute node that has come
+    /// up.
     pub fn health(&self) -> Vec<(NodeId, Health)> {
         let nodes = self.0.nodes.up().map(|(_, node)| node);
         nodes.map(|node| (node.clock().node(), node.health())).collect()
     }
 
-    /// Opens the database on every worker of the cluster, runs `body` there, and closes it; the results in the order of the
-    /// workers. To be called again for another phase, if need be.
+    /// Opens the database on every worker of the cluster, runs `body` there, and closes it; the
+    /// results in the order of the workers. To be called again for another phase, if need be.
     ///
     /// # Errors
-    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers. On another cluster, and when an
-    /// earlier opening has failed, no worker starts. A panic is [`ClusterError::Panicked`]; afterwards the instance
-    /// stays failed, and the cluster is to be discarded.
+    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers. On another
+    /// cluster, and when an earlier opening has failed, no worker starts. A panic is
+    /// [`ClusterError::Panicked`]; afterwards the instance stays failed, and the cluster is to be
+    /// discarded.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
     where
         T: Send,
@@ -175,7 +181,8 @@ impl Instance {
         let ends = cluster.run(|member| {
             self.clone().work(member, async |opened: Opened| {
                 let name = opened.member().name();
-                // A panic of a task that the body has spawned ends the thread, and drops this future.
+                // A panic of a task that the body has spawned ends the thread, and drops this
+                // future.
                 let guard = self.0.steps.guard(|| format!("{name} panicked"));
                 let end = caught(async { body(opened).await }).await;
                 guard.lift();
@@ -224,13 +231,14 @@ impl Instance {
         Ok(result)
     }
 
-    /// Opens the database on one worker; every worker of every compute node does so, at once. The first worker makes the
-    /// database, all of them recover it, and then the first one makes the tables that are missing.
+    /// Opens the database on one worker; every worker of every compute node does so, at once. The
+    /// first worker makes the database, all of them recover it, and then the first one makes the
+    /// tables that are missing.
     ///
     /// # Errors
-    /// What failed here, on another worker, or earlier; [`OpenError::Late`] where a worker does not come;
-    /// [`OpenError::OtherCluster`]; [`OpenError::InMemory`], [`OpenError::HasLog`] where the memory has a database that
-    /// the instance may not take.
+    /// What failed here, on another worker, or earlier; [`OpenError::Late`] where a worker does not
+    /// come; [`OpenError::OtherCluster`]; [`OpenError::InMemory`], [`OpenError::HasLog`] where the
+    /// memory has a database that the instance may not take.
     pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
         let inner = &self.0;
         if member.node >= inner.compute_nodes || member.worker >= inner.workers {
@@ -251,8 +259,8 @@ impl Instance {
         opened.map(|database| Opened::new(self.clone(), database, member.clone()))
     }
 
-    /// Closes the logs, when no worker is at work any more. All that was appended is written, and another instance
-    /// can open the directory.
+    /// Closes the logs, when no worker is at work any more. All that was appended is written, and
+    /// another instance can open the directory.
     ///
     /// # Errors
     /// The log's: what the last commits that no caller has waited for came to.
@@ -292,7 +300,8 @@ impl Inner {
         }
     }
 
-    /// Makes this the cluster of the instance, or checks that it is. The first worker of all decides, under the lock.
+    /// Makes this the cluster of the instance, or checks that it is. The first worker of all
+    /// decides, under the lock.
     fn belong(&self, pool: &Pool) -> Result<(), OpenError> {
         match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
             true => Ok(()),
@@ -371,7 +380,8 @@ impl Inner {
         }
     }
 
-    /// Restores what the log holds, and makes the tables that are missing. All workers do it at once.
+    /// Restores what the log holds, and makes the tables that are missing. All workers do it at
+    /// once.
     async fn fill(
         &self,
         member: &Member,
@@ -440,8 +450,8 @@ impl Inner {
 
     /// Ends a worker's part.
     pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
-        // The log of a simulated node is closed below, for which its workers must have ended. Other workers that
-        // have failed are not waited for.
+        // The log of a simulated node is closed below, for which its workers must have ended. Other
+        // workers that have failed are not waited for.
         let stopped = || self.device.is_none() && self.steps.has_failed();
         let wait = self.wait(&stopped);
         self.nodes.end(member, self.workers, &wait).await?;

@@ -1,4 +1,5 @@
-//! A database on a cluster behind one call: its logs are opened, it is recovered or made, and every worker has it.
+//! A database on a cluster behind one call: its logs are opened, it is recovered or made, and every
+//! worker has it.
 //!
 //! ```text
 //!   Instance::at(directory) ── opens the logs, replays them ──┐         Instance::in_memory: no log
@@ -13,17 +14,20 @@
 //! ```
 //!
 //! - [`Instance`], [`Opened`], [`Options`]: the front door.
-//! - [`Nodes`], [`open_named`], [`replay`]: its parts, for programs that open a database step by step.
+//! - [`Nodes`], [`open_named`], [`replay`]: its parts, for programs that open a database step by
+//!   step.
 //!
 //! # What holds
 //!
-//! - No worker sees the database before it is whole: a database of which only a part was recovered is never used.
-//! - A database with a log is made from the log, once, on a cluster that does not have it. What is in the memory of a
-//!   cluster is never taken for a state of the log.
-//! - The first error of any worker ends the opening on all of them, and is the error that `run` returns.
+//! - No worker sees the database before it is whole: a database of which only a part was recovered
+//!   is never used.
+//! - A database with a log is made from the log, once, on a cluster that does not have it. What is
+//!   in the memory of a cluster is never taken for a state of the log.
+//! - The first error of any worker ends the opening on all of them, and is the error that `run`
+//!   returns.
 //! - Every wait for another worker, or for a log, ends after [`Options::patience`].
-//! - All compute nodes of the cluster are in this process. In a cluster of processes each has its own directory, and what
-//!   one process has there is not the whole database.
+//! - All compute nodes of the cluster are in this process. In a cluster of processes each has its
+//!   own directory, and what one process has there is not the whole database.
 //!
 //! # Example
 //!

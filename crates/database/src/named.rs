@@ -15,11 +15,13 @@ const DATABASE: ObjectKind = ObjectKind(2);
 /// A database whose commits are in a log.
 pub(crate) const LOGGED: ObjectKind = ObjectKind(3);
 
-/// Opens the database with this name on a worker. Where there is none, the first worker of the cluster has it made, and
-/// then names it: a worker that finds the database finds what `make` has put into it.
+/// Opens the database with this name on a worker. Where there is none, the first worker of the
+/// cluster has it made, and then names it: a worker that finds the database finds what `make` has
+/// put into it.
 ///
 /// # Errors
-/// Those of `make`, of the catalogue, and of [`Database::open`]; [`OpenError::Late`]; [`OpenError::Stopped`].
+/// Those of `make`, of the catalogue, and of [`Database::open`]; [`OpenError::Late`];
+/// [`OpenError::Stopped`].
 pub async fn open_named(
     member: &Member,
     node: Arc<Node>,

@@ -119,8 +119,9 @@ impl Nodes {
         wait.until(handle, what, all).await
     }
 
-    /// Ends a worker's part. The first of a node stays until all `workers` of it have ended, or `wait` ends: it may be the one
-    /// that writes their log. Then it waits until the log has written everything.
+    /// Ends a worker's part. The first of a node stays until all `workers` of it have ended, or
+    /// `wait` ends: it may be the one that writes their log. Then it waits until the log has
+    /// written everything.
     ///
     /// # Errors
     /// The log's.

@@ -37,8 +37,9 @@ impl Opened {
         &self.instance
     }
 
-    /// Writes a checkpoint of the whole database, and removes what it makes unnecessary of the logs. Transactions go on
-    /// meanwhile. One worker at a time: without checkpoints logs only grow, and reading them takes ever longer.
+    /// Writes a checkpoint of the whole database, and removes what it makes unnecessary of the
+    /// logs. Transactions go on meanwhile. One worker at a time: without checkpoints logs only
+    /// grow, and reading them takes ever longer.
     ///
     /// # Errors
     /// [`OpenError::NoLog`]; as [`Database::checkpoint`].
@@ -46,8 +47,8 @@ impl Opened {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
 
-    /// Ends this worker's part. The first worker of a node waits for the others of its node, and then until their log has
-    /// written everything.
+    /// Ends this worker's part. The first worker of a node waits for the others of its node, and
+    /// then until their log has written everything.
     ///
     /// # Errors
     /// The log's.

@@ -9,7 +9,8 @@ use latchwork_txn::Schema;
 /// How a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its name in the memory pool. `database` by default; two databases of one cluster need two names.
+    /// Its name in the memory pool. `database` by default; two databases of one cluster need two
+    /// names.
     pub name: String,
     /// How transactions work, the concurrency control among it.
     pub transactions: latchwork_txn::Settings,
@@ -17,12 +18,12 @@ pub struct Options {
     pub log: latchwork_wal::Settings,
     /// Tables that are made if they are not there. None by default.
     pub tables: Vec<Schema>,
-    /// How long a worker waits for the others, and for the log, when it opens, closes or writes a checkpoint. 60 s
-    /// by default. Waits for a line of memory end by the cluster's own `deadline`.
+    /// How long a worker waits for the others, and for the log, when it opens, closes or writes a
+    /// checkpoint. 60 s by default. Waits for a line of memory end by the cluster's own `deadline`.
     pub patience: Duration,
-    /// Whether logs that have lost what was durable are opened all the same, cut to one state that was: see
-    /// [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by default: a loss is an error.
-    /// [`Instance::losses`](crate::Instance::losses) says what was lost.
+    /// Whether logs that have lost what was durable are opened all the same, cut to one state that
+    /// was: see [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by default:
+    /// a loss is an error. [`Instance::losses`](crate::Instance::losses) says what was lost.
     pub accept_loss: bool,
     /// Threads that read the logs. As many as the machine has cores by default.
     pub replay_threads: usize,

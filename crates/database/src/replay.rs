@@ -32,8 +32,8 @@ pub fn draw_id(seed: u64) -> DatabaseId {
     DatabaseId(RandomState::new().hash_one(seed))
 }
 
-/// Reads the checkpoint and all logs of a directory with so many threads, and decides what two-phase commit has left
-/// open ([`resolve`]).
+/// Reads the checkpoint and all logs of a directory with so many threads, and decides what
+/// two-phase commit has left open ([`resolve`]).
 ///
 /// # Errors
 /// Damage, and the system's errors. No log of the directory may be open.

@@ -47,8 +47,8 @@ impl Steps {
 
     /// Says that this worker is through with a step.
     pub(crate) fn pass(&self, step: Step) {
-        // Release, for the Acquire in `is_over`: what a worker did before is seen by all that go on. Rows and
-        // indexes are in coherent memory, which orders itself.
+        // Release, for the Acquire in `is_over`: what a worker did before is seen by all that go
+        // on. Rows and indexes are in coherent memory, which orders itself.
         self.ended[step as usize].fetch_add(1, Ordering::Release);
     }
 
@@ -80,8 +80,8 @@ impl Steps {
         }
     }
 
-    /// Fails with what `what` says when the guard is dropped before it is [lifted](Guard::lift): the future that
-    /// holds it was dropped, or its worker's thread panicked.
+    /// Fails with what `what` says when the guard is dropped before it is [lifted](Guard::lift):
+    /// the future that holds it was dropped, or its worker's thread panicked.
     pub(crate) fn guard<F: Fn() -> String>(&self, what: F) -> Guard<'_, F> {
         Guard { steps: self, what, is_lifted: false }
     }

@@ -1,4 +1,5 @@
-//! What an instance says and does about a lost log, a panic, a second instance in the process, and damage.
+//! What an instance says and does about a lost log, a panic, a second instance in the process, and
+//! damage.
 
 use std::fs;
 use std::ops::ControlFlow;

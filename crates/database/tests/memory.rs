@@ -1,8 +1,9 @@
-//! What is in the memory of a cluster is not what a log holds: a database with a log is made from the log, on a cluster
-//! that does not have it, or not at all.
+//! What is in the memory of a cluster is not what a log holds: a database with a log is made from
+//! the log, on a cluster that does not have it, or not at all.
 //!
-//! An instance once took a database that it found under its name. After a failed opening that one was empty, after
-//! another process had gone on with the log it was old, and the next checkpoint wrote either over what was durable.
+//! An instance once took a database that it found under its name. After a failed opening that one
+//! was empty, after another process had gone on with the log it was old, and the next checkpoint
+//! wrote either over what was durable.
 
 use std::ops::ControlFlow;
 use std::path::Path;

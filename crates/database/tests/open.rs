@@ -1,4 +1,5 @@
-//! Opening a database: what comes back after a power cut, and what is said where it cannot be opened.
+//! Opening a database: what comes back after a power cut, and what is said where it cannot be
+//! opened.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;

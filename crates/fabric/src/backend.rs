@@ -19,15 +19,16 @@ use crate::closed::Closed;
 
 /// The nodes that can reach each other. Clones are the same fabric.
 ///
-/// The enum is for one thread. To build workers on several threads, give each a clone of a [`Threaded`], which is
-/// `Send`, and let it make its own enum from that.
+/// The enum is for one thread. To build workers on several threads, give each a clone of a
+/// [`Threaded`], which is `Send`, and let it make its own enum from that.
 #[derive(Clone)]
 pub enum Fabric {
     /// Threads of one process, or of several on one host, on shared memory.
     Shm(shm::Fabric),
     /// Actors of one simulated world.
     Sim(sim::Fabric),
-    /// This process's nodes, and its peers', over sockets. Nodes that are added here belong to this process.
+    /// This process's nodes, and its peers', over sockets. Nodes that are added here belong to this
+    /// process.
     #[cfg(feature = "tcp")]
     Tcp(tcp::Fabric),
     /// Nodes of this and other processes, on RDMA devices.
@@ -133,8 +134,8 @@ impl Fabric {
         }
     }
 
-    /// Memory for regions that peers address: on shared memory of several processes it is a file that they can map,
-    /// everywhere else any [`Region`] would do.
+    /// Memory for regions that peers address: on shared memory of several processes it is a file
+    /// that they can map, everywhere else any [`Region`] would do.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].

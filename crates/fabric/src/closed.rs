@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use latchwork_verbs::{Completion, Request, Target, VerbError};
 
-/// An endpoint that submits nothing: whatever was in flight, or is posted, completes with [`VerbError::Barred`].
+/// An endpoint that submits nothing: whatever was in flight, or is posted, completes with
+/// [`VerbError::Barred`].
 #[derive(Default)]
 pub struct Closed {
     completed: VecDeque<Completion>,
@@ -19,7 +20,8 @@ impl Closed {
 
 impl latchwork_verbs::Endpoint for Closed {
     fn post(&mut self, _: Target, token: u64, _: &[Request]) -> Result<(), VerbError> {
-        // As a completion and not at once: whoever posts is ready for a target that is gone, which comes this way.
+        // As a completion and not at once: whoever posts is ready for a target that is gone, which
+        // comes this way.
         self.fail(token);
         Ok(())
     }

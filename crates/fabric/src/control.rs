@@ -5,7 +5,8 @@ use latchwork_verbs::{GlobalAddr, Outcome, Request, Target, VerbError, WORD};
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
 
-/// How often an operation is done again whose end was ambiguous. Then the connection counts as gone.
+/// How often an operation is done again whose end was ambiguous. Then the connection counts as
+/// gone.
 const AGAIN_MAX: u32 = 16;
 
 fn memory(addr: GlobalAddr) -> Target {
@@ -14,12 +15,13 @@ fn memory(addr: GlobalAddr) -> Target {
 
 /// Word operations on memory nodes, each a round trip. Addresses are multiples of 8.
 ///
-/// All fail with what [`Endpoint::post`](latchwork_verbs::Endpoint::post) finds wrong. A future that
-/// is dropped before its end leaves the operation to take effect or not; its buffer is safe either
-/// way.
+/// All fail with what [`Endpoint::post`](latchwork_verbs::Endpoint::post) finds wrong. A future
+/// that is dropped before its end leaves the operation to take effect or not; its buffer is safe
+/// either way.
 ///
-/// When the connection fails under a READ or a WRITE, that is done again; so are words written only by
-/// those whose alone they are. Whether to do an atomic again, its caller must know: [`VerbError::Ambiguous`].
+/// When the connection fails under a READ or a WRITE, that is done again; so are words written only
+/// by those whose alone they are. Whether to do an atomic again, its caller must know:
+/// [`VerbError::Ambiguous`].
 impl Port {
     /// Adds to a counter of which nobody minds if it skips numbers: as
     /// [`fetch_add`](Port::fetch_add), and done again when the end is ambiguous.

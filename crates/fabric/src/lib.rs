@@ -17,10 +17,10 @@
 //! # Invariants
 //!
 //! - Every batch that was accepted has exactly one entry in the slab until its completion.
-//! - A future that is dropped leaves its entry as an orphan: its scratch slot is not used again before
-//!   the completion.
-//! - Once a node's [`Permission`] has ended, its ports ring nothing, and end all batches with an error. It is asked
-//!   before each doorbell of a port that has one.
+//! - A future that is dropped leaves its entry as an orphan: its scratch slot is not used again
+//!   before the completion.
+//! - Once a node's [`Permission`] has ended, its ports ring nothing, and end all batches with an
+//!   error. It is asked before each doorbell of a port that has one.
 //! - User code (sinks, wakers) runs while nothing of the port is borrowed, so it may post.
 //!
 //! # Example

@@ -3,20 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Whether a node may still touch memory; copies are the same permission. The default one never ends, and asking it
-/// costs a branch.
+/// Whether a node may still touch memory; copies are the same permission. The default one never
+/// ends, and asking it costs a branch.
 ///
 /// # When it is asked, and what that leaves open
 ///
-/// A [`Port`](crate::Port) asks right before it lets its endpoint submit anything, and not at the start of the
-/// sweep, although the executor has looked at the clock there for free: a busy worker is inside a sweep nearly all
-/// the time, so a process that is stopped (by a signal, by swap, by its hypervisor) is most likely stopped between
-/// such a look and the doorbell. What is left is the way from the answer to the doorbell itself: some
-/// hundred instructions, and on shared memory, where the ringing thread copies, the batches of one sweep. A process
-/// that is stopped exactly there rings too late by as long as it was stopped. Nothing on the node itself can
-/// exclude that; two things outside of it do. The permission ends well before others act on it, which covers short stops;
-/// and others act only after the fabric keeps the node out, which covers all of them (sockets refuse its epoch, queue
-/// pairs are destroyed, a process on the same machine is killed, and a stopped one does not run again before).
+/// A [`Port`](crate::Port) asks right before it lets its endpoint submit anything, and not at the
+/// start of the sweep, although the executor has looked at the clock there for free: a busy worker
+/// is inside a sweep nearly all the time, so a process that is stopped (by a signal, by swap, by
+/// its hypervisor) is most likely stopped between such a look and the doorbell. What is left is the
+/// way from the answer to the doorbell itself: some hundred instructions, and on shared memory,
+/// where the ringing thread copies, the batches of one sweep. A process that is stopped exactly
+/// there rings too late by as long as it was stopped. Nothing on the node itself can exclude that;
+/// two things outside of it do. The permission ends well before others act on it, which covers
+/// short stops; and others act only after the fabric keeps the node out, which covers all of them
+/// (sockets refuse its epoch, queue pairs are destroyed, a process on the same machine is killed,
+/// and a stopped one does not run again before).
 ///
 /// An idle port asks nothing: it rings nothing.
 #[derive(Clone, Default)]

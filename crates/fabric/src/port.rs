@@ -21,9 +21,9 @@ use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 
 /// One worker's way into the fabric: an endpoint, and a slab with what each batch is for.
 ///
-/// There are two kinds of users. An engine posts batches with a tag of its own and gets the tag back
-/// from [`Port::poll`]. The control plane awaits: [`Port::execute`], and the word operations that
-/// use registered scratch memory of the port.
+/// There are two kinds of users. An engine posts batches with a tag of its own and gets the tag
+/// back from [`Port::poll`]. The control plane awaits: [`Port::execute`], and the word operations
+/// that use registered scratch memory of the port.
 ///
 /// Nothing moves by itself. Somebody must call [`Port::poll`] and [`Port::ring`] on every sweep of
 /// the worker: an engine's own poller, or where there is none, the one of [`Port::poller`].
@@ -43,9 +43,9 @@ struct Inner {
 }
 
 impl Inner {
-    /// Whether nothing may be rung any more; asked before whatever would. The first time that this is so all that
-    /// is in flight is given up: it ends with [`VerbError::Barred`], and the endpoint goes, so that what had been
-    /// pushed back there is never submitted.
+    /// Whether nothing may be rung any more; asked before whatever would. The first time that this
+    /// is so all that is in flight is given up: it ends with [`VerbError::Barred`], and the
+    /// endpoint goes, so that what had been pushed back there is never submitted.
     #[inline]
     fn is_barred(&mut self, permission: &Permission) -> bool {
         permission.has_ended() && self.close()
@@ -76,9 +76,10 @@ impl Port {
         Port::permitted(fabric, node, handle, Permission::default())
     }
 
-    /// As [`Port::new`], for a node that may touch memory only as long as it has the permission: it is asked before
-    /// everything that may ring a doorbell. Once it has ended, all that is in flight and all that is posted later
-    /// ends with [`VerbError::Barred`], at the next [`Port::poll`].
+    /// As [`Port::new`], for a node that may touch memory only as long as it has the permission: it
+    /// is asked before everything that may ring a doorbell. Once it has ended, all that is in
+    /// flight and all that is posted later ends with [`VerbError::Barred`], at the next
+    /// [`Port::poll`].
     ///
     /// # Errors
     /// As [`Port::new`].
@@ -119,7 +120,8 @@ impl Port {
         self.submit(target, requests, Operation::Engine { tag }).map(drop)
     }
 
-    /// Posts a batch of whose end nobody is told. Without local buffers: nobody would know when they are free.
+    /// Posts a batch of whose end nobody is told. Without local buffers: nobody would know when
+    /// they are free.
     ///
     /// # Errors
     /// What is wrong with the batch.
@@ -146,10 +148,10 @@ impl Port {
 
     /// Posts a batch and waits for its completion.
     ///
-    /// A future that is dropped takes nothing back: the batch takes effect, and its entry in the slab
-    /// waits for the completion alone. Local buffers in `requests` must stay untouched as long; the
-    /// port cannot know when the owner would have liked them back, so this is for buffers that
-    /// outlive any operation, and for requests that have none.
+    /// A future that is dropped takes nothing back: the batch takes effect, and its entry in the
+    /// slab waits for the completion alone. Local buffers in `requests` must stay untouched as
+    /// long; the port cannot know when the owner would have liked them back, so this is for buffers
+    /// that outlive any operation, and for requests that have none.
     ///
     /// # Errors
     /// What is wrong with the batch, or became wrong with its target.
@@ -161,7 +163,8 @@ impl Port {
         self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
     }
 
-    /// Like [`Port::execute`], for a batch whose only local buffer is in `slot`, which it gives back.
+    /// Like [`Port::execute`], for a batch whose only local buffer is in `slot`, which it gives
+    /// back.
     pub(crate) async fn execute_in<'a>(
         &'a self,
         target: Target,
@@ -206,7 +209,8 @@ impl Port {
         some
     }
 
-    /// Says that a WRITE to this place is likely to come; see [`latchwork_verbs::Endpoint::expect_write`].
+    /// Says that a WRITE to this place is likely to come; see
+    /// [`latchwork_verbs::Endpoint::expect_write`].
     pub fn expect_write(&self, target: Target, remote: u64, len: u32) {
         self.inner.borrow_mut().endpoint.expect_write(target, remote, len);
     }

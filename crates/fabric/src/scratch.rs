@@ -1,4 +1,5 @@
-//! Scratch memory of a port: registered, cut into slots, for the reads and writes of the control plane.
+//! Scratch memory of a port: registered, cut into slots, for the reads and writes of the control
+//! plane.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -33,7 +34,8 @@ impl Scratch {
         Scratch { region, key, state: RefCell::new(state) }
     }
 
-    /// A free slot, as soon as there is one. The wait is for a completion, which every fabric gives.
+    /// A free slot, as soon as there is one. The wait is for a completion, which every fabric
+    /// gives.
     pub(crate) async fn slot(&self) -> Slot<'_> {
         let index = std::future::poll_fn(|context| {
             let mut state = self.state.borrow_mut();

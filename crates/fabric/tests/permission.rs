@@ -1,4 +1,5 @@
-//! A node whose permission has ended: nothing that it posted or posts takes effect, and all of it ends.
+//! A node whose permission has ended: nothing that it posted or posts takes effect, and all of it
+//! ends.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -110,8 +111,9 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
     });
 }
 
-/// Between the look and the doorbell the permission ends: that doorbell rings, as nothing on the node can exclude, and it is the last one.
-/// What it has submitted may take effect, and ends well or as barred; what was posted behind it does neither.
+/// Between the look and the doorbell the permission ends: that doorbell rings, as nothing on the
+/// node can exclude, and it is the last one. What it has submitted may take effect, and ends well
+/// or as barred; what was posted behind it does neither.
 #[test]
 fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_never_again() {
     on_all(async |setup| {
@@ -141,7 +143,8 @@ fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_
     });
 }
 
-/// A message that found no room waits at its sender, with what its batch has behind it, and every poll tries again.
+/// A message that found no room waits at its sender, with what its batch has behind it, and every
+/// poll tries again.
 #[test]
 fn what_had_been_pushed_back_stays_where_it_is() {
     on(shm::Fabric::new(shm::Config { inbox_capacity: 4 }).into(), async |setup| {
@@ -171,8 +174,8 @@ fn what_had_been_pushed_back_stays_where_it_is() {
     });
 }
 
-/// When a node of another process has gone, an endpoint on shared memory submits at the next post what it has: before
-/// another one takes that place.
+/// When a node of another process has gone, an endpoint on shared memory submits at the next post
+/// what it has: before another one takes that place.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_post_that_finds_a_node_gone_rings_nothing_either() {

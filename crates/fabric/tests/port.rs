@@ -173,8 +173,8 @@ fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
 }
 
 /// Tasks write and read back ranges of their own, and in between drop transfers of other ranges at
-/// random times. If a dropped one lost its scratch slot too early, its late READ would spoil somebody
-/// else's data, or somebody's data would be written in its place.
+/// random times. If a dropped one lost its scratch slot too early, its late READ would spoil
+/// somebody else's data, or somebody's data would be written in its place.
 #[test]
 fn dropped_futures_leave_slots_and_slab_consistent() {
     const TASKS: u64 = 6;

@@ -15,8 +15,8 @@ pub(crate) struct Descriptor {
 
 /// The descriptor that `path` stands for, itself or through symbolic links.
 ///
-/// The links in `/proc/PID/fd` are not ordinary ones: what they say may be no path at all (`pipe:[123]`), and
-/// replacing the file that they name would cut the descriptor off from it.
+/// The links in `/proc/PID/fd` are not ordinary ones: what they say may be no path at all
+/// (`pipe:[123]`), and replacing the file that they name would cut the descriptor off from it.
 pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -33,7 +33,8 @@ pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     None
 }
 
-/// The process whose descriptors are in this directory: `/proc/PID/fd`, or the same of one of its threads.
+/// The process whose descriptors are in this directory: `/proc/PID/fd`, or the same of one of its
+/// threads.
 fn of_process(directory: &Path) -> Option<i32> {
     let parts: Vec<_> = directory.components().collect();
     let (Some(Component::RootDir), Some(Component::Normal(proc))) = (parts.first(), parts.get(1))

@@ -72,7 +72,8 @@ impl Input {
     /// Opens a file as an input of this kind, without waiting for anything.
     ///
     /// # Errors
-    /// What cannot be read, a FIFO without a writer, and a file whose size is known to be too large.
+    /// What cannot be read, a FIFO without a writer, and a file whose size is known to be too
+    /// large.
     pub fn open(path: &Path, kind: Kind) -> Result<Input, InputError> {
         // Only FIFOs and some devices wait for anything.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -108,7 +109,8 @@ impl Input {
     /// Whether a FIFO that is at its end never had a writer: then it can be waited for without end.
     fn never_had_writer(&self) -> bool {
         self.is_fifo && self.bytes == 0 && {
-            // The system reports a hang-up only where there was a writer since the FIFO was opened here.
+            // The system reports a hang-up only where there was a writer since the FIFO was opened
+            // here.
             let mut now = [rustix::event::PollFd::new(&self.file, PollFlags::IN)];
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             let polled = rustix::event::poll(&mut now, Some(&none));

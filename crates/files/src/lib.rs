@@ -24,12 +24,13 @@
 //! # What holds
 //!
 //! - No call waits for the other end of a FIFO to be opened: without it, opening is an error.
-//! - A wait for the other end of an open FIFO says after a second what it waits for. A signal ends it
-//!   ([`end_waits_when`]).
+//! - A wait for the other end of an open FIFO says after a second what it waits for. A signal ends
+//!   it ([`end_waits_when`]).
 //! - No input takes more memory than its [`Kind`] allows.
 //! - A program that calls [`distinct`] first never reads and writes one file, or writes one twice.
-//! - An output is whole, or the old one is still there. Two exceptions write in place: a regular file whose
-//!   directory may not be changed, and one that cannot be renamed over, such as a mount point.
+//! - An output is whole, or the old one is still there. Two exceptions write in place: a regular
+//!   file whose directory may not be changed, and one that cannot be renamed over, such as a mount
+//!   point.
 //!
 //! ```
 //! use latchwork_files::{Kind, Output, read_text};

@@ -59,7 +59,8 @@ impl From<OutputError> for io::Error {
     }
 }
 
-/// Where a result goes. FIFOs and devices are open from the beginning on, so that a reader sees one writer.
+/// Where a result goes. FIFOs and devices are open from the beginning on, so that a reader sees one
+/// writer.
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
@@ -87,7 +88,8 @@ impl Output {
         Output { path: PathBuf::from("-"), place: Held::Stdout }
     }
 
-    /// The output at `path`; `-` is standard output. A regular file stays as it is until [`write`](Output::write).
+    /// The output at `path`; `-` is standard output. A regular file stays as it is until
+    /// [`write`](Output::write).
     ///
     /// # Errors
     /// When it could not be written there, as far as that is known before.
@@ -121,7 +123,8 @@ impl Output {
         &self.path
     }
 
-    /// Puts `bytes` there: into a file as a whole or not at all. That standard output was closed is no error.
+    /// Puts `bytes` there: into a file as a whole or not at all. That standard output was closed is
+    /// no error.
     ///
     /// # Errors
     /// When the system refuses. An older file is then still there, untouched.
@@ -149,8 +152,8 @@ impl Output {
         }
     }
 
-    /// Moves the finished file `from` there, which is gone afterwards: for what is written while the program runs, and
-    /// may be large.
+    /// Moves the finished file `from` there, which is gone afterwards: for what is written while
+    /// the program runs, and may be large.
     ///
     /// # Errors
     /// As [`write`](Output::write); `from` is still there then.

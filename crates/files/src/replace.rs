@@ -12,11 +12,11 @@ use crate::descriptor::directory_of;
 /// Temporaries of killed processes may be in the way.
 const NAMES_MAX: u32 = 1000;
 
-/// Writes `target` as a whole or not at all: into a temporary beside it, which then takes its name. The target is no
-/// symbolic link.
+/// Writes `target` as a whole or not at all: into a temporary beside it, which then takes its name.
+/// The target is no symbolic link.
 ///
-/// Where the directory may not be changed, or the file is one that cannot be renamed over, it is written in place: a
-/// result that is written in two steps is worth more than none.
+/// Where the directory may not be changed, or the file is one that cannot be renamed over, it is
+/// written in place: a result that is written in two steps is worth more than none.
 pub(crate) fn replace(
     target: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -54,8 +54,8 @@ fn sync_directory(target: &Path) {
     let _ = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
 }
 
-/// Moves `from` to `target`, as [`replace`] would write it. Whether that was possible: they may be on different file
-/// systems.
+/// Moves `from` to `target`, as [`replace`] would write it. Whether that was possible: they may be
+/// on different file systems.
 pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).open(from)?;
     if let Ok(old) = fs::metadata(target) {
@@ -86,7 +86,8 @@ pub(crate) fn check(target: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file in the target's directory. Its mode is at most that of the old file, whose content may be secret.
+/// A new file in the target's directory. Its mode is at most that of the old file, whose content
+/// may be secret.
 fn temporary(target: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let directory = directory_of(target);
     let mode = old.map_or(0o666, |old| old.permissions().mode() & 0o777);

@@ -76,7 +76,8 @@ impl Write for Stream {
     }
 }
 
-/// Opens an output that grows while the program runs: a regular file is emptied, and written in place.
+/// Opens an output that grows while the program runs: a regular file is emptied, and written in
+/// place.
 ///
 /// # Errors
 /// As [`Output::open`](crate::Output::open).
@@ -96,7 +97,8 @@ pub fn grow(path: &Path) -> Result<Stream, OutputError> {
 /// # Errors
 /// When the system refuses, and where something else than a regular file is in the way.
 pub fn scratch(path: &Path) -> io::Result<File> {
-    // A FIFO in the way would be waited for, and a link may be a stranger's, in a directory for all.
+    // A FIFO in the way would be waited for, and a link may be a stranger's, in a directory for
+    // all.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).custom_flags(flags.bits() as i32).open(path)?;

@@ -12,18 +12,20 @@ use rustix::io::Errno;
 const STEP_MS: u32 = 100;
 /// After so many steps the wait says what it waits for: a second.
 const STEPS_UNTIL_TOLD: u32 = 10;
-/// After so many steps a signal ends the wait: two seconds, so that a slow reader still gets the result.
+/// After so many steps a signal ends the wait: two seconds, so that a slow reader still gets the
+/// result.
 const STEPS_UNTIL_ENDED: u32 = 20;
 
 static END: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
 
-/// From here on, waits for the other end of a FIFO end with an error when `is_asked` says so: once a signal
-/// has come. The first call counts.
+/// From here on, waits for the other end of a FIFO end with an error when `is_asked` says so: once
+/// a signal has come. The first call counts.
 pub fn end_waits_when(is_asked: impl Fn() -> bool + Send + Sync + 'static) {
     let _ = END.set(Box::new(is_asked));
 }
 
-/// Waits until `file` can be read or written, as `events` says. Its deadline is the user's: a signal.
+/// Waits until `file` can be read or written, as `events` says. Its deadline is the user's: a
+/// signal.
 pub(crate) fn until(
     file: &File,
     events: PollFlags,

@@ -68,7 +68,8 @@ fn a_fifo_is_read_until_its_writer_closes_it() {
         writer.write_all(b"line\n").expect("room");
         std::thread::yield_now();
     }
-    // The reader has it open once it has read something: until then, closing would take the bytes away.
+    // The reader has it open once it has read something: until then, closing would take the bytes
+    // away.
     while rustix::io::ioctl_fionread(&writer).expect("a FIFO") > 0 {
         std::thread::yield_now();
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use latchwork_membership::NodeName;
 use serde_json::Value;
 
-/// What a process may have for itself: where its results go, whether it takes its memory at once, and what its memory nodes say.
+/// What a process may have for itself: where its results go, whether it takes its memory at once,
+/// and what its memory nodes say.
 const ITS_OWN: [&str; 3] = ["prefault", "memory_mb", "interval_s"];
 
 /// Settings as text, each under its name: what is in a table stands beside the rest.

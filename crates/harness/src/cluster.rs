@@ -26,8 +26,9 @@ const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A cluster that a program runs on.
 ///
-/// Where its nodes are processes, each of them runs the same program with the same flags, and every method that says so is
-/// called by all of them, in the same order: what one knows of its own node goes to all, so that each has all results.
+/// Where its nodes are processes, each of them runs the same program with the same flags, and every
+/// method that says so is called by all of them, in the same order: what one knows of its own node
+/// goes to all, so that each has all results.
 pub enum Cluster {
     /// Threads of this process, on shared memory, over sockets or on RDMA devices.
     Embedded(Box<Embedded>),
@@ -41,7 +42,8 @@ impl Cluster {
     /// Starts the cluster; or joins it, and waits until all nodes are there.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the machine, membership or another node refused.
+    /// What is wrong with the configuration, or what the machine, membership or another node
+    /// refused.
     pub fn start(config: ClusterConfig, fabric: &FabricChoice) -> Result<Cluster, AppError> {
         let failed = |error| ClusterFlags::cluster_error(&config, &error);
         Ok(match fabric {
@@ -70,9 +72,10 @@ impl Cluster {
         })
     }
 
-    /// Runs `body` on every worker of every compute node, and returns the results in the order of the
-    /// workers. On shared memory and over sockets each worker is a thread; in a simulated world all run on this one. Called
-    /// by all processes of a cluster: each runs its own node's workers, and all of them get all results.
+    /// Runs `body` on every worker of every compute node, and returns the results in the order of
+    /// the workers. On shared memory and over sockets each worker is a thread; in a simulated world
+    /// all run on this one. Called by all processes of a cluster: each runs its own node's workers,
+    /// and all of them get all results.
     ///
     /// # Errors
     /// As [`Embedded::run`] and [`Simulated::run`]; when another process failed or is gone.
@@ -90,8 +93,9 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Cluster::run), of a phase of a program: shows how far it is, and fails with the first error of any worker.
-    /// Of a cluster of processes only the first shows it, as far as it goes for itself.
+    /// As [`run`](Cluster::run), of a phase of a program: shows how far it is, and fails with the
+    /// first error of any worker. Of a cluster of processes only the first shows it, as far as it
+    /// goes for itself.
     ///
     /// # Errors
     /// That of the phase; a worker without a result; as [`run`](Cluster::run).
@@ -151,11 +155,13 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Cluster::run), of workers that follow a course. Of many processes their measured parts are at the
-    /// [same time](Cluster::together); when the run cannot go on, the course fails.
+    /// As [`run`](Cluster::run), of workers that follow a course. Of many processes their measured
+    /// parts are at the [same time](Cluster::together); when the run cannot go on, the course
+    /// fails.
     ///
     /// # Errors
-    /// As [`run`](Cluster::run); what ended the course, where there are other processes to tell of it.
+    /// As [`run`](Cluster::run); what ended the course, where there are other processes to tell of
+    /// it.
     pub fn run_course<T, F, Fut>(&self, course: &Course, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -169,8 +175,9 @@ impl Cluster {
         shared.gather(course.failure().map_or(ran, Err))
     }
 
-    /// The name in the catalogue of what belongs to this run, and is called so. A cluster of processes outlasts its runs, and
-    /// each has its own while it lasts: at the [`end`](Cluster::end) what is called so is gone, with all memory of the run.
+    /// The name in the catalogue of what belongs to this run, and is called so. A cluster of
+    /// processes outlasts its runs, and each has its own while it lasts: at the
+    /// [`end`](Cluster::end) what is called so is gone, with all memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => base.to_owned(),
@@ -178,7 +185,8 @@ impl Cluster {
         }
     }
 
-    /// Whether this process tells the results: the only one does, and of those of a cluster the first.
+    /// Whether this process tells the results: the only one does, and of those of a cluster the
+    /// first.
     pub fn is_first(&self) -> bool {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => true,
@@ -210,8 +218,8 @@ impl Cluster {
         together.ok_or_else(|| AppError::Failed("the run went nowhere".to_owned()))
     }
 
-    /// Whether the times of all workers are of one clock, so that what happened at one can be told to be before what happened
-    /// at another. Those of several machines are not.
+    /// Whether the times of all workers are of one clock, so that what happened at one can be told
+    /// to be before what happened at another. Those of several machines are not.
     pub fn has_one_clock(&self) -> bool {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => true,
@@ -245,7 +253,8 @@ impl Cluster {
         }
     }
 
-    /// The compute nodes, by their places: of those of a cluster of processes, whatever ids were free.
+    /// The compute nodes, by their places: of those of a cluster of processes, whatever ids were
+    /// free.
     pub fn node_ids(&self) -> Vec<ComputeNodeId> {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => {
@@ -257,8 +266,8 @@ impl Cluster {
         }
     }
 
-    /// Sees to it that all processes were started with the same settings, as documents tell them, or more. Called by all of
-    /// them, at the begin.
+    /// Sees to it that all processes were started with the same settings, as documents tell them,
+    /// or more. Called by all of them, at the begin.
     ///
     /// # Errors
     /// The first setting that two do not agree on; when another process is gone.
@@ -269,8 +278,9 @@ impl Cluster {
         }
     }
 
-    /// Runs `body`, in which workers follow a course. Where they are of many processes, warm-ups that are not limited by time
-    /// end for all when the last is warm, so that their measured parts are at the same time.
+    /// Runs `body`, in which workers follow a course. Where they are of many processes, warm-ups
+    /// that are not limited by time end for all when the last is warm, so that their measured parts
+    /// are at the same time.
     pub fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         match self {
             Cluster::Joined(shared) if course.waits_for_others() => shared.together(course, body),
@@ -278,8 +288,8 @@ impl Cluster {
         }
     }
 
-    /// The end in order, with what came of the program: of a cluster of processes this one leaves, and where the program
-    /// failed the others hear why. Called by all of them.
+    /// The end in order, with what came of the program: of a cluster of processes this one leaves,
+    /// and where the program failed the others hear why. Called by all of them.
     ///
     /// # Errors
     /// That of the program, here or at another process; what the node could not give back.
@@ -308,7 +318,8 @@ impl Cluster {
         }
     }
 
-    /// What each compute node has counted so far, by its place. Called by all processes of a cluster.
+    /// What each compute node has counted so far, by its place. Called by all processes of a
+    /// cluster.
     ///
     /// # Errors
     /// When another process is gone.

@@ -6,9 +6,9 @@
 //!         └──── around(body) ──────────────┴───► after ──► Conditions, of all processes
 //! ```
 //!
-//! A thread that computes beside foreign threads does not notice that it stands still; its throughput and its latencies
-//! do. The kernel counts for each thread how long it was ready and had no core. Where the kernel does not
-//! (other systems than Linux), nothing is said.
+//! A thread that computes beside foreign threads does not notice that it stands still; its
+//! throughput and its latencies do. The kernel counts for each thread how long it was ready and had
+//! no core. Where the kernel does not (other systems than Linux), nothing is said.
 
 use std::fs;
 use std::future::Future;
@@ -68,8 +68,8 @@ impl Cores {
         }
     }
 
-    /// Under which conditions the run was measured; nothing of a simulated one, whose time is virtual. Called by all
-    /// processes of a cluster, after the run.
+    /// Under which conditions the run was measured; nothing of a simulated one, whose time is
+    /// virtual. Called by all processes of a cluster, after the run.
     ///
     /// # Errors
     /// When another process is gone.
@@ -122,7 +122,8 @@ impl Processor {
         Some(Processor { cpu: next()?, delay: next()? })
     }
 
-    /// The seconds on a core, and those without one although ready, since an earlier look at the same thread.
+    /// The seconds on a core, and those without one although ready, since an earlier look at the
+    /// same thread.
     fn since(self, before: Processor) -> (f64, f64) {
         let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
         (seconds(self.cpu, before.cpu), seconds(self.delay, before.delay))

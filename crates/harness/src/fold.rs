@@ -13,8 +13,8 @@ const INDENT_MAX: usize = 34;
 
 /// The same lines, none of them longer than [`COLUMNS`] where words allow it.
 ///
-/// A line goes on under the column behind the last gap of two or more blanks, as that behind `check  records  ok`; words
-/// that are too long by themselves, such as paths, stay whole.
+/// A line goes on under the column behind the last gap of two or more blanks, as that behind `check
+/// records  ok`; words that are too long by themselves, such as paths, stay whole.
 pub fn folded(text: &str) -> String {
     folded_to(COLUMNS, text)
 }

@@ -1,7 +1,7 @@
 //! Lanes: which names in the pool's catalogue are a run's, and that they are free again behind it.
 //!
-//! A cluster of processes outlasts its runs, and has room for so many names and no more. So names are not numbered by runs but by
-//! lanes: each run has the first that no other one has at the time.
+//! A cluster of processes outlasts its runs, and has room for so many names and no more. So names
+//! are not numbered by runs but by lanes: each run has the first that no other one has at the time.
 //!
 //! ```text
 //!   run.0 = 17        usertable.0        lane 0 is run 17's, with what is called so
@@ -55,7 +55,8 @@ async fn first_free(member: &Member, run: u64) -> Result<u64, PoolError> {
     unreachable!("the catalogue is full before")
 }
 
-/// Makes these names free again, and then the lane. What is called so is of no use to anybody any more.
+/// Makes these names free again, and then the lane. What is called so is of no use to anybody any
+/// more.
 pub(crate) fn give_back(node: &Joined, lane: u64, names: &[String]) -> Result<(), AppError> {
     let removed = node.run(|member| async move {
         let port = member.memory.port();

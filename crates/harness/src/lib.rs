@@ -13,17 +13,21 @@
 //!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
 //!
-//! [`start`] is what stands around all of it, from the command line to the exit status: flags from [files and the
-//! environment](config) too, logs, and [signals](stop) that end a run early. [`main`] is the same without those.
+//! [`start`] is what stands around all of it, from the command line to the exit status: flags from
+//! [files and the environment](config) too, logs, and [signals](stop) that end a run early.
+//! [`main`] is the same without those.
 //!
-//! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the protocol
-//! are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every program.
+//! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
+//! protocol are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every
+//! program.
 //!
 //! # What holds
 //!
-//! - What is wrong with a command line is one line that says what would do ([`parse::one_line`], [`FlagError`]).
-//! - One body runs on either fabric: on shared memory it is called on many threads, in a simulated world on
-//!   one, so it must be `Sync`, and what it returns `Send`; the future itself stays where it is.
+//! - What is wrong with a command line is one line that says what would do ([`parse::one_line`],
+//!   [`FlagError`]).
+//! - One body runs on either fabric: on shared memory it is called on many threads, in a simulated
+//!   world on one, so it must be `Sync`, and what it returns `Send`; the future itself stays where
+//!   it is.
 //! - In a simulated world time is virtual, and the same flags give the same result, bit by bit.
 //!
 //! # Example

@@ -5,8 +5,9 @@
 //!                       its end ─────────────────────► Usage ┴─► Limit::between ──► Limit
 //! ```
 //!
-//! Whatever was in use for nearly all of the time is the limit: more of anything else would not have helped. In a simulated world all
-//! of that is counted. On real fabrics two things are: cores that other threads had, and syncs of the log.
+//! Whatever was in use for nearly all of the time is the limit: more of anything else would not
+//! have helped. In a simulated world all of that is counted. On real fabrics two things are: cores
+//! that other threads had, and syncs of the log.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,11 +21,12 @@ use latchwork_workload::conditions::Conditions;
 
 use crate::{Cluster, Part};
 
-/// What was in use for this share of the time, or more, was the limit. Short of all of the time, since queues run dry now and
-/// then.
+/// What was in use for this share of the time, or more, was the limit. Short of all of the time,
+/// since queues run dry now and then.
 const BUSY: f64 = 0.8;
 
-/// Where nothing was busy, and at least this share of all atomics was on one latch word, the workers took turns at its line.
+/// Where nothing was busy, and at least this share of all atomics was on one latch word, the
+/// workers took turns at its line.
 const ONE_LINE: f64 = 0.5;
 
 /// What kept a run from being faster. Shares are of the measured time, 0 to 1.
@@ -45,7 +47,8 @@ pub enum Limit {
         owner: String,
         /// The share that it had of the time of all atomics.
         atomics: f64,
-        /// For which share of the time the NIC was at it: it does one atomic on a word after the other.
+        /// For which share of the time the NIC was at it: it does one atomic on a word after the
+        /// other.
         busy: f64,
     },
     /// The CPUs of a compute node's workers.
@@ -65,7 +68,8 @@ pub enum Limit {
         /// For which share of the time it was syncing, in the mean of all logs.
         busy: f64,
     },
-    /// Nothing was in use for most of the time: workers waited for answers, or for the time of the next operation.
+    /// Nothing was in use for most of the time: workers waited for answers, or for the time of the
+    /// next operation.
     Waits {
         /// The share of the busiest part of a NIC.
         nic: f64,
@@ -121,8 +125,8 @@ impl Limit {
         matches!(self, Limit::LatchWord { atomics, .. } if *atomics >= ONE_LINE)
     }
 
-    /// What limited a run on real threads, as far as that is counted: other threads on the cores of its workers, or the
-    /// device under its logs, which were syncing for this share of the time.
+    /// What limited a run on real threads, as far as that is counted: other threads on the cores of
+    /// its workers, or the device under its logs, which were syncing for this share of the time.
     pub fn of_threads(conditions: Option<&Conditions>, log_sync: Option<f64>) -> Option<Limit> {
         if let Some(conditions) = conditions.filter(|conditions| conditions.is_crowded()) {
             return Some(Limit::RunDelay { share: conditions.kept_off() });
@@ -130,8 +134,8 @@ impl Limit {
         log_sync.filter(|busy| *busy >= BUSY).map(|busy| Limit::LogSync { busy })
     }
 
-    /// What limited a simulated cluster between two times; nothing when no time passed, or where times are drawn and nothing
-    /// works.
+    /// What limited a simulated cluster between two times; nothing when no time passed, or where
+    /// times are drawn and nothing works.
     pub fn between(before: &Usage, after: &Usage) -> Option<Limit> {
         let elapsed = (after.at - before.at).as_secs_f64();
         let share = |work: Duration| (work.as_secs_f64() / elapsed).min(1.0);
@@ -180,7 +184,8 @@ fn parts(
     parts.into_iter().map(move |(part, busy)| Limit::Nic { owner: owner.clone(), part, busy })
 }
 
-/// The busiest bucket of atomics: that of one word where most of its atomics were on the word of the one before.
+/// The busiest bucket of atomics: that of one word where most of its atomics were on the word of
+/// the one before.
 fn atomics(
     after: &NicWork,
     before: &NicWork,
@@ -225,8 +230,8 @@ struct Marks {
 }
 
 impl Cluster {
-    /// Runs `run`, and says what limited its measured part. `part` says which part it is in at a time, and nothing when all are over.
-    /// Only a simulated cluster knows its limit.
+    /// Runs `run`, and says what limited its measured part. `part` says which part it is in at a
+    /// time, and nothing when all are over. Only a simulated cluster knows its limit.
     pub fn metered<T>(
         &self,
         part: impl Fn(Time) -> Option<Part> + 'static,

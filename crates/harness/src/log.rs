@@ -15,7 +15,8 @@ const EXPECTED: &str = "use off, error, warn, info, debug or trace, or levels of
 pub(crate) struct Filter(Targets);
 
 impl Filter {
-    /// Reads `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the beginning of a path, as lines show it.
+    /// Reads `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the beginning of a path, as lines show
+    /// it.
     pub(crate) fn parse(text: &str) -> Result<Filter, String> {
         let level = |text: &str| match text {
             "off" => Ok(LevelFilter::OFF),

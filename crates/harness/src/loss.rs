@@ -36,7 +36,8 @@ pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
     lost_of(&membership.view(), group, None)
 }
 
-/// A node of the group that has died, besides this one: whoever fails because of a death, and ends, is dead as well.
+/// A node of the group that has died, besides this one: whoever fails because of a death, and ends,
+/// is dead as well.
 pub(crate) fn died_besides(
     membership: &Membership,
     group: &[Party],

@@ -1,4 +1,5 @@
-//! What came of a run: its checks, and how all of it is told to people, to scripts and in a document.
+//! What came of a run: its checks, and how all of it is told to people, to scripts and in a
+//! document.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
@@ -41,8 +42,8 @@ impl Check {
     }
 }
 
-/// The document of a run on such a cluster: what each compute node counted, how the checks ended, the hash of a simulated
-/// world. What was asked for and what was measured is the program's to add.
+/// The document of a run on such a cluster: what each compute node counted, how the checks ended,
+/// the hash of a simulated world. What was asked for and what was measured is the program's to add.
 pub fn document(
     app: &str,
     cluster: &ClusterConfig,
@@ -91,8 +92,8 @@ pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes a table of latencies, a row for each kind of operation that there was, and one below it for its latencies
-/// from intended starts where there are any.
+/// Writes a table of latencies, a row for each kind of operation that there was, and one below it
+/// for its latencies from intended starts where there are any.
 ///
 /// # Errors
 /// When `out` fails.
@@ -119,7 +120,8 @@ pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()>
     limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
 }
 
-/// Writes the machines of a run and what its workers had of them, with a warning where that was too little.
+/// Writes the machines of a run and what its workers had of them, with a warning where that was too
+/// little.
 ///
 /// # Errors
 /// When `out` fails.
@@ -230,8 +232,8 @@ impl World {
     }
 }
 
-/// Tells people something on standard error, in lines that fit a terminal. It comes beside a result that is told
-/// elsewhere, so that the program goes on where nothing can be written there.
+/// Tells people something on standard error, in lines that fit a terminal. It comes beside a result
+/// that is told elsewhere, so that the program goes on where nothing can be written there.
 pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let _ = fold::write(&mut io::stderr().lock(), write);
 }
@@ -264,8 +266,8 @@ pub fn tell_progress(
     })
 }
 
-/// Whether a terminal would show the result twice, as the table for people and as the lines for scripts:
-/// both streams are a terminal. Then the table says it all.
+/// Whether a terminal would show the result twice, as the table for people and as the lines for
+/// scripts: both streams are a terminal. Then the table says it all.
 pub fn is_for_people_only() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
@@ -287,8 +289,8 @@ pub fn tell_result(
     tell(document, lines)
 }
 
-/// Tells something on standard output, or on standard error where standard output belongs to the document, which is
-/// the result then.
+/// Tells something on standard output, or on standard error where standard output belongs to the
+/// document, which is the result then.
 ///
 /// # Errors
 /// When it cannot be written on standard output.

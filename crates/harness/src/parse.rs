@@ -193,8 +193,8 @@ pub fn line_size(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "use a power of two from 512 to 65536, as 2048 or 2K".to_owned())
 }
 
-/// What is wrong with a command line, in one line: clap's first line and its hints; where it has none to offer for what it
-/// does not know, that help tells what there is.
+/// What is wrong with a command line, in one line: clap's first line and its hints; where it has
+/// none to offer for what it does not know, that help tells what there is.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -10,7 +10,8 @@ use crate::{AppError, stop};
 #[repr(align(128))]
 struct Meter(AtomicU64);
 
-/// The state of one phase, as loading or checking, on all workers: how far each is, and the error that ended it.
+/// The state of one phase, as loading or checking, on all workers: how far each is, and the error
+/// that ended it.
 pub struct Phase {
     meters: Vec<Meter>,
     /// Nanoseconds of virtual time, where that is what passes.
@@ -75,7 +76,8 @@ impl Phase {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether the phase was ended by an error, or a signal ends the program while it [prepares](stop).
+    /// Whether the phase was ended by an error, or a signal ends the program while it
+    /// [prepares](stop).
     #[inline]
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || stop::is_aborted()

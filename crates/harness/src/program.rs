@@ -31,8 +31,8 @@ pub enum AppError {
 }
 
 impl AppError {
-    /// The program's exit status: 2 for what the caller can mend in the command line, 128 and its number for a signal, 1 for the
-    /// rest.
+    /// The program's exit status: 2 for what the caller can mend in the command line, 128 and its
+    /// number for a signal, 1 for the rest.
     pub fn status(&self) -> u8 {
         match self {
             AppError::Usage(_) => 2,
@@ -77,9 +77,10 @@ pub trait NamesFiles {
     fn files(&self) -> Vec<Named>;
 }
 
-/// Runs a program of this name from what the command line, the environment and a [file](crate::config) say to its exit status,
-/// with logs and [signals](crate::stop) as all programs have them: 0 when `run` finds all good, and 1 when it does
-/// not. An error is one line on standard error, and its own [status](AppError::status).
+/// Runs a program of this name from what the command line, the environment and a
+/// [file](crate::config) say to its exit status, with logs and [signals](crate::stop) as all
+/// programs have them: 0 when `run` finds all good, and 1 when it does not. An error is one line on
+/// standard error, and its own [status](AppError::status).
 pub fn start<C>(name: &'static str, run: impl FnOnce(C) -> Result<bool, AppError>) -> ExitCode
 where
     C: CommandFactory + FromArgMatches + NamesFiles,
@@ -107,7 +108,8 @@ where
     status(name, ended)
 }
 
-/// As [`start`], for programs that are told what to do on the command line only, and leave signals to the operating system.
+/// As [`start`], for programs that are told what to do on the command line only, and leave signals
+/// to the operating system.
 pub fn main<C: NamesFiles>(
     name: &str,
     command_line: Result<C, clap::Error>,

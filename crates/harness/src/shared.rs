@@ -17,17 +17,19 @@ use crate::waiting::Waits;
 use crate::watch::Watch;
 use crate::{AppError, ClusterFlags, Course, JoinChoice, lane, stop};
 
-/// How much longer than this one another process may take to come to the end of a phase. One that has died or failed is
-/// noticed at once.
+/// How much longer than this one another process may take to come to the end of a phase. One that
+/// has died or failed is noticed at once.
 const LATE: Duration = Duration::from_secs(600);
 
-/// How long a process that ends without a result looks out for operations of others that still need it.
+/// How long a process that ends without a result looks out for operations of others that still need
+/// it.
 const HASTE: Duration = Duration::from_secs(1);
 
 /// How long a process waits for the others to be through when the run has failed.
 const TIDY: Duration = Duration::from_secs(5);
 
-/// Between the moment when the last process is warm and the begin of the measured part, so that all hear of it before.
+/// Between the moment when the last process is warm and the begin of the measured part, so that all
+/// hear of it before.
 const LEAD_TIME: Duration = Duration::from_millis(50);
 
 /// Between two looks whether this process is warm.
@@ -46,8 +48,8 @@ pub struct Shared {
     names: Mutex<Vec<String>>,
 }
 
-/// What a process has to say of its part of a phase: the signal that ended it early, and the node that this came to; what came
-/// of it, or the status and the line that it ends with.
+/// What a process has to say of its part of a phase: the signal that ended it early, and the node
+/// that this came to; what came of it, or the status and the line that it ends with.
 type Parcel<T> = (Option<(u8, String)>, Result<Vec<T>, (u8, String)>);
 
 /// Ends the run when it is dropped by a worker that panics.
@@ -138,8 +140,8 @@ impl Shared {
         self.watch.over(fail, body)
     }
 
-    /// Tells the others what came of something here, and waits for what came of it there: all of it by the places of the
-    /// processes, or an error, which is the same for all.
+    /// Tells the others what came of something here, and waits for what came of it there: all of it
+    /// by the places of the processes, or an error, which is the same for all.
     pub(crate) fn gather<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<Vec<T>, AppError>,
@@ -217,7 +219,8 @@ impl Shared {
         }
     }
 
-    /// Runs `body`, in which workers follow a course: their part is measured from the moment on when all processes are warm.
+    /// Runs `body`, in which workers follow a course: their part is measured from the moment on
+    /// when all processes are warm.
     pub(crate) fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         use std::sync::mpsc::{RecvTimeoutError, channel};
         let is_warm = || course.is_warm();

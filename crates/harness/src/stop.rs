@@ -1,4 +1,5 @@
-//! Signals that ask a program to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed sends.
+//! Signals that ask a program to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed
+//! sends.
 //!
 //! ```text
 //!   preparing ───────────► measuring ─────────────► finishing
@@ -12,12 +13,13 @@
 //!   second signal:         the process ends at once, with its status
 //! ```
 //!
-//! Of a program that many processes run together, a signal to one is one to all: the others are told, and do the same. Only
-//! a second signal is that one process's own.
+//! Of a program that many processes run together, a signal to one is one to all: the others are
+//! told, and do the same. Only a second signal is that one process's own.
 //!
-//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that sleeps on the other end does the
-//! rest. A program that waits for nothing but its end calls [`wait`]; whoever cannot be ended in order, since it has no end to
-//! look for one, is ended by the thread after [`GRACE`].
+//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that
+//! sleeps on the other end does the rest. A program that waits for nothing but its end calls
+//! [`wait`]; whoever cannot be ended in order, since it has no end to look for one, is ended by the
+//! thread after [`GRACE`].
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -121,7 +123,8 @@ struct State {
     at: Option<String>,
 }
 
-/// Where the program stands, and what was asked of it. There is one in a process; tests have their own.
+/// Where the program stands, and what was asked of it. There is one in a process; tests have their
+/// own.
 struct Control {
     /// The number of the first signal, or 0. Written under the lock of `state`.
     requested: AtomicU8,
@@ -190,7 +193,8 @@ impl Control {
         effect
     }
 
-    /// Elsewhere the measured part of the run that this process has a part in was ended early, by a signal to that node.
+    /// Elsewhere the measured part of the run that this process has a part in was ended early, by a
+    /// signal to that node.
     fn ended_elsewhere(&self, signal: Signal, at: &str) {
         let mut state = self.state();
         state.ended_early = true;
@@ -233,14 +237,14 @@ pub fn requested() -> Option<Signal> {
     CONTROL.requested()
 }
 
-/// Waits for a signal until `deadline` has passed. To be called by programs that run until they are asked to end: from the first
-/// call on they, and nobody else, see to it that they do.
+/// Waits for a signal until `deadline` has passed. To be called by programs that run until they are
+/// asked to end: from the first call on they, and nobody else, see to it that they do.
 pub fn wait(deadline: Duration) -> Option<Signal> {
     CONTROL.wait(deadline)
 }
 
-/// Whether what is under way is to be given up: a signal came while the program prepared, or the program is run by many
-/// processes and another cannot go on.
+/// Whether what is under way is to be given up: a signal came while the program prepared, or the
+/// program is run by many processes and another cannot go on.
 #[inline]
 pub fn is_aborted() -> bool {
     CONTROL.aborted.load(Ordering::Relaxed) || GIVEN_UP.load(Ordering::Relaxed)
@@ -252,7 +256,8 @@ pub(crate) fn give_up() {
     GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
-/// Fails where a signal came while the program prepared. For whoever prepares without a [`Phase`](crate::Phase).
+/// Fails where a signal came while the program prepared. For whoever prepares without a
+/// [`Phase`](crate::Phase).
 ///
 /// # Errors
 /// [`AppError::Stopped`], [`AppError::StoppedAt`].
@@ -271,14 +276,15 @@ pub(crate) fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("latchwork")
 }
 
-/// A signal came to the process of another node, with which this one runs a program: as if it had come here, but that it
-/// is not the first of two.
+/// A signal came to the process of another node, with which this one runs a program: as if it had
+/// come here, but that it is not the first of two.
 pub(crate) fn told(signal: Signal, node: &str) {
     if requested().is_some() {
         return;
     }
     let node = node.to_owned();
-    // It may have to wait. Without a thread this process is asked in vain, and ends with the others' part of the run.
+    // It may have to wait. Without a thread this process is asked in vain, and ends with the
+    // others' part of the run.
     let attend = move || attend(program(), signal, Some(&node));
     let _ = std::thread::Builder::new().name("signals".into()).spawn(attend);
 }
@@ -306,8 +312,9 @@ pub fn ended_early() -> Option<Signal> {
 /// The measured part of a run goes on while this is there.
 pub struct Measuring(());
 
-/// Begins the measured part of a run, its warm-up included: a signal calls `end`, on another thread, which has to end it as if
-/// its time were over, and must not wait for that. `end` returns whether anything is measured: in the warm-up nothing is.
+/// Begins the measured part of a run, its warm-up included: a signal calls `end`, on another
+/// thread, which has to end it as if its time were over, and must not wait for that. `end` returns
+/// whether anything is measured: in the warm-up nothing is.
 pub fn measuring(end: impl Fn(Signal) -> bool + Send + 'static) -> Measuring {
     let mut state = CONTROL.state();
     state.stage = Stage::Measuring;

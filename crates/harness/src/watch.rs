@@ -6,9 +6,10 @@
 //!   a node dies or leaves, memory dies ─────── the view ──────┘        └─► phases of all fail and name it
 //! ```
 //!
-//! Each word is told once: the first counts, so that all end with one line and one status. A process that fails may do so
-//! because of another that has died, which nobody knows before the lease of that one has ended. So whoever has failed
-//! waits for the others, who come at once if they live; [`Watch::patience`] is how long. A death says more than what came of it.
+//! Each word is told once: the first counts, so that all end with one line and one status. A
+//! process that fails may do so because of another that has died, which nobody knows before the
+//! lease of that one has ended. So whoever has failed waits for the others, who come at once if
+//! they live; [`Watch::patience`] is how long. A death says more than what came of it.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,8 @@ use crate::stop::{self, Signal};
 /// Between two looks at what others have to say.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a process that a signal ends waits for the others: they end, too, and need nothing of it.
+/// How long a process that a signal ends waits for the others: they end, too, and need nothing of
+/// it.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// How much longer than a lease whoever has failed waits for those who might have died.
@@ -119,7 +121,8 @@ impl Watch {
         locked(&self.state.ended).as_ref().map(|(error, _)| error.clone())
     }
 
-    /// The run cannot go on because of this, here. What all end with: what another has told before, if one has.
+    /// The run cannot go on because of this, here. What all end with: what another has told before,
+    /// if one has.
     pub(crate) fn fail(&self, error: AppError) -> AppError {
         let State { group, membership, .. } = &*self.state;
         let me = membership.me().node;
@@ -138,7 +141,8 @@ impl Watch {
         self.state.end(error);
     }
 
-    /// How long to wait for the others: `limit`, and not much longer than a lease once the run cannot go on.
+    /// How long to wait for the others: `limit`, and not much longer than a lease once the run
+    /// cannot go on.
     pub(crate) fn goes_on(&self) -> bool {
         let State { clock, lease, ended, stopped, .. } = &*self.state;
         let now = clock.now();
@@ -152,7 +156,8 @@ impl Watch {
         since.is_none_or(|since| now < since + *lease + SLACK)
     }
 
-    /// What a process ends with that could not learn how the others fare: not because of anything that it did itself.
+    /// What a process ends with that could not learn how the others fare: not because of anything
+    /// that it did itself.
     pub(crate) fn why(&self) -> Option<AppError> {
         if let Err(stopped) = stop::check() {
             return Some(stopped);
@@ -162,8 +167,8 @@ impl Watch {
         self.state.weigh(loss)
     }
 
-    /// Whether a node died without which the run cannot go on. What that one held is still its own, so that nobody can give back
-    /// all that it has.
+    /// Whether a node died without which the run cannot go on. What that one held is still its own,
+    /// so that nobody can give back all that it has.
     pub(crate) fn has_deaths(&self) -> bool {
         let State { membership, group, .. } = &*self.state;
         loss::lost(membership, group.parties()).is_some_and(|loss| loss.died)

@@ -9,22 +9,24 @@ use crate::{Change, History, Operation, Outcome, Version};
 /// Which of Elle's workloads a history is written as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Model {
-    /// Registers: a write's value is its timestamp. Elle infers an order of versions only where a transaction
-    /// reads what it replaces.
+    /// Registers: a write's value is its timestamp. Elle infers an order of versions only where a
+    /// transaction reads what it replaces.
     #[default]
     RwRegister,
-    /// Lists: a write appends its timestamp, a read returns those of all versions up to the one that it saw. So
-    /// Elle knows the whole order, and a key that was written n times and read m times takes n · m numbers.
+    /// Lists: a write appends its timestamp, a read returns those of all versions up to the one
+    /// that it saw. So Elle knows the whole order, and a key that was written n times and read m
+    /// times takes n · m numbers.
     ListAppend,
 }
 
-/// Writes a history as Jepsen does, a map in EDN on each line, for Elle (Kingsbury, Alvaro, "Elle: Inferring
-/// Isolation Anomalies from Experimental Observations", PVLDB 14(3), 2020).
+/// Writes a history as Jepsen does, a map in EDN on each line, for Elle (Kingsbury, Alvaro, "Elle:
+/// Inferring Isolation Anomalies from Experimental Observations", PVLDB 14(3), 2020).
 ///
-/// Rows are numbered as keys. A process is a client that waits for its answer, so that transactions which a
-/// worker runs side by side get one each. What Elle has no notion of is left out: that a scan did *not* find a
-/// key, entries without a version, and a read of nothing where a row had been deleted before, which would be
-/// one of several states. What was there before the recording is `nil`, or the empty list.
+/// Rows are numbered as keys. A process is a client that waits for its answer, so that transactions
+/// which a worker runs side by side get one each. What Elle has no notion of is left out: that a
+/// scan did *not* find a key, entries without a version, and a read of nothing where a row had been
+/// deleted before, which would be one of several states. What was there before the recording is
+/// `nil`, or the empty list.
 ///
 /// # Errors
 /// When `out` fails.
@@ -79,7 +81,8 @@ fn operations(
 ) -> io::Result<()> {
     let cts = index.transaction(number).outcome.cts();
     let mut space = "";
-    // Elle wants a value to be written once: a key that is written twice is written where it is the first time.
+    // Elle wants a value to be written once: a key that is written twice is written where it is the
+    // first time.
     let mut written = std::collections::BTreeSet::new();
     for (operation, keys) in index.operations(number) {
         match operation {

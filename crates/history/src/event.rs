@@ -29,8 +29,8 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// How a transaction ended. `cts` is its commit timestamp, or the one that it would have had; 0 where it
-/// ended before it drew one.
+/// How a transaction ended. `cts` is its commit timestamp, or the one that it would have had; 0
+/// where it ended before it drew one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -104,8 +104,8 @@ pub struct Seen {
     /// The key.
     #[serde(with = "hex")]
     pub key: Box<[u8]>,
-    /// What was read of it: a version of the row, or of its tombstone. Nothing says that it was there, in
-    /// a version that the scan does not know: an entry of an index.
+    /// What was read of it: a version of the row, or of its tombstone. Nothing says that it was
+    /// there, in a version that the scan does not know: an entry of an index.
     pub version: Option<Version>,
 }
 
@@ -141,8 +141,8 @@ pub enum Operation {
         /// The key.
         #[serde(with = "hex")]
         key: Box<[u8]>,
-        /// The version that was seen, that of a tombstone too. 0: nothing was there, and what there may
-        /// have been before has left no trace.
+        /// The version that was seen, that of a tombstone too. 0: nothing was there, and what there
+        /// may have been before has left no trace.
         version: Version,
         /// The hash of the value, where it was recorded.
         #[serde(with = "hex::optional_number", default, skip_serializing_if = "Option::is_none")]
@@ -181,8 +181,8 @@ pub struct Transaction {
 /// Transactions, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
-    /// The highest timestamp of what was written before recording began: 0 for a database that was empty.
-    /// A version up to it that no recorded transaction wrote was there from the start.
+    /// The highest timestamp of what was written before recording began: 0 for a database that was
+    /// empty. A version up to it that no recorded transaction wrote was there from the start.
     pub base: Version,
     /// All of them, those that aborted included.
     pub transactions: Vec<Transaction>,

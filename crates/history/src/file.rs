@@ -115,7 +115,8 @@ impl History {
     /// Reads what the processes of one run recorded, a file of at most so many bytes each.
     ///
     /// # Errors
-    /// As [`load`](History::load); [`HistoryError::Twice`] also where two files have one transaction.
+    /// As [`load`](History::load); [`HistoryError::Twice`] also where two files have one
+    /// transaction.
     pub fn load_all(
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
         bytes_max: u64,

@@ -17,8 +17,8 @@ use crate::{
 /// What a worker collects before it goes to the file, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A history under way: to a file, or kept in memory. Its memory with a file is one buffer of 64 KiB for
-/// each [`Recorder`].
+/// A history under way: to a file, or kept in memory. Its memory with a file is one buffer of 64
+/// KiB for each [`Recorder`].
 pub struct Recording {
     shared: Arc<Shared>,
 }
@@ -53,8 +53,8 @@ struct LaneState {
 }
 
 impl Recording {
-    /// Records to a file, which is emptied and grows, or to a FIFO that has a reader. `base` is the highest timestamp of what is in the database
-    /// already, 0 for an empty one.
+    /// Records to a file, which is emptied and grows, or to a FIFO that has a reader. `base` is the
+    /// highest timestamp of what is in the database already, 0 for an empty one.
     ///
     /// # Errors
     /// [`HistoryError::Io`] if the file cannot be made.
@@ -85,8 +85,8 @@ impl Recording {
         Recorder(Some(Arc::new(Worker { shared: self.shared.clone(), lane })))
     }
 
-    /// Ends a recording to memory, or looks at it: what was finished until now, in the order in which it was.
-    /// Nothing of one to a file.
+    /// Ends a recording to memory, or looks at it: what was finished until now, in the order in
+    /// which it was. Nothing of one to a file.
     pub fn history(&self) -> History {
         let transactions = match &self.shared.sink {
             Sink::Memory(transactions) => transactions.lock().clone(),
@@ -98,8 +98,8 @@ impl Recording {
     /// Hands over what all recorders have, and says how many transactions were recorded.
     ///
     /// # Errors
-    /// [`HistoryError::Io`], the first error that the file had at any time; it is reported here only, so
-    /// that a full disk does not end the run that is being recorded.
+    /// [`HistoryError::Io`], the first error that the file had at any time; it is reported here
+    /// only, so that a full disk does not end the run that is being recorded.
     pub fn finish(self) -> Result<u64, HistoryError> {
         for lane in self.shared.lanes.lock().iter() {
             self.shared.flush(&mut lane.0.lock());
@@ -178,8 +178,8 @@ impl Recorder {
         self.0.is_some()
     }
 
-    /// Begins to record a transaction. `now` is in nanoseconds of the clock that all of them share, taken
-    /// before its first access.
+    /// Begins to record a transaction. `now` is in nanoseconds of the clock that all of them share,
+    /// taken before its first access.
     #[inline]
     pub fn begin(&self, node: u16, worker: u16, now: u64) -> Record {
         match &self.0 {
@@ -194,9 +194,9 @@ impl Recorder {
         }
     }
 
-    /// Records how it ended; `now` is after the last of its writes can be seen, and before anybody is told.
-    /// A record that is dropped instead is not recorded: allowed only if the transaction wrote nothing
-    /// that anybody could see.
+    /// Records how it ended; `now` is after the last of its writes can be seen, and before anybody
+    /// is told. A record that is dropped instead is not recorded: allowed only if the transaction
+    /// wrote nothing that anybody could see.
     #[inline]
     pub fn finish(&self, record: Record, outcome: Outcome, now: u64) {
         if let (Some(worker), Some(transaction)) = (&self.0, record.0) {
@@ -245,7 +245,8 @@ impl Record {
         self.0.is_some()
     }
 
-    /// A look-up that saw `version` (see [`Operation::Read`]). Not for what the transaction itself wrote.
+    /// A look-up that saw `version` (see [`Operation::Read`]). Not for what the transaction itself
+    /// wrote.
     #[inline]
     pub fn read(&mut self, table: u32, key: &[u8], version: Version) {
         self.push(|| Operation::Read { table, key: key.into(), version, hash: None });
@@ -295,7 +296,8 @@ impl Record {
         }
     }
 
-    /// Takes over what another record has: of a transaction that several nodes run together. Both are on, or off.
+    /// Takes over what another record has: of a transaction that several nodes run together. Both
+    /// are on, or off.
     pub fn absorb(&mut self, part: Record) {
         if let (Some(transaction), Some(part)) = (&mut self.0, part.0) {
             transaction.operations.extend(part.operations);

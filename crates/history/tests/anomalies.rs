@@ -1,4 +1,5 @@
-//! Each anomaly of the literature, planted, is found and called by its name; its harmless twin is not.
+//! Each anomaly of the literature, planted, is found and called by its name; its harmless twin is
+//! not.
 
 mod common;
 
@@ -90,7 +91,8 @@ fn long_fork() {
     only(&maker.check(), Class::AntiDependency, 4);
 }
 
-/// Fekete, O'Neil, O'Neil, "A read-only transaction anomaly under snapshot isolation" (SIGMOD Record 2004).
+/// Fekete, O'Neil, O'Neil, "A read-only transaction anomaly under snapshot isolation" (SIGMOD
+/// Record 2004).
 #[test]
 fn read_only_anomaly() {
     let mut maker = Maker::default();
@@ -239,8 +241,8 @@ fn own_writes_are_not_missed() {
 
 #[test]
 fn a_purged_tombstone_may_have_been_any() {
-    // "b" came and went twice beside the reader: it may have been gone between, and the keys that the
-    // second pair of transactions wrote say when.
+    // "b" came and went twice beside the reader: it may have been gone between, and the keys that
+    // the second pair of transactions wrote say when.
     let history = |z: u64, y: u64| {
         let mut maker = Maker::default();
         maker.commit(10).put("b");

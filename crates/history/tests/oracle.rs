@@ -1,6 +1,7 @@
-//! The checker against the definition: a history is serializable if some order of its committed transactions, run
-//! one after another, gives every answer that was recorded, with versions of each key in the order of their
-//! timestamps. All orders of small histories are tried. And against the crate `adya`, which knows other ways.
+//! The checker against the definition: a history is serializable if some order of its committed
+//! transactions, run one after another, gives every answer that was recorded, with versions of each
+//! key in the order of their timestamps. All orders of small histories are tried. And against the
+//! crate `adya`, which knows other ways.
 
 mod common;
 
@@ -118,8 +119,8 @@ struct Shape {
     times: bool,
 }
 
-/// Transactions that run one after another, some of which see what is older than they are, or what comes after
-/// them: a quarter to a half of these histories are not serializable.
+/// Transactions that run one after another, some of which see what is older than they are, or what
+/// comes after them: a quarter to a half of these histories are not serializable.
 fn draw(rng: &mut SmallRng, shape: Shape) -> History {
     let mut maker = Maker::default();
     let count = rng.random_range(3..=6u64);
@@ -202,7 +203,8 @@ fn lines(history: &History) -> String {
     String::from_utf8(text).expect("JSON")
 }
 
-/// Verdicts on so many histories: agreed that it is, that it is not, and how often the checker left reads out.
+/// Verdicts on so many histories: agreed that it is, that it is not, and how often the checker left
+/// reads out.
 fn compare(shape: Shape, seeds: std::ops::Range<u64>) -> (u64, u64, u64) {
     let (mut good, mut bad, mut open) = (0, 0, 0);
     for seed in seeds {
@@ -268,7 +270,8 @@ fn every_order_that_real_time_permits_with_unknown_outcomes() {
     agree(Shape { scans: true, deletes: true, unknown: true, times: true });
 }
 
-/// As `adya` sees it: lists, with a last reader of all of them, so that it knows every order of versions.
+/// As `adya` sees it: lists, with a last reader of all of them, so that it knows every order of
+/// versions.
 fn adya(history: &History, model: &str) -> bool {
     let mut history = history.clone();
     let mut last: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();

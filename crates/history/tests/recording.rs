@@ -1,4 +1,5 @@
-//! What is recorded comes back from the file, and what cannot be read or written is said once and clearly.
+//! What is recorded comes back from the file, and what cannot be read or written is said once and
+//! clearly.
 
 use std::io::Cursor;
 use std::ops::Bound;

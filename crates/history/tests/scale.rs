@@ -1,6 +1,7 @@
 //! Long histories take seconds, whatever their shape: no part of the check looks at all pairs.
 //!
-//! `cargo test --release -p latchwork-history --test scale -- --ignored` for a million transactions each.
+//! `cargo test --release -p latchwork-history --test scale -- --ignored` for a million transactions
+//! each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -43,8 +44,8 @@ fn rows(count: u64) -> History {
     recording.history()
 }
 
-/// A queue: rows come at its end, and a scan from its start takes the first. What is gone lies in the range of
-/// every scan, as new orders do that were delivered.
+/// A queue: rows come at its end, and a scan from its start takes the first. What is gone lies in
+/// the range of every scan, as new orders do that were delivered.
 fn queue(count: u64) -> History {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -70,8 +71,8 @@ fn queue(count: u64) -> History {
     recording.history()
 }
 
-/// Rows come all over a table that is scanned in ranges, short ones and ones to the end, all the time; one transaction
-/// lasts as long as all others together.
+/// Rows come all over a table that is scanned in ranges, short ones and ones to the end, all the
+/// time; one transaction lasts as long as all others together.
 fn ranges(count: u64) -> History {
     let mut rng = SmallRng::seed_from_u64(2);
     let recording = Recording::memory(0);

@@ -1,5 +1,5 @@
-//! Histories of small stores, whose transactions take turns at random: a store that locks passes, one with
-//! snapshots is caught, and so is each with a fault.
+//! Histories of small stores, whose transactions take turns at random: a store that locks passes,
+//! one with snapshots is caught, and so is each with a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,8 +15,8 @@ use rand::{RngExt as _, SeedableRng as _};
 enum Scheme {
     /// One after another.
     Serial,
-    /// Two-phase locking: reads and writes lock, without waiting; a scan locks all keys of its range, those that
-    /// are not there too.
+    /// Two-phase locking: reads and writes lock, without waiting; a scan locks all keys of its
+    /// range, those that are not there too.
     Locks,
     /// The same, but scans lock what they find.
     LocksOfRowsOnly,
@@ -117,7 +117,8 @@ impl World {
                     if let Some(is_put) = running.writes.get(&key) {
                         count += usize::from(*is_put);
                     } else if is_there {
-                        // Some tell which version it was, as rows do, and some do not, as entries do.
+                        // Some tell which version it was, as rows do, and some do not, as entries
+                        // do.
                         let version = Some(cts).filter(|_| key % 4 > 0);
                         running.record.saw(scan, &[key], version);
                         count += 1;

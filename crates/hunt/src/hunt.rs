@@ -109,8 +109,8 @@ pub struct Hunt<'a> {
 
 impl Hunt<'_> {
     /// Runs worlds while `go_on` holds and, unless `keep_going`, none has failed. `seen` is called
-    /// after each world, with what all were like so far. Gives the totals and the worlds that failed,
-    /// by seed.
+    /// after each world, with what all were like so far. Gives the totals and the worlds that
+    /// failed, by seed.
     ///
     /// Which seeds are run depends on how long it may go on; what comes of each does not.
     pub fn run(
@@ -126,7 +126,8 @@ impl Hunt<'_> {
             while !over.load(Ordering::Relaxed) && go_on() {
                 let scenario = (self.scenario)(next.fetch_add(1, Ordering::Relaxed));
                 let report = (self.run)(&scenario);
-                // A poisoned lock would mean that `seen` panicked on another thread: go on counting.
+                // A poisoned lock would mean that `seen` panicked on another thread: go on
+                // counting.
                 let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 let (totals, failed) = &mut *shared;
                 totals.add(&scenario, &report);

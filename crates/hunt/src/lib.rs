@@ -1,5 +1,5 @@
-//! Whole worlds from one seed: a scenario, a simulated cluster in it, a workload on that, faults, and
-//! checks that judge all of it.
+//! Whole worlds from one seed: a scenario, a simulated cluster in it, a workload on that, faults,
+//! and checks that judge all of it.
 //!
 //! ```text
 //!   seed ──► Scenario ──► run ─┬─► Simulated cluster   the code that runs in production
@@ -11,8 +11,9 @@
 //!                                  Report: event hash, counts, the first failure
 //! ```
 //!
-//! A world is decided by its [`Scenario`] and the code, by nothing else: the same scenario gives the
-//! same event hash. [`run`] never panics; what goes wrong in the world is the report's [`Failure`].
+//! A world is decided by its [`Scenario`] and the code, by nothing else: the same scenario gives
+//! the same event hash. [`run`] never panics; what goes wrong in the world is the report's
+//! [`Failure`].
 //!
 //! ```
 //! use latchwork_hunt::{Choice, Scenario, run};

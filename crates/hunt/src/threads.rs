@@ -1,5 +1,5 @@
-//! The same workloads on threads: real races inside a node and between nodes, the same histories, the
-//! same judges. What only a world can see at every step is not checked here.
+//! The same workloads on threads: real races inside a node and between nodes, the same histories,
+//! the same judges. What only a world can see at every step is not checked here.
 
 use std::rc::Rc;
 
@@ -18,9 +18,9 @@ struct Brought {
     lines_in_use: Option<u64>,
 }
 
-/// Runs a scenario's workload on threads and shared memory, in real time. The network and the faults of
-/// the scenario mean nothing here, and no run is like another. `progress` is told of every operation that
-/// ends, with its worker's index.
+/// Runs a scenario's workload on threads and shared memory, in real time. The network and the
+/// faults of the scenario mean nothing here, and no run is like another. `progress` is told of
+/// every operation that ends, with its worker's index.
 pub fn run_on_threads(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,

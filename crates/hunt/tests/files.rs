@@ -56,8 +56,8 @@ fn every_drawn_scenario_survives_being_written_and_read() {
     }
 }
 
-/// Bug: a hunt had lines of 512 and 1024 bytes only, and worlds with others panicked. Mechanism: sizes were drawn from a
-/// short list. Fix: where settings vary, all sizes are drawn.
+/// Bug: a hunt had lines of 512 and 1024 bytes only, and worlds with others panicked. Mechanism:
+/// sizes were drawn from a short list. Fix: where settings vary, all sizes are drawn.
 #[test]
 fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
     let sizes = |vary| -> BTreeSet<u32> {
@@ -87,8 +87,9 @@ fn an_impossible_scenario_is_a_failure_and_no_panic() {
     assert!(run(&scenario).failure.is_some());
 }
 
-/// Bug: a program could build a scenario that no file can have, such as one with lines of 300 bytes, and it panicked.
-/// Mechanism: only some values were looked at again. Fix: what a program builds passes the ranges that files pass.
+/// Bug: a program could build a scenario that no file can have, such as one with lines of 300
+/// bytes, and it panicked. Mechanism: only some values were looked at again. Fix: what a program
+/// builds passes the ranges that files pass.
 #[test]
 fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
     let lines = |load| Workload::Lines(load);

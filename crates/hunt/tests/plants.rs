@@ -1,5 +1,5 @@
-//! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test here
-//! fails, the worlds that are clean say nothing.
+//! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test
+//! here fails, the worlds that are clean say nothing.
 
 use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, WorkloadKind};
 use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
@@ -19,8 +19,8 @@ fn busy(seed: u64) -> Scenario {
     }
 }
 
-/// Runs worlds of `seeds` with the plant, and without it; the first is found wrong by one of `checks`, and
-/// without the plant that world is clean.
+/// Runs worlds of `seeds` with the plant, and without it; the first is found wrong by one of
+/// `checks`, and without the plant that world is clean.
 fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -> Scenario) {
     let planted = |seed| Scenario { plant: Some(plant), ..scenario(seed) };
     let found = (0..seeds).find_map(|seed| Some((seed, run(&planted(seed)).failure?)));
@@ -31,7 +31,8 @@ fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -
     assert_eq!(run(&scenario(seed)).failure, None, "without {plant:?}");
 }
 
-/// A busy world in which two nodes die or lose their lease, and the others are told. Each has more lines than frames.
+/// A busy world in which two nodes die or lose their lease, and the others are told. Each has more
+/// lines than frames.
 fn mourning(seed: u64) -> Scenario {
     let faults =
         FaultPlan { deaths: 1, lapses: 1, told_us: 100, until_us: 300, ..FaultPlan::default() };
@@ -127,13 +128,15 @@ fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
     is_found(Plant::Scribbles, 1, &[Check::Tree], |seed| Scenario::from_seed(seed, &choice));
 }
 
-/// Each line of a node that was known to be gone took a frame of whoever asked for it, until there were none left.
+/// Each line of a node that was known to be gone took a frame of whoever asked for it, until there
+/// were none left.
 #[test]
 fn frames_that_wait_for_answers_of_the_dead_are_missed() {
     is_found(Plant::AsksTheGone, 5, &[Check::Leak], mourning);
 }
 
-/// What was on its way to a node when it was given up stayed so, and with it whatever waited for its end.
+/// What was on its way to a node when it was given up stayed so, and with it whatever waited for
+/// its end.
 #[test]
 fn batches_to_nodes_that_were_given_up_have_to_end() {
     is_found(Plant::StrandsBatches, 10, &[Check::Leak, Check::Starvation], mourning);

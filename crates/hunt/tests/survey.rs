@@ -1,5 +1,6 @@
-//! How fast worlds are, and what strikes in them: `cargo test --release -p latchwork-hunt --test survey --
-//! --ignored --nocapture`, with `LATCHWORK_SEEDS=first..end` in the environment for other seeds.
+//! How fast worlds are, and what strikes in them: `cargo test --release -p latchwork-hunt --test
+//! survey -- --ignored --nocapture`, with `LATCHWORK_SEEDS=first..end` in the environment for other
+//! seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

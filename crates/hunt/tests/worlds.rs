@@ -70,9 +70,9 @@ fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
 }
 
-/// Bug: worlds with lines of 8 KiB panicked, and from 16 KiB on their memory pool was full at once. Mechanism: chunks had
-/// one size, and the lines that fit into one were counted by a subtraction that wrapped. Fix: the chunk follows
-/// from the line.
+/// Bug: worlds with lines of 8 KiB panicked, and from 16 KiB on their memory pool was full at once.
+/// Mechanism: chunks had one size, and the lines that fit into one were counted by a subtraction
+/// that wrapped. Fix: the chunk follows from the line.
 #[test]
 fn worlds_with_lines_of_every_size_are_clean() {
     for kind in WorkloadKind::ALL {

@@ -52,8 +52,8 @@ pub enum Event {
     Received(Message),
     /// The pause after refused questions is over, or the time for which this node stands back.
     Retry,
-    /// Questions to these nodes were not sent, since they are gone: nobody waits for the line any more. To be reported only while
-    /// [`Line::can_unask`](crate::Line::can_unask) is true.
+    /// Questions to these nodes were not sent, since they are gone: nobody waits for the line any
+    /// more. To be reported only while [`Line::can_unask`](crate::Line::can_unask) is true.
     Unsent(NodeSet),
     /// Local code may have let go of the line.
     Serve,
@@ -90,8 +90,8 @@ pub enum Action {
         /// The writer's priority.
         priority: u8,
     },
-    /// The line was given back for nodes that have to look for it at the word, and this one leaves them the time to
-    /// get there: report [`Event::Retry`] after a while that fits their priority.
+    /// The line was given back for nodes that have to look for it at the word, and this one leaves
+    /// them the time to get there: report [`Event::Retry`] after a while that fits their priority.
     StandBack {
         /// The highest of their priorities.
         priority: u8,
@@ -104,8 +104,8 @@ pub trait LocalCopy {
     fn publish(&mut self, hold: Hold);
     /// The shared copy may now be written.
     fn promote(&mut self);
-    /// Forbids all use of the shared copy for the time of a pledge, unless local code is using it or has it
-    /// reserved. Its bytes stay.
+    /// Forbids all use of the shared copy for the time of a pledge, unless local code is using it
+    /// or has it reserved. Its bytes stay.
     fn try_suspend(&mut self) -> bool;
     /// The suspended copy may be read again: nobody has written.
     fn restore(&mut self);
@@ -114,8 +114,9 @@ pub trait LocalCopy {
     /// Forbids all use, unless local code is using the copy or has it reserved: then nothing
     /// happens and the result is `false`.
     fn try_invalidate(&mut self) -> bool;
-    /// The priority that a starved writer of this node won the line with; 0 when none did. The frame keeps
-    /// it, since a machine at rest is forgotten. A copy that is [published](LocalCopy::publish) begins with 0.
+    /// The priority that a starved writer of this node won the line with; 0 when none did. The
+    /// frame keeps it, since a machine at rest is forgotten. A copy that is
+    /// [published](LocalCopy::publish) begins with 0.
     fn starved(&self) -> u8 {
         0
     }
@@ -125,12 +126,13 @@ pub trait LocalCopy {
     }
     /// Forbids writing, unless local code is writing or has the copy reserved.
     fn try_demote(&mut self) -> bool;
-    /// How transactions of this node have locked the copy; `None` when none has. It may end at any time,
-    /// but begins only between the machine's steps, at a copy that is held at least so.
+    /// How transactions of this node have locked the copy; `None` when none has. It may end at any
+    /// time, but begins only between the machine's steps, at a copy that is held at least so.
     fn locked(&self) -> Option<Want> {
         None
     }
-    /// Another node has locked the line: accesses that do not wait for locks end. What the others still want.
+    /// Another node has locked the line: accesses that do not wait for locks end. What the others
+    /// still want.
     fn locked_out(&mut self, want: Want) -> Option<Want> {
         Some(want)
     }

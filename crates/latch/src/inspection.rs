@@ -1,9 +1,9 @@
 //! What the word says about an operation of which nobody knows whether it was applied.
 //!
-//! A connection can fail under a batch: then some of its requests have taken effect, up to one of them, and the
-//! rest never will. The node reads the word afterwards and looks at its own field. That decides,
-//! since from the posting on nothing but the operation itself can have changed that field in a way that
-//! hides it:
+//! A connection can fail under a batch: then some of its requests have taken effect, up to one of
+//! them, and the rest never will. The node reads the word afterwards and looks at its own field.
+//! That decides, since from the posting on nothing but the operation itself can have changed that
+//! field in a way that hides it:
 //!
 //! | operation | own field before | applied, if now | who else could change that |
 //! | --- | --- | --- | --- |
@@ -18,8 +18,9 @@
 //! | `HandOver` | the holder | not the holder | as above; the receiver may not act on the word before it is settled (R4) |
 //!
 //! What was not applied can be posted again, with what goes before it in its batch: the node owns
-//! what it owned. A compare-and-swap that was not applied to a word on which it would have failed now is as good as
-//! refused by that word. `Undo` belongs to a discipline without R1 and R2; there the word cannot tell.
+//! what it owned. A compare-and-swap that was not applied to a word on which it would have failed
+//! now is as good as refused by that word. `Undo` belongs to a discipline without R1 and R2; there
+//! the word cannot tell.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -39,8 +40,8 @@ pub enum Inspection {
 }
 
 impl WordOp {
-    /// What became of this operation of `me`, whose completion was ambiguous, when the word is `now`
-    /// after it. `None` when the word cannot tell.
+    /// What became of this operation of `me`, whose completion was ambiguous, when the word is
+    /// `now` after it. `None` when the word cannot tell.
     pub fn inspect(self, me: ComputeNodeId, now: LatchWord) -> Option<Inspection> {
         let over = |old| Some(Inspection::Over { old });
         let bit = now.shared().contains(me);
@@ -109,8 +110,8 @@ mod tests {
         }
     }
 
-    /// Whether the discipline lets `by` apply `op` to `word`. Nobody hands over to a node that asks for
-    /// nothing, as this one does, or that waits to read.
+    /// Whether the discipline lets `by` apply `op` to `word`. Nobody hands over to a node that asks
+    /// for nothing, as this one does, or that waits to read.
     fn may(op: WordOp, by: ComputeNodeId, word: LatchWord) -> bool {
         let bit = word.shared().contains(by);
         let holder = word.exclusive() == Some(by);
@@ -155,9 +156,9 @@ mod tests {
         all
     }
 
-    /// Every word that the others can make of `word`, in any number of steps. Those of `frozen` do nothing:
-    /// they were handed the line and are not settled, or have pledged to this node; and so they pledge to
-    /// nobody else.
+    /// Every word that the others can make of `word`, in any number of steps. Those of `frozen` do
+    /// nothing: they were handed the line and are not settled, or have pledged to this node; and so
+    /// they pledge to nobody else.
     fn reachable(word: LatchWord, frozen: NodeSet) -> BTreeSet<LatchWord> {
         let (mut all, mut open) = (BTreeSet::from([word]), vec![word]);
         let others = || (1..=NODES).map(node).filter(|&by| by != node(ME) && !frozen.contains(by));
@@ -198,8 +199,8 @@ mod tests {
         if done { Outcome::Done } else { Outcome::Refused }
     }
 
-    /// Every operation on every word, applied or cut off, before and after anything that the others may do:
-    /// the decision is the truth.
+    /// Every operation on every word, applied or cut off, before and after anything that the others
+    /// may do: the decision is the truth.
     #[test]
     fn the_own_field_tells_what_happened() {
         let me = node(ME);

@@ -15,7 +15,8 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Whether a transaction lock in this mode stands in the way: readers go together, writers with nobody.
+    /// Whether a transaction lock in this mode stands in the way: readers go together, writers with
+    /// nobody.
     pub(crate) fn is_locked_out_by(self, lock: Option<Want>) -> bool {
         match lock {
             None => false,
@@ -38,7 +39,8 @@ pub struct Request {
     pub kind: RequestKind,
     /// The asker's number for the question.
     pub seq: Seq,
-    /// Grows with every retry, up to [`Rules::priority_max`](crate::Rules::priority_max) (SELCC 5.3.2).
+    /// Grows with every retry, up to [`Rules::priority_max`](crate::Rules::priority_max) (SELCC
+    /// 5.3.2).
     pub priority: u8,
     /// Where the asker's frame is: opaque to the protocol, an address for the forward.
     pub buffer: u64,
@@ -63,8 +65,8 @@ pub enum Answer {
     Released,
     /// Not final: remembered, the answer will come.
     Queued,
-    /// Final, without the line: a transaction of the node has locked it in a mode that does not go together
-    /// with the request. Nothing is remembered. Accesses that do not wait for locks end.
+    /// Final, without the line: a transaction of the node has locked it in a mode that does not go
+    /// together with the request. Nothing is remembered. Accesses that do not wait for locks end.
     Busy,
 }
 
@@ -98,8 +100,8 @@ pub enum Message {
         /// Which question.
         seq: Seq,
     },
-    /// A final answer to a writer: the sender's copy is not used and its bit stays set, until the writer
-    /// reports what became of this pledge.
+    /// A final answer to a writer: the sender's copy is not used and its bit stays set, until the
+    /// writer reports what became of this pledge.
     Pledged {
         /// Who pledges: not always who was asked, since questions travel.
         by: ComputeNodeId,
@@ -130,6 +132,6 @@ pub const REMEMBERED_MAX: usize = ComputeNodeId::MAX as usize - 1;
 /// How many of them can travel with a hand-over. The others are sent on behind it.
 pub const TRAVELLING_MAX: usize = 10;
 
-/// Requests in order of arrival. The first two take no memory of their own: a record is made for every
-/// miss, and most lines are wanted by few.
+/// Requests in order of arrival. The first two take no memory of their own: a record is made for
+/// every miss, and most lines are wanted by few.
 pub type Remembered = SmallVec<[Request; 2]>;

@@ -15,8 +15,8 @@ pub enum WordOp {
     AcquireExclusive,
     /// Turns sole shared ownership into exclusive ownership. The copy is valid already.
     Upgrade,
-    /// Turns the shared ownership of these nodes, who have all pledged it to this one, into exclusive
-    /// ownership, then reads the line.
+    /// Turns the shared ownership of these nodes, who have all pledged it to this one, into
+    /// exclusive ownership, then reads the line.
     TakeOver(NodeSet),
     /// As [`WordOp::TakeOver`], but this node shares the line, too: the copy is valid already.
     UpgradeOver(NodeSet),
@@ -53,9 +53,9 @@ pub enum WordVerb {
 impl WordOp {
     /// The atomic verb that `me` posts for this operation.
     ///
-    /// Each adds or clears the own bit only, but for a takeover, which clears those that were pledged to it
-    /// (R2), and changes the exclusive field only by a
-    /// compare-and-swap of an exact word in which it is zero, or by an addition of its holder (R3).
+    /// Each adds or clears the own bit only, but for a takeover, which clears those that were
+    /// pledged to it (R2), and changes the exclusive field only by a compare-and-swap of an exact
+    /// word in which it is zero, or by an addition of its holder (R3).
     pub fn verb(self, me: ComputeNodeId) -> WordVerb {
         let bit = LatchWord::shared_by(me).bits();
         let exclusive = LatchWord::exclusively(me).bits();

@@ -20,18 +20,21 @@ pub struct Rules {
     /// Refused nodes ask the owners to give the line up (SELCC). Off: they only try again after a
     /// pause, as the plain shared-exclusive latch does (SEL).
     pub invalidate: bool,
-    /// An exclusive holder that is asked forwards the line and hands the word over, or downgrades (SELCC
-    /// 4.4.1 and 4.4.2). Off: it writes back and releases, and who asked tries again (figure 7a).
+    /// An exclusive holder that is asked forwards the line and hands the word over, or downgrades
+    /// (SELCC 4.4.1 and 4.4.2). Off: it writes back and releases, and who asked tries again (figure
+    /// 7a).
     pub forwarding: bool,
-    /// A sharer that is asked by a writer pledges its copy, and the writer takes the line over from all
-    /// sharers at once. Off: it releases its copy itself, with an operation on the word (SELCC 4.4.3).
+    /// A sharer that is asked by a writer pledges its copy, and the writer takes the line over from
+    /// all sharers at once. Off: it releases its copy itself, with an operation on the word (SELCC
+    /// 4.4.3).
     pub takeover: bool,
-    /// R2: a pledge binds until its report. Off: its sender takes its copy into use again when local code
-    /// wants it.
+    /// R2: a pledge binds until its report. Off: its sender takes its copy into use again when
+    /// local code wants it.
     pub binding: bool,
-    /// Lines are given back unasked. So a node that is asked for one that it has no more, and for the first time, answers
-    /// `Released`, since most likely nobody has it. Off: it has most likely handed the line to another, and
-    /// answers `Dropped`. To be on only with [`aging`](Rules::aging), which tells the first time from others.
+    /// Lines are given back unasked. So a node that is asked for one that it has no more, and for
+    /// the first time, answers `Released`, since most likely nobody has it. Off: it has most likely
+    /// handed the line to another, and answers `Dropped`. To be on only with
+    /// [`aging`](Rules::aging), which tells the first time from others.
     pub gives_back: bool,
     /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
     /// finite that way.
@@ -41,9 +44,9 @@ pub struct Rules {
     /// Questions are asked with the priority that refusals have brought (SELCC 5.3.2). Off: all are
     /// equal, and who came first is served first.
     pub aging: bool,
-    /// A writer that was refused so often before it got the line is starved: it keeps the line from readers
-    /// whose priority is lower than its was (SELCC 5.3.2, priority matching). 0: never. Means nothing without
-    /// [`aging`](Rules::aging), since readers' priorities would never rise.
+    /// A writer that was refused so often before it got the line is starved: it keeps the line from
+    /// readers whose priority is lower than its was (SELCC 5.3.2, priority matching). 0: never.
+    /// Means nothing without [`aging`](Rules::aging), since readers' priorities would never rise.
     pub starved_at: u8,
     /// So many requests travel with a hand-over, at most [`TRAVELLING_MAX`]; the others
     /// are sent on behind it. Small in the model, which has few nodes.

@@ -9,9 +9,9 @@
 //!   0: nobody; 1..58: that node; 59..63: reserved
 //! ```
 //!
-//! A node's bit in the shared part means *shared ownership* while the exclusive field is zero, and a
-//! *registered wait* while it is not: the wait turns into ownership at the moment when the exclusive
-//! holder clears the field.
+//! A node's bit in the shared part means *shared ownership* while the exclusive field is zero, and
+//! a *registered wait* while it is not: the wait turns into ownership at the moment when the
+//! exclusive holder clears the field.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! A bank with a log: two compute nodes move money between accounts, and no balance is lost when the program is killed.
-//! Run it, kill it while it works, and run it again:
+//! A bank with a log: two compute nodes move money between accounts, and no balance is lost when
+//! the program is killed. Run it, kill it while it works, and run it again:
 //!
 //! ```text
 //! cargo run --release -p latchwork --example bank -- DIRECTORY [TRANSFERS]
@@ -43,7 +43,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the bank, or founds it; makes so many transfers on each worker, and returns what is in the books then.
+/// Opens the bank, or founds it; makes so many transfers on each worker, and returns what is in the
+/// books then.
 pub fn run(directory: &Path, transfers: u64) -> Result<Books, Box<dyn Error>> {
     let config = ClusterConfig {
         compute_nodes: 2,

@@ -1,5 +1,5 @@
-//! The same program under each coherence protocol and each concurrency control: two nodes add to the same counters, and
-//! it shows how often each commit had to be tried. Run it with
+//! The same program under each coherence protocol and each concurrency control: two nodes add to
+//! the same counters, and it shows how often each commit had to be tried. Run it with
 //!
 //! ```text
 //! cargo run --release -p latchwork --example choosing
@@ -29,7 +29,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 fn run(protocol: Protocol, scheme: Scheme) -> Result<(), Box<dyn Error>> {
     let mut config =
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };
-    // The protocol is the cluster's, the scheme the database's: a program is the same under all of them.
+    // The protocol is the cluster's, the scheme the database's: a program is the same under all of
+    // them.
     config.node.policy = protocol.policy();
     let transactions = Settings { scheme, ..Settings::default() };
     let counters = Schema::builder("counters")

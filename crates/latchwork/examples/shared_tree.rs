@@ -1,5 +1,5 @@
-//! Three compute nodes share one B-link tree: each inserts its own keys, then every node reads the keys
-//! of all. Run it with
+//! Three compute nodes share one B-link tree: each inserts its own keys, then every node reads the
+//! keys of all. Run it with
 //!
 //! ```text
 //! cargo run --release --example shared_tree
@@ -61,7 +61,8 @@ async fn tree(member: &Member) -> Result<Tree<Worker>, Failure> {
     Ok(Tree::open(memory, GlobalAddr::from_bits(entry.value), TreeConfig::default()).await?)
 }
 
-/// Node i inserts the keys i, i + nodes, i + 2 nodes, ... so that all nodes write to the same pages.
+/// Node i inserts the keys i, i + nodes, i + 2 nodes, ... so that all nodes write to the same
+/// pages.
 async fn insert(member: Member) -> Result<(), Failure> {
     let tree = tree(&member).await?;
     for k in 0..KEYS_PER_NODE {

@@ -1,8 +1,8 @@
 //! Latchwork: cache-coherent disaggregated memory, and the database parts that stand on it.
 //!
 //! This crate has no code of its own. It re-exports the library crates of the workspace under their
-//! folders' names, for a program that wants one dependency. With the feature `tcp` it has sockets, and
-//! clusters whose nodes are processes. Each layer uses only those below it here:
+//! folders' names, for a program that wants one dependency. With the feature `tcp` it has sockets,
+//! and clusters whose nodes are processes. Each layer uses only those below it here:
 //!
 //! ```text
 //!   workload       key distributions, YCSB, histograms, history checkers: knows no store
@@ -66,7 +66,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Tables with transactions, with a log or without one, are behind one call: [`database::Instance`].
+//! Tables with transactions, with a log or without one, are behind one call:
+//! [`database::Instance`].
 //!
 //! The same `session` runs in virtual time on a [`cluster::Simulated`], where one seed decides
 //! everything that a network leaves open.

@@ -1,4 +1,5 @@
-//! The examples, as a reader of the guide runs them. Each checks its own results, and ends with an error if they are wrong.
+//! The examples, as a reader of the guide runs them. Each checks its own results, and ends with an
+//! error if they are wrong.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -56,7 +57,8 @@ fn kill_after(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
         told.insert(worker.to_owned(), count.parse().expect("a number"));
         seen += 1;
         if seen == lines {
-            // What it has said by then and was not read yet counts as well, so the pipe is read to its end.
+            // What it has said by then and was not read yet counts as well, so the pipe is read to
+            // its end.
             child.kill().expect("killed");
         }
     }

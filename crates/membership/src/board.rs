@@ -30,7 +30,8 @@ struct Follower {
     seen: Option<Arc<View>>,
 }
 
-// Nothing that is locked here is ever half changed: only a callback can panic, and that ends its node.
+// Nothing that is locked here is ever half changed: only a callback can panic, and that ends its
+// node.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -45,8 +46,8 @@ impl Board {
         Arc::clone(&locked(&self.state).view)
     }
 
-    /// Puts up a view, unless a newer one is there. Whoever waits or follows learns of it when it says something
-    /// else than the last.
+    /// Puts up a view, unless a newer one is there. Whoever waits or follows learns of it when it
+    /// says something else than the last.
     pub(crate) fn post(&self, view: View) {
         {
             let mut state = locked(&self.state);
@@ -65,7 +66,8 @@ impl Board {
         followers.iter().for_each(|follower| self.call(follower));
     }
 
-    /// Calls `callback` with the present view, and with every one that comes after and says something else.
+    /// Calls `callback` with the present view, and with every one that comes after and says
+    /// something else.
     pub(crate) fn follow(&self, callback: Callback) {
         let follower = Arc::new(Mutex::new(Follower { callback, seen: None }));
         locked(&self.followers).push(Arc::clone(&follower));
@@ -99,7 +101,8 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// Waits until a view of other content than `last` is there, or `limit` has passed, or somebody wakes.
+    /// Waits until a view of other content than `last` is there, or `limit` has passed, or somebody
+    /// wakes.
     pub(crate) fn wait(&self, last: &Arc<View>, limit: Duration) {
         let state = locked(&self.state);
         if state.view.members == last.members && !state.stopped {

@@ -44,16 +44,17 @@ pub(crate) struct Completed {
 }
 
 impl Membership {
-    /// Waits until each of `parties`, this node among them, has given a value under `name`, and returns the values, in the
-    /// order of the parties. A name is used once in the time of a node. Other nodes are nobody's concern here, whatever
-    /// becomes of them.
+    /// Waits until each of `parties`, this node among them, has given a value under `name`, and
+    /// returns the values, in the order of the parties. A name is used once in the time of a node.
+    /// Other nodes are nobody's concern here, whatever becomes of them.
     ///
     /// When a party dies or leaves that has not given its value, everybody learns at once.
     ///
     /// # Errors
-    /// [`MembershipError::Gone`], [`MembershipError::Disagreement`], [`MembershipError::Deadline`] when not all have come in
-    /// time; [`MembershipError::GivenUp`]; [`MembershipError::LeaseEnded`] as soon as this node's has;
-    /// [`MembershipError::TooLong`]; what keeps the store from answering.
+    /// [`MembershipError::Gone`], [`MembershipError::Disagreement`], [`MembershipError::Deadline`]
+    /// when not all have come in time; [`MembershipError::GivenUp`];
+    /// [`MembershipError::LeaseEnded`] as soon as this node's has; [`MembershipError::TooLong`];
+    /// what keeps the store from answering.
     pub fn exchange<'a>(
         &self,
         name: &str,
@@ -203,8 +204,8 @@ impl Exchange<'_> {
         if given.len() == self.parties.len() {
             return Ok(Progress::Complete);
         }
-        // Read after it: whoever is gone in the view without a value in the snapshot may still have given one before
-        // it went, which the next look shows.
+        // Read after it: whoever is gone in the view without a value in the snapshot may still have
+        // given one before it went, which the next look shows.
         let view = self.shared.read_view()?;
         if let Some((party, how)) = self.gone(&view, &given) {
             let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
@@ -271,8 +272,8 @@ impl Exchange<'_> {
         Ok(values)
     }
 
-    /// Deletes what this node gave for the exchange before this one, when all of that have come to this one: so
-    /// they have it.
+    /// Deletes what this node gave for the exchange before this one, when all of that have come to
+    /// this one: so they have it.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
         let parties: BTreeSet<Party> = self.parties.iter().copied().collect();

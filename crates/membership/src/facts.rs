@@ -11,12 +11,13 @@ use crate::time::Deadline;
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Membership {
-    /// Decides `name` to be `value`, unless somebody has decided it already. All who call this get the same
-    /// value back: that of the first.
+    /// Decides `name` to be `value`, unless somebody has decided it already. All who call this get
+    /// the same value back: that of the first.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`], [`MembershipError::Left`], [`MembershipError::Name`],
-    /// [`MembershipError::TooLong`]; what keeps the store from answering: then it may be decided or not.
+    /// [`MembershipError::TooLong`]; what keeps the store from answering: then it may be decided or
+    /// not.
     pub fn decide(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, MembershipError> {
         let shared = self.shared();
         shared.check()?;
@@ -44,8 +45,9 @@ impl Membership {
     /// Waits until somebody has decided `name`.
     ///
     /// # Errors
-    /// [`MembershipError::Deadline`] when nobody has within `limit`; [`MembershipError::LeaseEnded`] as soon as
-    /// this node's has; what keeps the store from answering.
+    /// [`MembershipError::Deadline`] when nobody has within `limit`;
+    /// [`MembershipError::LeaseEnded`] as soon as this node's has; what keeps the store from
+    /// answering.
     pub fn wait_for_fact(&self, name: &str, limit: Duration) -> Result<Vec<u8>, MembershipError> {
         let shared = self.shared();
         let (key, root) = (shared.keys.fact(name)?, shared.keys.root());

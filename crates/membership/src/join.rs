@@ -27,8 +27,8 @@ pub struct Joining {
     pub id: Option<u16>,
     /// How others reach it.
     pub contact: BTreeMap<String, String>,
-    /// How long its lease lasts without renewal. So long it takes until others learn that it has died. Stores may
-    /// give more: etcd counts in seconds, from two.
+    /// How long its lease lasts without renewal. So long it takes until others learn that it has
+    /// died. Stores may give more: etcd counts in seconds, from two.
     pub ttl: Duration,
     /// How long joining may take, and later each call that is not given a deadline of its own.
     pub limit: Duration,
@@ -101,7 +101,8 @@ impl Attempt<'_> {
             let snapshot = self.store.range(&self.keys.view(), left)?;
             let view = View::read(&self.store.describe(), self.keys, &snapshot)?;
             if let Some((node, _)) = self.mine(&snapshot)? {
-                // Only seen in the snapshot, because the answer to a transaction may have been lost.
+                // Only seen in the snapshot, because the answer to a transaction may have been
+                // lost.
                 let Some(me) = view.get(node).filter(|me| me.state == MemberState::Joined) else {
                     return Err(MembershipError::LeaseEnded);
                 };
@@ -157,7 +158,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Takes `node`, if nobody has since the snapshot. What the last holder left of contacts is deleted.
+    /// Takes `node`, if nobody has since the snapshot. What the last holder left of contacts is
+    /// deleted.
     fn transaction(
         &self,
         node: NodeName,

@@ -35,8 +35,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     started.inspect_err(|_| shared.board.stop())
 }
 
-/// Ends the lease when its thread panics, in a callback most likely: without one of its threads a node renews
-/// nothing, or learns of nobody's death.
+/// Ends the lease when its thread panics, in a callback most likely: without one of its threads a
+/// node renews nothing, or learns of nobody's death.
 pub(crate) struct Watch<'a>(pub(crate) &'a Shared);
 
 impl Drop for Watch<'_> {
@@ -88,7 +88,8 @@ fn keep(shared: &Shared) {
     }
 }
 
-/// How often something has happened that happens again and again. It is told the first, second, fourth, eighth time.
+/// How often something has happened that happens again and again. It is told the first, second,
+/// fourth, eighth time.
 #[derive(Default)]
 struct Occasions(u64);
 

@@ -10,20 +10,22 @@ use crate::time::{nanos, since_boot};
 
 /// The deadline of a lease that is over.
 const OVER: u64 = 0;
-/// A node stops trusting its lease when this part of it is still left: for clocks that do not run alike, and for
-/// what was begun just before.
+/// A node stops trusting its lease when this part of it is still left: for clocks that do not run
+/// alike, and for what was begun just before.
 const MARGIN: u32 = 5;
 
-/// A node's own view of its lease; copies are the same lease. Asking costs a load and a look at the clock.
+/// A node's own view of its lease; copies are the same lease. Asking costs a load and a look at the
+/// clock.
 ///
-/// It ends before anybody else can find it ended: its time is counted from before the renewal was sent, and a
-/// fifth of it is not used. Once it was found to have ended, or may have, it is never valid again.
+/// It ends before anybody else can find it ended: its time is counted from before the renewal was
+/// sent, and a fifth of it is not used. Once it was found to have ended, or may have, it is never
+/// valid again.
 #[derive(Clone)]
 pub struct Lease(Arc<Inner>);
 
 struct Inner {
-    /// Nanoseconds since the machine was started. It orders nothing else: whoever sees an older value stops at
-    /// that one's time, so that all accesses may be relaxed.
+    /// Nanoseconds since the machine was started. It orders nothing else: whoever sees an older
+    /// value stops at that one's time, so that all accesses may be relaxed.
     deadline: AtomicU64,
     /// When the clock that the caller's times come from stood at zero.
     origin: u64,
@@ -43,9 +45,9 @@ impl Lease {
         self.is_valid_since_boot(nanos(since_boot()))
     }
 
-    /// [`Lease::is_valid`] for a caller who has the time already, from the clock that the node joined with
-    /// ([`Joining::clock`](crate::Joining::clock)). That clock stands still while the machine is suspended; what
-    /// was missed then shows when the keeper runs again.
+    /// [`Lease::is_valid`] for a caller who has the time already, from the clock that the node
+    /// joined with ([`Joining::clock`](crate::Joining::clock)). That clock stands still while the
+    /// machine is suspended; what was missed then shows when the keeper runs again.
     #[inline]
     pub fn is_valid_at(&self, now: Time) -> bool {
         self.is_valid_since_boot(self.0.origin.saturating_add(now.as_nanos()))

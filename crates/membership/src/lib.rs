@@ -1,8 +1,9 @@
-//! Who is in a cluster: node ids, contacts, leases, epochs and views, kept in etcd, in a directory or in memory.
+//! Who is in a cluster: node ids, contacts, leases, epochs and views, kept in etcd, in a directory
+//! or in memory.
 //!
-//! This crate owns the control plane. A node that joins takes an id that nobody else has, in one transaction, and
-//! holds it by a lease that a thread renews. Another thread follows the view: who has joined, left, died. The data
-//! path asks one thing only, [`Lease::is_valid`].
+//! This crate owns the control plane. A node that joins takes an id that nobody else has, in one
+//! transaction, and holds it by a lease that a thread renews. Another thread follows the view: who
+//! has joined, left, died. The data path asks one thing only, [`Lease::is_valid`].
 //!
 //! ```text
 //!   process of node C1                                           process of node C2
@@ -23,17 +24,21 @@
 //! # Invariants
 //!
 //! - Two nodes never hold one id at a time: it is created if absent, in one transaction.
-//! - The epoch of a node is the store's revision at which it joined. Whoever takes an id later has a higher one.
-//! - A node whose lease ends before it has left is dead for ever, and so is its id: a latch word may still carry it.
-//! - A node's own [`Lease`] is invalid before anybody else can see the node dead: its time counts from before the
-//!   renewal was sent, and the last fifth is not used. Once invalid, it is never valid again.
-//! - Whatever a node writes (contacts, facts, values) it writes only while it is in the cluster, by the same
-//!   transaction.
+//! - The epoch of a node is the store's revision at which it joined. Whoever takes an id later has
+//!   a higher one.
+//! - A node whose lease ends before it has left is dead for ever, and so is its id: a latch word
+//!   may still carry it.
+//! - A node's own [`Lease`] is invalid before anybody else can see the node dead: its time counts
+//!   from before the renewal was sent, and the last fifth is not used. Once invalid, it is never
+//!   valid again.
+//! - Whatever a node writes (contacts, facts, values) it writes only while it is in the cluster, by
+//!   the same transaction.
 //! - No call waits without a deadline, and no callback can delay the renewal of the lease.
 //!
-//! It survives processes that are killed or stopped at any moment, stores that go away (leases are lost in time,
-//! calls fail with a reason), answers that get lost (transactions are looked for before they are repeated), state
-//! files that were damaged. It does not survive a store that loses what it has acknowledged.
+//! It survives processes that are killed or stopped at any moment, stores that go away (leases are
+//! lost in time, calls fail with a reason), answers that get lost (transactions are looked for
+//! before they are repeated), state files that were damaged. It does not survive a store that loses
+//! what it has acknowledged.
 //!
 //! # Example
 //!

@@ -7,15 +7,19 @@
 //!   answer ◄──────── mail-in looks ───────── mail/C1@7/answer/0001 ◄── put, and ask deleted ┘
 //! ```
 //!
-//! It is for the few bytes that nodes have to tell each other before they have a faster way: connection data. No second network
-//! service is needed for it, and no second proof of who somebody is.
+//! It is for the few bytes that nodes have to tell each other before they have a faster way:
+//! connection data. No second network service is needed for it, and no second proof of who somebody
+//! is.
 //!
 //! - A letter is for one node at one epoch. Whoever has the id later never sees it.
-//! - A letter and its answer hang on the sender's lease, so that nothing is left of the dead; what is of no use any more is deleted by
-//!   whoever finds it.
-//! - A letter is handled once at most: one node's letters come in the order of their numbers, and a number is taken once.
-//! - So many letters of a node are in the store at most; the rest waits in its queue, which has an end, too.
-//! - The closure runs on a thread of its own. However long it takes, leases are renewed, and answers arrive.
+//! - A letter and its answer hang on the sender's lease, so that nothing is left of the dead; what
+//!   is of no use any more is deleted by whoever finds it.
+//! - A letter is handled once at most: one node's letters come in the order of their numbers, and a
+//!   number is taken once.
+//! - So many letters of a node are in the store at most; the rest waits in its queue, which has an
+//!   end, too.
+//! - The closure runs on a thread of its own. However long it takes, leases are renewed, and
+//!   answers arrive.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::channel;
@@ -53,7 +57,8 @@ pub type Handler = Box<dyn FnMut(NodeName, u64, &[u8]) -> Vec<u8> + Send>;
 /// Takes the answer to a letter, from a thread of this node's, once.
 pub type Answer = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
 
-/// One node's letters; copies are the same node's. When the last copy is dropped its threads end, and nothing more is sent or answered.
+/// One node's letters; copies are the same node's. When the last copy is dropped its threads end,
+/// and nothing more is sent or answered.
 #[derive(Clone)]
 pub struct Mail(Arc<Handle>);
 
@@ -103,7 +108,8 @@ struct Asked {
 }
 
 impl Membership {
-    /// Lets others send letters to this node, which `handler` answers, and this node send some. Once in the time of a node.
+    /// Lets others send letters to this node, which `handler` answers, and this node send some.
+    /// Once in the time of a node.
     ///
     /// # Errors
     /// [`MembershipError::MailTwice`], [`MembershipError::Thread`].
@@ -136,8 +142,9 @@ impl Mail {
         thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
     }
 
-    /// Sends a letter to a node, as it joined at `epoch`. `answer` gets what its handler has answered, or why there is no answer
-    /// within `limit`; it must not take long. This does not wait.
+    /// Sends a letter to a node, as it joined at `epoch`. `answer` gets what its handler has
+    /// answered, or why there is no answer within `limit`; it must not take long. This does not
+    /// wait.
     pub fn send(&self, to: NodeName, epoch: u64, letter: Vec<u8>, limit: Duration, answer: Answer) {
         let office = &self.0.0;
         if let Err(error) = office.shared.check().and_then(|()| short("a letter", &letter)) {
@@ -159,8 +166,9 @@ impl Mail {
     /// As [`Mail::send`], and waits for the answer.
     ///
     /// # Errors
-    /// [`MembershipError::NotThere`] when the node is gone; [`MembershipError::Deadline`]; [`MembershipError::TooLong`];
-    /// [`MembershipError::MailFull`]; [`MembershipError::LeaseEnded`] and [`MembershipError::Left`] of this node.
+    /// [`MembershipError::NotThere`] when the node is gone; [`MembershipError::Deadline`];
+    /// [`MembershipError::TooLong`]; [`MembershipError::MailFull`]; [`MembershipError::LeaseEnded`]
+    /// and [`MembershipError::Left`] of this node.
     pub fn ask(
         &self,
         to: NodeName,

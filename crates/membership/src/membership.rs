@@ -20,10 +20,11 @@ use crate::view::{Member, MemberState, View};
 /// How long giving a lease up may take. Without it others wait for the lease's end.
 const DYING: Duration = Duration::from_secs(1);
 
-/// One node's part in its cluster; copies are the same node's. Two threads renew its lease and follow the view.
+/// One node's part in its cluster; copies are the same node's. Two threads renew its lease and
+/// follow the view.
 ///
-/// When the last copy is dropped without [`Membership::leave`], the threads end, its [`Lease`] is invalid, and
-/// everybody else sees the node die when the lease ends in the store.
+/// When the last copy is dropped without [`Membership::leave`], the threads end, its [`Lease`] is
+/// invalid, and everybody else sees the node die when the lease ends in the store.
 #[derive(Clone)]
 pub struct Membership(Arc<Handle>);
 
@@ -53,7 +54,8 @@ impl Membership {
     ///
     /// # Errors
     /// [`MembershipError::Taken`] or [`MembershipError::Dead`] when the wanted id is not free,
-    /// [`MembershipError::Full`] when none is; what is wrong with `joining`; what keeps the store from answering.
+    /// [`MembershipError::Full`] when none is; what is wrong with `joining`; what keeps the store
+    /// from answering.
     pub fn join(
         store: Arc<dyn Store>,
         cluster: &str,
@@ -107,8 +109,8 @@ impl Membership {
     /// Waits until a view is as `condition` wants it, and returns that view.
     ///
     /// # Errors
-    /// [`MembershipError::Deadline`] when that is not so within `limit`; [`MembershipError::LeaseEnded`] as soon
-    /// as this node's has.
+    /// [`MembershipError::Deadline`] when that is not so within `limit`;
+    /// [`MembershipError::LeaseEnded`] as soon as this node's has.
     pub fn wait(
         &self,
         limit: Duration,
@@ -129,8 +131,9 @@ impl Membership {
         }
     }
 
-    /// Calls `callback` with the present view, now, and from a thread of this node's with every later one that says
-    /// something else. It is never called twice at a time, and misses no state that lasts.
+    /// Calls `callback` with the present view, now, and from a thread of this node's with every
+    /// later one that says something else. It is never called twice at a time, and misses no state
+    /// that lasts.
     pub fn follow(&self, callback: Callback) {
         self.shared().board.follow(callback);
     }
@@ -140,8 +143,8 @@ impl Membership {
         self.shared().lease.clone()
     }
 
-    /// Calls `callback`, once, from a thread of this node's, when the lease is found to have ended, but not when
-    /// the node leaves. At once when that is so already.
+    /// Calls `callback`, once, from a thread of this node's, when the lease is found to have ended,
+    /// but not when the node leaves. At once when that is so already.
     pub fn on_loss(&self, callback: Box<dyn FnOnce() + Send>) {
         let shared = self.shared();
         shared.on_loss.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
@@ -163,18 +166,19 @@ impl Membership {
         shared.put("a contact", put)
     }
 
-    /// Leaves the cluster in order: the id may be given again. The caller has stopped touching memory; the lease is
-    /// invalid from the beginning of this call. Leaving twice is fine.
+    /// Leaves the cluster in order: the id may be given again. The caller has stopped touching
+    /// memory; the lease is invalid from the beginning of this call. Leaving twice is fine.
     ///
     /// # Errors
-    /// [`MembershipError::LeaseEnded`] when it was too late; what keeps the store from answering. The node then dies
-    /// with its lease, if it has not left after all.
+    /// [`MembershipError::LeaseEnded`] when it was too late; what keeps the store from answering.
+    /// The node then dies with its lease, if it has not left after all.
     pub fn leave(&self) -> Result<(), MembershipError> {
         self.shared().leave()
     }
 
-    /// Ends this node out of order, and at once: its lease is given up, and it is dead for everybody, as if the lease had
-    /// ended. The caller has stopped touching memory, as far as it could. Nothing happens when the node has left.
+    /// Ends this node out of order, and at once: its lease is given up, and it is dead for
+    /// everybody, as if the lease had ended. The caller has stopped touching memory, as far as it
+    /// could. Nothing happens when the node has left.
     pub fn die(&self) {
         let shared = self.shared();
         if shared.left.swap(true, Ordering::AcqRel) {
@@ -227,7 +231,8 @@ impl Shared {
         self.keys.is_alive(self.me.node, self.me.epoch)
     }
 
-    /// Puts a key, as long as this node is in the cluster. May be made twice when an answer is lost.
+    /// Puts a key, as long as this node is in the cluster. May be made twice when an answer is
+    /// lost.
     fn put(&self, what: &str, put: Change) -> Result<(), MembershipError> {
         self.check()?;
         fits(what, &put)?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since the machine was started, the time in which it was suspended included. The same for all its
-/// processes, and set by nobody.
+/// Time since the machine was started, the time in which it was suspended included. The same for
+/// all its processes, and set by nobody.
 pub(crate) fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     // Neither is ever negative: the clock starts at zero.

@@ -40,7 +40,8 @@ impl Member {
     }
 }
 
-/// All nodes that ever were in the cluster, each with its latest holder, as they were at one revision.
+/// All nodes that ever were in the cluster, each with its latest holder, as they were at one
+/// revision.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
     /// The store's revision.

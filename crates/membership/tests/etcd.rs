@@ -45,8 +45,8 @@ fn a_server_that_is_killed_gives_lost_leases_and_errors_and_no_hang() {
 
 #[test]
 fn a_short_absence_costs_nobody_the_lease() {
-    // Two handles of the library to one server, one of which loses its connections: what a restart of etcd
-    // shorter than the lease does, without the wait for the server.
+    // Two handles of the library to one server, one of which loses its connections: what a restart
+    // of etcd shorter than the lease does, without the wait for the server.
     let Some(place) = Place::etcd() else { return };
     let way = common::faulty::Faulty::new(place.another());
     let store: std::sync::Arc<dyn latchwork_membership::Store> = way.clone();

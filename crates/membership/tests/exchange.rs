@@ -158,7 +158,8 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
     });
 }
 
-/// Nodes of others come, leave and die, and there are as many of them as one of the parties' own that is missing.
+/// Nodes of others come, leave and die, and there are as many of them as one of the parties' own
+/// that is missing.
 #[test]
 fn other_nodes_of_the_cluster_are_nobodys_concern() {
     for place in Place::all() {

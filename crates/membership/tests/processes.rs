@@ -14,7 +14,8 @@ use common::{FIRM, LONG, Place, compute, compute_as, compute_for};
 
 /// Says to a child process in which store it is a node.
 const STORE: &str = "LATCHWORK_TEST_STORE";
-/// Before every line that a child process says, so that the test harness's own lines can be told from them.
+/// Before every line that a child process says, so that the test harness's own lines can be told
+/// from them.
 const MARK: &str = "node: ";
 
 /// A node in a process of its own: this test program, started anew.
@@ -73,7 +74,8 @@ impl Drop for Node {
     }
 }
 
-/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`; one line of an answer for each.
+/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`; one line of an answer
+/// for each.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {

@@ -12,8 +12,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use common::compute;
 use common::etcd::Server;
 
-/// Writes the certificate of an authority, and one that it has signed with its key, as `NAME.ca`, `NAME.pem`,
-/// `NAME.key`.
+/// Writes the certificate of an authority, and one that it has signed with its key, as `NAME.ca`,
+/// `NAME.pem`, `NAME.key`.
 fn certificates(directory: &Path, name: &str) -> [String; 3] {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -23,10 +23,11 @@ use crate::{Epochs, Pool, PoolError};
 ///        ▲──────────── every node has published a later epoch ─────────────────┘
 /// ```
 ///
-/// A line that is freed belongs to the node that freed it, whoever allocated it. A node that leaves gives back what it
-/// never gave out of its chunks ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with what is in them
-/// ([`give_back_chunks`](LineAllocator::give_back_chunks)); lines that it freed are not handed out any more, except with their
-/// chunks.
+/// A line that is freed belongs to the node that freed it, whoever allocated it. A node that leaves
+/// gives back what it never gave out of its chunks
+/// ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with what is in them
+/// ([`give_back_chunks`](LineAllocator::give_back_chunks)); lines that it freed are not handed out
+/// any more, except with their chunks.
 ///
 /// Neither the allocator nor [`Epochs`] touches a line. Its user takes it exclusively and begins a
 /// new life in its [`LineHeader`](crate::LineHeader) after allocating, and ends it before retiring.
@@ -124,7 +125,8 @@ impl LineAllocator {
                 let Some(fresh) = claims.claim(port, &self.pool).await? else { break };
                 self.fresh.lock().push_back(fresh);
             }
-            // Relaxed: it only spares looking for chunks, under the lock that orders what is left of them.
+            // Relaxed: it only spares looking for chunks, under the lock that orders what is left
+            // of them.
             self.exhausted.store(true, Ordering::Relaxed);
         }
         let settings = self.epochs.settings();
@@ -159,8 +161,8 @@ impl LineAllocator {
         Ok(())
     }
 
-    /// Takes back a line whose address nobody else ever had, for use at once: an operation allocated
-    /// it and ended before linking it anywhere.
+    /// Takes back a line whose address nobody else ever had, for use at once: an operation
+    /// allocated it and ended before linking it anywhere.
     ///
     /// # Errors
     /// [`PoolError::BadAddress`].
@@ -170,14 +172,15 @@ impl LineAllocator {
         Ok(())
     }
 
-    /// Says that others may have given chunks back: the next allocation that needs one looks at all of them.
+    /// Says that others may have given chunks back: the next allocation that needs one looks at all
+    /// of them.
     pub fn look_again(&self) {
         // Relaxed: it orders nothing. What was given back is seen by the verbs that look for it.
         self.look_again.store(true, Ordering::Relaxed);
     }
 
-    /// Gives back to the pool what was never given out of this node's chunks, for a node that leaves: it allocates nothing
-    /// any more, and no allocation of its is in flight.
+    /// Gives back to the pool what was never given out of this node's chunks, for a node that
+    /// leaves: it allocates nothing any more, and no allocation of its is in flight.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -192,12 +195,14 @@ impl LineAllocator {
         }
     }
 
-    /// Gives all of this node's chunks back to the pool, with whatever is in them, and says how many that were. For a node that
-    /// leaves, and that has seen to it that
+    /// Gives all of this node's chunks back to the pool, with whatever is in them, and says how
+    /// many that were. For a node that leaves, and that has seen to it that
     ///
-    /// - nobody uses a line in them any more: no name and no other line leads there, and of the nodes that used them none
-    ///   allocates any more, since each has lines at hand that it freed, whoever had allocated them;
-    /// - all operations are over that were in progress when that became so ([`Epochs::outlast`]), as before any reuse.
+    /// - nobody uses a line in them any more: no name and no other line leads there, and of the
+    ///   nodes that used them none allocates any more, since each has lines at hand that it freed,
+    ///   whoever had allocated them;
+    /// - all operations are over that were in progress when that became so ([`Epochs::outlast`]),
+    ///   as before any reuse.
     ///
     /// A chunk in which a latch word still names a node is kept: it is not used again.
     ///

@@ -30,10 +30,11 @@ pub struct Entry {
     pub value: u64,
 }
 
-/// The table of named objects on memory node 0: tree roots, tables, counters. Names stay for good, of which there are so
-/// many and no more; the object of a name can be removed, and another one registered under it. Made by
-/// [`Pool::catalogue`](crate::Pool::catalogue). It remembers what it has read: whoever removes an object has seen to it that
-/// nobody goes on with what he found before.
+/// The table of named objects on memory node 0: tree roots, tables, counters. Names stay for good,
+/// of which there are so many and no more; the object of a name can be removed, and another one
+/// registered under it. Made by [`Pool::catalogue`](crate::Pool::catalogue). It remembers what it
+/// has read: whoever removes an object has seen to it that nobody goes on with what he found
+/// before.
 ///
 /// ```text
 ///   directory  | 3 | 1 | 4 | 0 | 0 ..      a word names a record, number plus one; filled in order
@@ -41,15 +42,16 @@ pub struct Entry {
 ///   records   | . | b | . | a | c |        | length u32, kind u32 | value | name, 48 bytes |
 /// ```
 ///
-/// To register, a node takes a record for itself by a fetch-and-add, fills it, and then enters it by
-/// one compare-and-swap of the first empty directory word, which it knows to be the first since it
-/// has read all before. So an entry is complete when it is visible, two entries never have the same
-/// name (both would have to be the first behind the same words), and nobody ever waits for another. A
-/// registration that is dropped half way costs a record and nothing else.
+/// To register, a node takes a record for itself by a fetch-and-add, fills it, and then enters it
+/// by one compare-and-swap of the first empty directory word, which it knows to be the first since
+/// it has read all before. So an entry is complete when it is visible, two entries never have the
+/// same name (both would have to be the first behind the same words), and nobody ever waits for
+/// another. A registration that is dropped half way costs a record and nothing else.
 ///
-/// The value of a record is the only word that changes: to a value that stands for none when the object is removed, and
-/// from there to that of another one, by compare-and-swap. So a name has its place for good, which is
-/// what makes it one of a kind, and names that are used again use up nothing.
+/// The value of a record is the only word that changes: to a value that stands for none when the
+/// object is removed, and from there to that of another one, by compare-and-swap. So a name has its
+/// place for good, which is what makes it one of a kind, and names that are used again use up
+/// nothing.
 ///
 /// ```
 /// # use latchwork_fabric::{Fabric, Port};
@@ -111,12 +113,13 @@ impl Catalogue {
         Catalogue { known: Mutex::default() }
     }
 
-    /// Registers an object. When several nodes register one name at a time, one of them succeeds. A name whose object was
-    /// removed is free for another one of that kind.
+    /// Registers an object. When several nodes register one name at a time, one of them succeeds. A
+    /// name whose object was removed is free for another one of that kind.
     ///
     /// # Errors
-    /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::Value`], [`PoolError::CatalogueFull`], and
-    /// failures of the fabric, after which the object may be registered or not.
+    /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::Value`],
+    /// [`PoolError::CatalogueFull`], and failures of the fabric, after which the object may be
+    /// registered or not.
     pub async fn register(
         &self,
         port: &Port,
@@ -152,7 +155,8 @@ impl Catalogue {
                     *record.insert(mine)
                 }
             };
-            // Nobody else enters this record: what stands there after an ambiguous end tells whose it is.
+            // Nobody else enters this record: what stands there after an ambiguous end tells whose
+            // it is.
             let enter = async || port.compare_swap(layout::directory(index), 0, mine + 1).await;
             let found = repeatedly(enter).await?;
             if found == 0 || found == mine + 1 {
@@ -179,8 +183,8 @@ impl Catalogue {
         if entry.value != NONE || entry.kind != kind {
             return exists;
         }
-        // Of two that do this the second finds the first one's value. Its own, where the end was ambiguous: two objects with
-        // one value would be one.
+        // Of two that do this the second finds the first one's value. Its own, where the end was
+        // ambiguous: two objects with one value would be one.
         let enter = async || port.compare_swap(layout::record_value(record), NONE, value).await;
         let found = repeatedly(enter).await?;
         let is_mine = found == NONE || found == value;
@@ -188,8 +192,8 @@ impl Catalogue {
         if is_mine { Ok(()) } else { exists }
     }
 
-    /// Removes the object of a name, if it has one; the name is free for another one then. The caller has seen to it that
-    /// nobody goes on with it, found earlier or not.
+    /// Removes the object of a name, if it has one; the name is free for another one then. The
+    /// caller has seen to it that nobody goes on with it, found earlier or not.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -240,8 +244,8 @@ impl Catalogue {
         Ok(known.entries.iter().filter(|entry| entry.value != NONE).cloned().collect())
     }
 
-    /// Waits until an object with this name is registered: for a node that joins while another still
-    /// builds.
+    /// Waits until an object with this name is registered: for a node that joins while another
+    /// still builds.
     ///
     /// # Errors
     /// [`PoolError::NotFound`] at `deadline`, [`PoolError::Corrupt`], and failures of the fabric.

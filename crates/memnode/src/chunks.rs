@@ -33,19 +33,21 @@ pub(crate) struct Fresh {
 ///    a rest       |   63   |  first free line            |  the lines before it are in use
 /// ```
 ///
-/// Chunk `k` of a memory node is taken by a compare-and-swap of owner word `k` from free, or from a rest, to the tag
-/// of the compute node's registration, lowest chunk first. A counter would take one verb instead of two, but a
-/// fetch-and-add whose answer is lost loses a chunk: here the table says who has it.
+/// Chunk `k` of a memory node is taken by a compare-and-swap of owner word `k` from free, or from a
+/// rest, to the tag of the compute node's registration, lowest chunk first. A counter would take
+/// one verb instead of two, but a fetch-and-add whose answer is lost loses a chunk: here the table
+/// says who has it.
 ///
 /// That is what makes cancellation safe. Chunks below the cursor are settled; the cursor moves with
 /// the result in hand and no await in between. A claim whose future was dropped concerns the chunk
 /// at or behind the cursor, whichever way it ended, and the next claim tries that chunk again: it
-/// finds what stood there, or the tag of its own registration, and the chunk is its own either way. Which of its lines
-/// are, it remembers: nobody but itself has changed the word in between. A claim whose end is
-/// ambiguous is tried again at once, for the same reason.
+/// finds what stood there, or the tag of its own registration, and the chunk is its own either way.
+/// Which of its lines are, it remembers: nobody but itself has changed the word in between. A claim
+/// whose end is ambiguous is tried again at once, for the same reason.
 ///
-/// A chunk is given back by a compare-and-swap from the tag: as a whole when nothing in it is in use by anybody, else as a
-/// rest. Only its owner does that, at its end, when no claim of its own is in flight.
+/// A chunk is given back by a compare-and-swap from the tag: as a whole when nothing in it is in
+/// use by anybody, else as a rest. Only its owner does that, at its end, when no claim of its own
+/// is in flight.
 #[derive(Debug)]
 pub(crate) struct Claims {
     tag: u64,
@@ -55,7 +57,8 @@ pub(crate) struct Claims {
     cursors: Vec<u32>,
     /// The chunks of this registration, by memory node.
     owned: BTreeSet<(u16, u32)>,
-    /// Chunks that were claimed and of which nobody learned how that ended, with what stood there before.
+    /// Chunks that were claimed and of which nobody learned how that ended, with what stood there
+    /// before.
     tried: BTreeMap<(u16, u32), u64>,
 }
 
@@ -149,8 +152,8 @@ impl Claims {
         Ok((found == owner || found == self.tag).then(|| first_free(owner)))
     }
 
-    /// Gives back what is left of a chunk of this node. It has given out no line of it from `next` on, and gives out none any
-    /// more.
+    /// Gives back what is left of a chunk of this node. It has given out no line of it from `next`
+    /// on, and gives out none any more.
     pub(crate) async fn give_back_rest(
         &mut self,
         port: &Port,
@@ -172,8 +175,9 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives back all chunks of this node, with whatever is in them, and says how many that were. A chunk in which a latch
-    /// word names somebody stays: whoever that is may come for it, or has died with it.
+    /// Gives back all chunks of this node, with whatever is in them, and says how many that were. A
+    /// chunk in which a latch word names somebody stays: whoever that is may come for it, or has
+    /// died with it.
     pub(crate) async fn give_back_all(
         &mut self,
         port: &Port,
@@ -197,8 +201,8 @@ impl Claims {
         index: u32,
         word: u64,
     ) -> Result<(), PoolError> {
-        // The tag stands there until this succeeds. Where that had happened already, and nobody knew, others may have changed
-        // the word since: then it is left alone.
+        // The tag stands there until this succeeds. Where that had happened already, and nobody
+        // knew, others may have changed the word since: then it is left alone.
         let owner = layout::owner(id, index);
         repeatedly(async || port.compare_swap(owner, self.tag, word).await).await?;
         self.owned.remove(&(id.0, index));

@@ -6,12 +6,14 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
 
 use crate::PoolError;
 
-/// Sizes of chunks and lines, one pair for the whole pool, and the arithmetic that follows from them.
+/// Sizes of chunks and lines, one pair for the whole pool, and the arithmetic that follows from
+/// them.
 ///
-/// A memory node is an array of chunks. Chunk space 0 belongs to the superblock; the chunks that are
-/// given out start at offset `chunk_size`, so the base of the chunk of any address is the address
-/// with its low bits cleared. A chunk starts with the **latch table**: word `k` is the latch word of
-/// line `k`. The table is rounded up to whole lines, so every line is aligned to its size.
+/// A memory node is an array of chunks. Chunk space 0 belongs to the superblock; the chunks that
+/// are given out start at offset `chunk_size`, so the base of the chunk of any address is the
+/// address with its low bits cleared. A chunk starts with the **latch table**: word `k` is the
+/// latch word of line `k`. The table is rounded up to whole lines, so every line is aligned to its
+/// size.
 ///
 /// ```text
 ///  chunk base
@@ -141,7 +143,8 @@ impl Geometry {
     }
 
     /// Whether a line can start at `addr`: aligned, behind the latch table, outside the superblock.
-    /// How many memory nodes there are and how large is [`Pool::check_line`](crate::Pool::check_line)'s.
+    /// How many memory nodes there are and how large is
+    /// [`Pool::check_line`](crate::Pool::check_line)'s.
     pub const fn is_line(self, addr: GlobalAddr) -> bool {
         addr.offset() >= self.chunk_size()
             && addr.bits() & (self.line_size() as u64 - 1) == 0

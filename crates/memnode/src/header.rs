@@ -42,8 +42,8 @@ impl<'a> LineHeader<'a> {
     }
 
     /// Marks the line allocated under the next incarnation, which it returns. The sequence number
-    /// goes on counting and the commit timestamp is kept, so that a log's records of an earlier life
-    /// never look newer than the present one.
+    /// goes on counting and the commit timestamp is kept, so that a log's records of an earlier
+    /// life never look newer than the present one.
     pub fn begin_life(self) -> Incarnation {
         // 0 is left to lines that never lived, even when the counter wraps.
         let next = self.incarnation().0.wrapping_add(1).max(1);

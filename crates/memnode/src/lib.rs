@@ -1,5 +1,5 @@
-//! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of named
-//! objects.
+//! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of
+//! named objects.
 //!
 //! A memory node is passive memory. Everything here runs on compute nodes and reaches the pool by
 //! one-sided verbs through a [`Port`](latchwork_fabric::Port).
@@ -28,8 +28,10 @@
 //! - A chunk has one owner for ever, and a line is given out to one user at a time.
 //! - A line is not given out again while an operation is in progress anywhere that began before it
 //!   was freed.
-//! - Latch words are zero when a chunk is taken: memory nodes are formatted once, from zeroed memory.
-//! - All futures may be dropped at any await, unless they say otherwise; no lock is held across one.
+//! - Latch words are zero when a chunk is taken: memory nodes are formatted once, from zeroed
+//!   memory.
+//! - All futures may be dropped at any await, unless they say otherwise; no lock is held across
+//!   one.
 //! - Every wait ends: the fabric completes every verb, and all else has a deadline.
 //!
 //! A compute node that dies keeps its chunks, its resting lines and its epoch slot; to recover them

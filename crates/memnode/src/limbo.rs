@@ -13,8 +13,8 @@ use crate::epoch::Epoch;
 ///  retire ──► fresh ──stamp(e)──► stamped (e, line), oldest first ──release(safe > e)──► ready ──► allocate
 /// ```
 ///
-/// *Fresh* lines have no epoch yet. The epoch is read by a verb that is posted after they were freed,
-/// which is what the proof in [`crate::epoch`] needs.
+/// *Fresh* lines have no epoch yet. The epoch is read by a verb that is posted after they were
+/// freed, which is what the proof in [`crate::epoch`] needs.
 #[derive(Default)]
 pub(crate) struct Limbo {
     state: Mutex<State>,

@@ -73,14 +73,16 @@ impl Superblock {
 }
 
 impl Pool {
-    /// Makes a pool of memory nodes, each with its bytes of **zeroed** memory. They are numbered from
+    /// Makes a pool of memory nodes, each with its bytes of **zeroed** memory. They are numbered
+    /// from
     /// 0. `id` tells this pool from others. Once, by one compute node; the others join.
     ///
     /// A future that is dropped half way leaves memory nodes that must be zeroed again.
     ///
     /// # Errors
     /// [`PoolError::MemoryNodes`], [`PoolError::MemoryNodeTooSmall`],
-    /// [`PoolError::MemoryNodeTooLarge`], [`PoolError::AlreadyFormatted`], and failures of the fabric.
+    /// [`PoolError::MemoryNodeTooLarge`], [`PoolError::AlreadyFormatted`], and failures of the
+    /// fabric.
     pub async fn format(
         port: &Port,
         nodes: &[(MemoryNodeId, u64)],
@@ -164,7 +166,8 @@ impl Pool {
         self.0.id
     }
 
-    /// Whether `other` is a clone of this value. Pools that were formatted with one id are not the same pool.
+    /// Whether `other` is a clone of this value. Pools that were formatted with one id are not the
+    /// same pool.
     pub fn is_clone_of(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -12,9 +12,10 @@ pub struct PoolSettings {
     pub idle_after: Duration,
     /// How long an allocation waits for freed lines once no chunk is left.
     pub reuse_wait: Duration,
-    /// From how many chunks, on as many memory nodes where there are so many, a compute node takes lines by
-    /// turns; 1 by default. More spread even the few pages on top of an index over the memory nodes, where each NIC
-    /// can do only so many atomics. Each compute node takes that many chunks as soon as it takes one.
+    /// From how many chunks, on as many memory nodes where there are so many, a compute node takes
+    /// lines by turns; 1 by default. More spread even the few pages on top of an index over the
+    /// memory nodes, where each NIC can do only so many atomics. Each compute node takes that many
+    /// chunks as soon as it takes one.
     pub stripes: usize,
     /// After how long waiting for the fabric, or for another task of the node, is given up.
     pub deadline: Duration,

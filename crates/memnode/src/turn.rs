@@ -9,9 +9,9 @@ use latchwork_runtime::sync::Mutex;
 /// A value for one task at a time, of any worker of the node.
 ///
 /// The value moves into the guard and comes back when the guard is dropped, with a cancelled future
-/// too; so whatever its holder wrote into it before an await is there for the next one. Everybody who
-/// waits is woken when it comes back: waiting is rare and short here, and a wake is never lost to a
-/// waiter that is gone.
+/// too; so whatever its holder wrote into it before an await is there for the next one. Everybody
+/// who waits is woken when it comes back: waiting is rare and short here, and a wake is never lost
+/// to a waiter that is gone.
 pub(crate) struct Turn<T> {
     state: Mutex<State<T>>,
 }

@@ -164,7 +164,8 @@ fn lost_races_use_up_no_records() {
     assert!(won.iter().all(|&won| won > 20), "there were races: {won:?}");
 }
 
-/// Names that are used again use up nothing, and of several nodes that do so at a time one succeeds.
+/// Names that are used again use up nothing, and of several nodes that do so at a time one
+/// succeeds.
 #[test]
 fn a_name_whose_object_was_removed_is_free_for_another_one() {
     for seed in 0..20 {

@@ -288,8 +288,8 @@ fn a_slot_that_was_cleared_by_others_is_noticed() {
     });
 }
 
-/// Bug: a node that fell idle blocks everybody. Mechanism: the future that published IDLE was dropped
-/// before its verb took effect, and the next call took the phase for the slot.
+/// Bug: a node that fell idle blocks everybody. Mechanism: the future that published IDLE was
+/// dropped before its verb took effect, and the next call took the phase for the slot.
 #[test]
 fn going_idle_can_be_dropped_half_way_and_done_again() {
     for patience in (0..4_000).step_by(200) {
@@ -335,8 +335,9 @@ fn a_node_falls_idle_after_abandoned_entries_and_stopped_workers() {
     }
 }
 
-/// Bug: nothing that is freed is ever used again. Mechanism: a node died in the middle of an operation, and its bound stands.
-/// Fix: whoever knows that it can do nothing any more empties its slot.
+/// Bug: nothing that is freed is ever used again. Mechanism: a node died in the middle of an
+/// operation, and its bound stands. Fix: whoever knows that it can do nothing any more empties its
+/// slot.
 #[test]
 fn a_dead_node_holds_lines_back_until_it_is_retired() {
     let (world, nodes) = cluster(1, 3, 1);

@@ -25,8 +25,8 @@ async fn allocate(node: &Node, worker: &Worker, count: usize) -> Vec<GlobalAddr>
     lines
 }
 
-/// Nodes come one after the other, and each uses a few lines. Without giving back what they do not use, each would use up a chunk
-/// for each stripe.
+/// Nodes come one after the other, and each uses a few lines. Without giving back what they do not
+/// use, each would use up a chunk for each stripe.
 #[test]
 fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
     for seed in 0..20 {
@@ -104,8 +104,8 @@ fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() 
     }
 }
 
-/// A node that found no chunk finds those that others have given back since, when it is told to look, and its own ones
-/// are not taken for new.
+/// A node that found no chunk finds those that others have given back since, when it is told to
+/// look, and its own ones are not taken for new.
 #[test]
 fn who_has_looked_at_all_chunks_finds_those_that_come_back() {
     let world = World::new(1, &[2], 2, 1);

@@ -2,15 +2,16 @@
 //!
 //! # Why it is serializable
 //!
-//! Each participant's part is [prepared](latchwork_txn::Prepared): what it writes is locked, new rows are pending. What it
-//! has read may be free to change (rows, optimistically; leaves, where it has found something missing), and is
-//! validated after *all* participants have prepared. So at the moment between the last "held" and the first
-//! validation all that the transaction wrote is locked, and all that it read is as it was read. A
-//! participant whose reads are all under its own locks need not wait for the others, and spares a message. Nobody releases
-//! a lock before all have theirs.
+//! Each participant's part is [prepared](latchwork_txn::Prepared): what it writes is locked, new
+//! rows are pending. What it has read may be free to change (rows, optimistically; leaves, where it
+//! has found something missing), and is validated after *all* participants have prepared. So at the
+//! moment between the last "held" and the first validation all that the transaction wrote is
+//! locked, and all that it read is as it was read. A participant whose reads are all under its own
+//! locks need not wait for the others, and spares a message. Nobody releases a lock before all have
+//! theirs.
 //!
-//! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is locked; the parts
-//! need nothing of each other.
+//! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is
+//! locked; the parts need nothing of each other.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -30,7 +31,8 @@ use crate::site::Counts;
 use crate::transaction::abort_there;
 use crate::worker::Inner;
 
-/// How often participants are told to commit, each time until the deadline. Those that have not said so by then ask.
+/// How often participants are told to commit, each time until the deadline. Those that have not
+/// said so by then ask.
 const ROUNDS: u32 = 100;
 
 /// A transaction over several nodes that commits.
@@ -221,8 +223,8 @@ struct Deciding<M: LineLocks + Mail> {
 }
 
 impl<M: LineLocks + Mail> Deciding<M> {
-    /// Waits until the log says whether the decision lasts. When that takes too long the caller is told that it is in
-    /// doubt, and a task goes on.
+    /// Waits until the log says whether the decision lasts. When that takes too long the caller is
+    /// told that it is in doubt, and a task goes on.
     async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
         let inner = self.committing.inner.clone();
         let handle = inner.database.memory().handle();
@@ -275,8 +277,8 @@ impl<M: LineLocks + Mail> Deciding<M> {
         committing.open = false;
         inner.site.set_fate(committing.id, Fate::Committed(cts));
         let ended = inner.now();
-        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits for it may be told
-        // before they are released.
+        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits
+        // for it may be told before they are released.
         let id = committing.id;
         drop(inner.database.memory().handle().spawn_service({
             let inner = inner.clone();

@@ -1,5 +1,5 @@
-//! Two-phase commit over rows that are dealt out to compute nodes: what coherent memory spares, for comparison
-//! (SELCC 7.3.2).
+//! Two-phase commit over rows that are dealt out to compute nodes: what coherent memory spares, for
+//! comparison (SELCC 7.3.2).
 //!
 //! ```text
 //!   node 0: Partitioned ── begin ──► Transaction ── get, update .. ──► its own rows: a transaction of latchwork-txn
@@ -9,8 +9,9 @@
 //!   node 1: Partitioned ── Participant: a transaction of latchwork-txn on the rows of node 1
 //! ```
 //!
-//! Each row has one node that touches it, its owner; a transaction that begins elsewhere sends its operations there.
-//! So lines stay in the cache of one node, and a transaction over several nodes pays messages and syncs instead.
+//! Each row has one node that touches it, its owner; a transaction that begins elsewhere sends its
+//! operations there. So lines stay in the cache of one node, and a transaction over several nodes
+//! pays messages and syncs instead.
 //!
 //! - [`Partitioned`], [`Transaction`], [`Rows`]: how it is used.
 //! - [`Site`]: what the workers of a node share; [`Settings`]: how long who waits.
@@ -18,10 +19,13 @@
 //!
 //! # What is promised
 //!
-//! - Serializability over all nodes, as within one. Whoever was told that a transaction committed finds it so everywhere.
-//! - All of a transaction or nothing, through any crash of the whole (presumed abort: no decision record, no commit).
-//! - A participant that has voted keeps its locks until it knows the decision, and asks for it again and again. Any
-//!   other gives up when it hears nothing; so does a coordinator without all votes. Nobody waits without a deadline.
+//! - Serializability over all nodes, as within one. Whoever was told that a transaction committed
+//!   finds it so everywhere.
+//! - All of a transaction or nothing, through any crash of the whole (presumed abort: no decision
+//!   record, no commit).
+//! - A participant that has voted keeps its locks until it knows the decision, and asks for it
+//!   again and again. Any other gives up when it hears nothing; so does a coordinator without all
+//!   votes. Nobody waits without a deadline.
 //!
 //! # Example
 //!

@@ -103,7 +103,8 @@ impl<M: LineLocks + Mail> Inner<M> {
         let ts = match &request {
             Request::Operations { ts, .. } => *ts,
             Request::Abort => return,
-            // It has ended here, and that was forgotten. Who is asked to commit has voted, and a voter goes by committing.
+            // It has ended here, and that was forgotten. Who is asked to commit has voted, and a
+            // voter goes by committing.
             Request::Commit(cts) => return self.reply(from, id, number, Reply::Ended(*cts)),
             // Or it was given up. Nobody knows any more.
             Request::CommitAlone => {
@@ -248,7 +249,8 @@ impl<M: LineLocks + Mail> Inner<M> {
         if !prepared.has_writes() {
             let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
             if through {
-                // All others hold what they have locked: nothing changes any more that this one has seen.
+                // All others hold what they have locked: nothing changes any more that this one has
+                // seen.
                 self.bring(id, record);
                 prepared.abort().await;
                 return Left::Ended(Some(Reply::Done(proposed)));

@@ -6,8 +6,8 @@
 //!  words 2 to 12: 88 bytes of the message
 //! ```
 //!
-//! Letters come in any order, twice or never. A message is delivered when all of its pieces have come; one that
-//! misses a piece never is, and is forgotten when more recent ones need the room.
+//! Letters come in any order, twice or never. A message is delivered when all of its pieces have
+//! come; one that misses a piece never is, and is forgotten when more recent ones need the room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -111,7 +111,8 @@ impl Assembly {
 
 /// Letters for one worker, from whichever worker of its node took them.
 ///
-/// No letter is missed: who waits looks and leaves its waker under one lock, under which letters are added.
+/// No letter is missed: who waits looks and leaves its waker under one lock, under which letters
+/// are added.
 #[derive(Default)]
 pub(crate) struct Queue(Mutex<Queued>);
 

@@ -10,16 +10,18 @@
 //!
 //! # What a restart concludes
 //!
-//! All logs are replayed together, so nobody has to be asked: a transaction has committed if its decision is there, *and*
-//! the prepare record of each participant that the decision names. The latter always are where each record lasts before
-//! the next step. With an asynchronous log they may be lost although the decision is there; then nothing of
-//! the transaction counts, and it stays whole or not at all.
+//! All logs are replayed together, so nobody has to be asked: a transaction has committed if its
+//! decision is there, *and* the prepare record of each participant that the decision names. The
+//! latter always are where each record lasts before the next step. With an asynchronous log they
+//! may be lost although the decision is there; then nothing of the transaction counts, and it stays
+//! whole or not at all.
 //!
-//! A checkpoint forgets records up to its floor. It waits for all transactions that began before the floor was drawn,
-//! participants too, and flushes the logs: what a participant wrote that has proposed a timestamp up to the floor
-//! stands in the checkpoint, if its transaction was decided, and its record is not missed. A decision is later
-//! than all proposals, so it is never forgotten before one of its prepare records. A name is used once: it is drawn from the
-//! coordinator's clock, and a participant's clock is set above it before it proposes, so no clock of a later life
+//! A checkpoint forgets records up to its floor. It waits for all transactions that began before
+//! the floor was drawn, participants too, and flushes the logs: what a participant wrote that has
+//! proposed a timestamp up to the floor stands in the checkpoint, if its transaction was decided,
+//! and its record is not missed. A decision is later than all proposals, so it is never forgotten
+//! before one of its prepare records. A name is used once: it is drawn from the coordinator's
+//! clock, and a participant's clock is set above it before it proposes, so no clock of a later life
 //! starts under a name that some record has.
 
 use std::collections::BTreeMap;
@@ -36,7 +38,8 @@ pub const PREPARE: u8 = 1;
 pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
 
-/// Whose prepare record it is, and its timestamp. Under timestamp ordering all parts of a transaction have the same one.
+/// Whose prepare record it is, and its timestamp. Under timestamp ordering all parts of a
+/// transaction have the same one.
 pub(crate) type Proposal = (u8, Timestamp);
 
 /// A prepare record without what it writes.
@@ -111,8 +114,8 @@ struct Known {
     decision: Option<(Timestamp, Vec<Proposal>)>,
 }
 
-/// Finds out which transactions over several nodes have committed, from all notes that replay hands over, of a
-/// directory whose checkpoint has this floor. Notes of other layers are passed over.
+/// Finds out which transactions over several nodes have committed, from all notes that replay hands
+/// over, of a directory whose checkpoint has this floor. Notes of other layers are passed over.
 ///
 /// # Errors
 /// [`BadRecord`].
@@ -156,8 +159,8 @@ fn read_head(entry: &NoteEntry) -> Option<(u64, Vec<Proposal>)> {
 }
 
 impl Resolved {
-    /// Merges the commits into what replay has found: of each key, what was committed last. What the records were worth is
-    /// known then, so they go; those of other layers stay.
+    /// Merges the commits into what replay has found: of each key, what was committed last. What
+    /// the records were worth is known then, so they go; those of other layers stay.
     pub fn merge_into(&self, replayed: &mut Replayed) {
         replayed.notes.retain(|note| ![PREPARE, DECISION].contains(&note.which));
         replayed.merge(self.commits.iter().flat_map(|commit| {

@@ -5,14 +5,16 @@ use std::ops::ControlFlow;
 use latchwork_coherence::LineLocks;
 use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
-/// Rows by key and in ranges: a [`latchwork_txn::Transaction`] over memory that all nodes share, or a
-/// [`Transaction`](crate::Transaction) over partitions.
+/// Rows by key and in ranges: a [`latchwork_txn::Transaction`] over memory that all nodes share, or
+/// a [`Transaction`](crate::Transaction) over partitions.
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait Rows<M: LineLocks> {
-    /// Says that a row will probably be read before long; see [`latchwork_txn::Transaction::expect`].
+    /// Says that a row will probably be read before long; see
+    /// [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
-    /// Says that the places of rows will be asked for before long; see [`latchwork_txn::Transaction::expect_places`].
+    /// Says that the places of rows will be asked for before long; see
+    /// [`latchwork_txn::Transaction::expect_places`].
     fn expect_places<K: AsRef<[u8]>>(&self, _table: &Table<M>, _keys: &[K]) {}
 
     /// Reads a row.
@@ -47,7 +49,8 @@ pub trait Rows<M: LineLocks> {
         false
     }
 
-    /// Adds a row as [`insert_blind`](Rows::insert_blind), if that takes no waiting; otherwise nothing has happened.
+    /// Adds a row as [`insert_blind`](Rows::insert_blind), if that takes no waiting; otherwise
+    /// nothing has happened.
     fn try_insert_blind(&mut self, _table: &Table<M>, _key: &[u8], _value: &[u8]) -> bool {
         false
     }

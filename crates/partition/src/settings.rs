@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long who waits for whom. What is right goes by a message's round trip and a sync of the log: the defaults are for
-/// some microseconds and up to some milliseconds.
+/// How long who waits for whom. What is right goes by a message's round trip and a sync of the log:
+/// the defaults are for some microseconds and up to some milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// How long a coordinator waits for an answer before it asks again.

@@ -14,12 +14,13 @@ use crate::Settings;
 use crate::message::Fate;
 use crate::post::Queue;
 
-/// What the workers of a compute node share: their letters, and what was decided by coordinators there.
+/// What the workers of a compute node share: their letters, and what was decided by coordinators
+/// there.
 pub struct Site {
     pub(crate) settings: Settings,
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// Transactions that are being decided, or of whose participants not all have said that they have heard. Any other
-    /// is aborted, or through (presumed abort).
+    /// Transactions that are being decided, or of whose participants not all have said that they
+    /// have heard. Any other is aborted, or through (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
     pub(crate) gathering: Option<Arc<Gathering>>,
     /// The compute nodes that are the nodes 0, 1, .. of the database.
@@ -29,7 +30,8 @@ pub struct Site {
     counts: Counts,
 }
 
-/// Records of participants on their way to their coordinator: for tests and checks that run all nodes in one process.
+/// Records of participants on their way to their coordinator: for tests and checks that run all
+/// nodes in one process.
 ///
 /// A transaction over several nodes is one in the history, but each node knows its own part only.
 #[derive(Default)]
@@ -110,7 +112,8 @@ impl Site {
         Site { settings, queues, fates, gathering: None, nodes, has_box, counts }
     }
 
-    /// Node 0, 1, .. of the database is the compute node with this id, and not the one with id 1, 2, ..
+    /// Node 0, 1, .. of the database is the compute node with this id, and not the one with id 1,
+    /// 2, ..
     #[must_use]
     pub fn among(self, nodes: Vec<ComputeNodeId>) -> Site {
         Site { nodes, ..self }

@@ -19,14 +19,16 @@ fn odd(node: u8) -> TxnError {
     TxnError::Remote { node, what: "an answer makes no sense: it is of another version".into() }
 }
 
-/// A transaction that begins here; what it does with rows of other nodes, they do. Dropped, it is aborted.
+/// A transaction that begins here; what it does with rows of other nodes, they do. Dropped, it is
+/// aborted.
 ///
 /// What it does is [`Rows`], as on one node, with these differences. Each operation may fail by
-/// [`Conflict::Unreachable`], when the row's node does not answer, with which nothing has happened, and by
-/// [`TxnError::Remote`]. All rows of a range are the node's that has its lower end, or the upper one if there is no lower
-/// one; keys of an index begin as those of the table do as far as it takes to know the node. A row that is
-/// added blindly is looked for by another node nevertheless. And a commit may fail by [`TxnError::Unheard`], when only one
-/// other node takes part, and has not said whether it has committed.
+/// [`Conflict::Unreachable`], when the row's node does not answer, with which nothing has happened,
+/// and by [`TxnError::Remote`]. All rows of a range are the node's that has its lower end, or the
+/// upper one if there is no lower one; keys of an index begin as those of the table do as far as it
+/// takes to know the node. A row that is added blindly is looked for by another node nevertheless.
+/// And a commit may fail by [`TxnError::Unheard`], when only one other node takes part, and has not
+/// said whether it has committed.
 pub struct Transaction<M: LineLocks + Mail> {
     inner: Rc<Inner<M>>,
     /// `None` once it has ended.
@@ -116,8 +118,8 @@ impl<M: LineLocks + Mail> Transaction<M> {
         Ok(reply)
     }
 
-    /// Does several operations at once on rows of one node, in their order, by one message: up to the first that fails.
-    /// `owner` is the number of the node.
+    /// Does several operations at once on rows of one node, in their order, by one message: up to
+    /// the first that fails. `owner` is the number of the node.
     ///
     /// # Errors
     /// That of the operation that failed: as those below.
@@ -393,7 +395,8 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
     }
 
     async fn validate(&mut self) -> Result<(), TxnError> {
-        // Nothing is read in between, so that there is a moment at which all of it was true: before the first answer.
+        // Nothing is read in between, so that there is a moment at which all of it was true: before
+        // the first answer.
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         self.local()?.validate().await?;
         for owner in owners {
@@ -442,7 +445,8 @@ impl<M: LineLocks + Mail> Drop for Transaction<M> {
     }
 }
 
-/// Tells participants to abort. One that is not reached does so by itself, when it has heard nothing for long.
+/// Tells participants to abort. One that is not reached does so by itself, when it has heard
+/// nothing for long.
 pub(crate) fn abort_there<M: LineLocks + Mail>(
     inner: &Inner<M>,
     id: Timestamp,

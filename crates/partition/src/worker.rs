@@ -20,7 +20,8 @@ use crate::participant::Participant;
 use crate::post::{Assembly, MESSAGE_MAX, Place, letters, worker_of};
 use crate::{Site, Transaction};
 
-/// Whose a row is: the number of a node, from 0; `None` where each node has its own copy, or nobody writes.
+/// Whose a row is: the number of a node, from 0; `None` where each node has its own copy, or nobody
+/// writes.
 pub type Owner<M> = Rc<dyn Fn(&Table<M>, &[u8]) -> Option<u8>>;
 
 /// How many transactions that have ended are remembered, for messages that come late.
@@ -28,8 +29,8 @@ const ENDED_MAX: usize = 1024;
 
 /// One worker's handle on a database of which each node runs its own part. Clones are the same.
 ///
-/// While one is there, the worker answers other nodes. A worker that has no more to do has to stay until the others are
-/// through as well.
+/// While one is there, the worker answers other nodes. A worker that has no more to do has to stay
+/// until the others are through as well.
 pub struct Partitioned<M: LineLocks + Mail>(pub(crate) Rc<Inner<M>>);
 
 /// The last one closes the worker's queue, and so ends the task that has it.
@@ -89,13 +90,15 @@ impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
 }
 
 impl<M: LineLocks + Mail> Partitioned<M> {
-    /// Starts worker number `worker` of a node, which shares `site` with the others. All nodes have as many workers.
+    /// Starts worker number `worker` of a node, which shares `site` with the others. All nodes have
+    /// as many workers.
     ///
-    /// Node n of the database is the compute node with id n + 1, unless the site says [otherwise](Site::among).
+    /// Node n of the database is the compute node with id n + 1, unless the site says
+    /// [otherwise](Site::among).
     ///
     /// # Errors
-    /// [`TxnError::NodeId`] when it is not; [`TxnError::Remote`] when the node has no worker of this number, or
-    /// another user of letters.
+    /// [`TxnError::NodeId`] when it is not; [`TxnError::Remote`] when the node has no worker of
+    /// this number, or another user of letters.
     pub fn start(
         database: Database<M>,
         site: Arc<Site>,
@@ -119,7 +122,8 @@ impl<M: LineLocks + Mail> Partitioned<M> {
                 queue.push(from, letter);
             }
         });
-        // The workers of a node share it; the first one sets it up, for as long as the node is there.
+        // The workers of a node share it; the first one sets it up, for as long as the node is
+        // there.
         {
             let mut has_box = site.has_box.lock();
             if !*has_box && !database.memory().set_mail_box(mail_box) {
@@ -171,8 +175,9 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         &self.0.site
     }
 
-    /// Records transactions, as those of `worker` of this node, with one recorder for this handle and its database.
-    /// Those over several nodes become one where the sites share a [`Gathering`](crate::Gathering).
+    /// Records transactions, as those of `worker` of this node, with one recorder for this handle
+    /// and its database. Those over several nodes become one where the sites share a
+    /// [`Gathering`](crate::Gathering).
     pub fn record(&self, recorder: Recorder, worker: u16) {
         self.0.database.record(recorder.clone(), worker);
         *self.0.recorder.borrow_mut() = recorder;

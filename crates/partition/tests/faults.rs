@@ -1,4 +1,5 @@
-//! What goes wrong with logs and answers: what has committed is told as it is, and nothing stays behind.
+//! What goes wrong with logs and answers: what has committed is told as it is, and nothing stays
+//! behind.
 
 mod cluster;
 
@@ -112,8 +113,8 @@ async fn count(started: Rc<Started>, task: u8) -> u64 {
     unheard
 }
 
-/// Answers are lost, and by the time that they are asked for again the participant has forgotten what it did: it does not do
-/// it twice, and does not say that it has not.
+/// Answers are lost, and by the time that they are asked for again the participant has forgotten
+/// what it did: it does not do it twice, and does not say that it has not.
 #[test]
 fn what_another_node_commits_alone_is_done_once_whatever_answers_are_lost() {
     let nodes = Nodes::new(2, TASKS, &Settings::default());

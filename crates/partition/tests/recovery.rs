@@ -48,7 +48,8 @@ fn restart(device: &Torn) -> (Replayed, usize) {
     (replayed, resolved.aborted)
 }
 
-/// Writes so many of the steps of transaction 7 over three nodes, each lasting, and one that may be torn; crashes.
+/// Writes so many of the steps of transaction 7 over three nodes, each lasting, and one that may be
+/// torn; crashes.
 fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
     let device = Torn::new(seed);
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
@@ -105,7 +106,8 @@ fn a_transaction_is_whole_or_nothing_wherever_the_crash_comes() {
     assert!(committed + torn == 30, "{committed} {torn}");
 }
 
-/// Node 1 has its prepare record and node 0 the decision; that of node 2 was lost, as an asynchronous log loses it.
+/// Node 1 has its prepare record and node 0 the decision; that of node 2 was lost, as an
+/// asynchronous log loses it.
 fn lost(proposals: [Timestamp; 2], cts: Timestamp) -> Torn {
     let device = Torn::new(1);
     let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");

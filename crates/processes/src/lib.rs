@@ -13,8 +13,8 @@
 //! - [`command`]: any other program, which inherits no ignored signal.
 //! - [`shown`]: what a program shows on a terminal.
 //!
-//! A program that does not end in time is a failed test, and whatever way a test ends, none of its children goes on: each is
-//! ended by its own handle, and nothing else is.
+//! A program that does not end in time is a failed test, and whatever way a test ends, none of its
+//! children goes on: each is ended by its own handle, and nothing else is.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -16,11 +16,12 @@ use crate::Program;
 /// How long nodes wait for one another, on a machine that is busy.
 const WAIT: &str = "60";
 
-/// How long nodes are not missed that die: no node of a busy machine is found dead that lives. Tests of deaths have their own.
+/// How long nodes are not missed that die: no node of a busy machine is found dead that lives.
+/// Tests of deaths have their own.
 const LEASE: &str = "60";
 
-/// What programs log: that a renewal was late, or a batch, so that its connection was made anew, is no news on a machine that is
-/// busy, and nothing of it is wrong.
+/// What programs log: that a renewal was late, or a batch, so that its connection was made anew, is
+/// no news on a machine that is busy, and nothing of it is wrong.
 const LOG: &str = "latchwork_membership=error,latchwork_verbs_tcp=error,warn";
 
 /// How long compute nodes may take to be gone at the end.
@@ -50,8 +51,9 @@ impl Memory {
         Memory::start_on(["--fabric tcp".to_owned(), compute], nodes, bytes)
     }
 
-    /// As [`start`](Memory::start), on RDMA devices, each node on one of its own as far as there are so many; `None`, and a line that
-    /// says why, where there are none. `scripts/test-ibv.sh` has some, which are emulated and slow: nodes are patient.
+    /// As [`start`](Memory::start), on RDMA devices, each node on one of its own as far as there
+    /// are so many; `None`, and a line that says why, where there are none. `scripts/test-ibv.sh`
+    /// has some, which are emulated and slow: nodes are patient.
     ///
     /// # Panics
     /// As [`start`](Memory::start), and when there are no devices in the virtual machine.
@@ -124,7 +126,8 @@ impl Memory {
         }
     }
 
-    /// Starts a program as so many compute nodes, each with these flags and with `--json` to a file of its own.
+    /// Starts a program as so many compute nodes, each with these flags and with `--json` to a file
+    /// of its own.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -132,7 +135,8 @@ impl Memory {
         self.start_unlike(path, &vec![flags; nodes])
     }
 
-    /// As [`start_program`](Memory::start_program), with flags for each of them; those of a process win over what all have.
+    /// As [`start_program`](Memory::start_program), with flags for each of them; those of a process
+    /// win over what all have.
     ///
     /// # Panics
     /// When it cannot be started.

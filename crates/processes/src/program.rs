@@ -198,7 +198,8 @@ impl Text {
     }
 }
 
-/// The document of a run that ended well: all processes did, one told all that there was to tell, and the others nothing.
+/// The document of a run that ended well: all processes did, one told all that there was to tell,
+/// and the others nothing.
 ///
 /// # Panics
 /// When it was not so.

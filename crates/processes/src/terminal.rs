@@ -13,11 +13,12 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
 
-/// Runs a program whose standard output and standard error are one terminal, and returns how it ended and the lines that
-/// stand there then. What a progress bar has drawn over is gone.
+/// Runs a program whose standard output and standard error are one terminal, and returns how it
+/// ended and the lines that stand there then. What a progress bar has drawn over is gone.
 ///
 /// # Panics
-/// When there is no terminal to be had, and when the program does not end in time: then it is killed.
+/// When there is no terminal to be had, and when the program does not end in time: then it is
+/// killed.
 pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags).expect("a terminal");
@@ -46,8 +47,8 @@ pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     (status, plain(&String::from_utf8_lossy(&text)))
 }
 
-/// What stands on a terminal where this was written: of each line what is behind the last carriage return, without
-/// control sequences.
+/// What stands on a terminal where this was written: of each line what is behind the last carriage
+/// return, without control sequences.
 fn plain(text: &str) -> String {
     let line = |line: &str| {
         let line = line.trim_end_matches('\r');

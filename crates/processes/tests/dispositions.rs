@@ -15,8 +15,8 @@ fn child() {
     println!("{}", String::from_utf8(output.stdout).expect("text"));
 }
 
-/// Bug: under `nohup` a test sent SIGHUP to a program that had inherited it ignored, and waited in vain. Fix: programs of tests start
-/// with the dispositions that they have by default.
+/// Bug: under `nohup` a test sent SIGHUP to a program that had inherited it ignored, and waited in
+/// vain. Fix: programs of tests start with the dispositions that they have by default.
 #[test]
 fn a_program_ignores_nothing_that_its_test_was_started_to_ignore() {
     let own = std::env::current_exe().expect("this program");

@@ -1,4 +1,5 @@
-//! Many processes run one program: when one cannot go on, or is told to stop, none goes on; and all end alike.
+//! Many processes run one program: when one cannot go on, or is told to stop, none goes on; and all
+//! end alike.
 
 use std::time::Duration;
 

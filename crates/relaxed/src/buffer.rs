@@ -37,9 +37,10 @@ pub struct Counts {
 /// One worker's way to coherent memory through a buffer of writes. See the crate's page for what it
 /// promises.
 ///
-/// Clones are the same buffer: the tasks that share it are one processor, whose program order is the
-/// order in which their calls took effect. When the last one is dropped, what is in the buffer is
-/// carried out at once; what fails then is told to the function given to [`new`](WriteBuffer::new).
+/// Clones are the same buffer: the tasks that share it are one processor, whose program order is
+/// the order in which their calls took effect. When the last one is dropped, what is in the buffer
+/// is carried out at once; what fails then is told to the function given to
+/// [`new`](WriteBuffer::new).
 pub struct WriteBuffer<M: CoherentMemory> {
     owner: Rc<Owner<M>>,
 }
@@ -65,9 +66,9 @@ impl<M: CoherentMemory> Clone for WriteBuffer<M> {
 impl<M: CoherentMemory> WriteBuffer<M> {
     /// A buffer over `memory`, with its tasks on the worker's executor.
     ///
-    /// Every write that is lost is told exactly once: by the next call that can fail, or, when there is
-    /// none any more because the buffer was dropped, by `on_loss`, at the latest when the executor
-    /// ends. It must not panic.
+    /// Every write that is lost is told exactly once: by the next call that can fail, or, when
+    /// there is none any more because the buffer was dropped, by `on_loss`, at the latest when the
+    /// executor ends. It must not panic.
     ///
     /// # Errors
     /// What is wrong with the settings.
@@ -125,11 +126,13 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.shared().take_lost().map_or(Ok(()), |lost| Err(RelaxedError::Lost(lost)))
     }
 
-    /// Writes bytes of a line's payload, whatever is there. Returns when the write is in the buffer: at once,
-    /// unless that is full or an [`update`](WriteBuffer::update) is under way. Room comes as earlier writes
-    /// become visible, or are lost at their deadlines; of updates it waits for those under way only, and not
-    /// longer than a deadline. A write to no line is found out later, as one that is lost. At
-    /// [`Consistency::Sequential`](crate::Consistency::Sequential) it returns when the write is visible.
+    /// Writes bytes of a line's payload, whatever is there. Returns when the write is in the
+    /// buffer: at once, unless that is full or an [`update`](WriteBuffer::update) is under way.
+    /// Room comes as earlier writes become visible, or are lost at their deadlines; of updates it
+    /// waits for those under way only, and not longer than a deadline. A write to no line is found
+    /// out later, as one that is lost. At
+    /// [`Consistency::Sequential`](crate::Consistency::Sequential) it returns when the write is
+    /// visible.
     ///
     /// Dropped before it returns, the write was not issued (it may have been, at `Sequential`).
     ///
@@ -237,11 +240,13 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     }
 
     /// Changes a line under its latch, when all that was written before is visible: an atomic
-    /// read-modify-write, which no write passes in either direction. Until it has ended, no task that shares the
-    /// buffer writes: those that want to are held back. It lets those go first that other updates hold back when
-    /// it is called, so however many updates there are, a write waits for those under way only.
+    /// read-modify-write, which no write passes in either direction. Until it has ended, no task
+    /// that shares the buffer writes: those that want to are held back. It lets those go first that
+    /// other updates hold back when it is called, so however many updates there are, a write waits
+    /// for those under way only.
     ///
-    /// Await it or drop it: a future of it that was polled and is kept holds writes back, until they fail.
+    /// Await it or drop it: a future of it that was polled and is kept holds writes back, until
+    /// they fail.
     ///
     /// # Errors
     /// Earlier writes that were lost, in which case nothing was changed; failures of the memory.
@@ -256,8 +261,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             // They had their time, if it ends so.
             let _: Result<(), Elapsed> = shared.handle.timeout(by, shared.room.wait(gone)).await;
         }
-        // A task that shares the buffer must not write between the fence and the change: what it writes before
-        // the change would become visible after it.
+        // A task that shares the buffer must not write between the fence and the change: what it
+        // writes before the change would become visible after it.
         let _update = shared.updates.begin(&shared.room);
         self.flush().await?;
         Ok(shared.memory.write(addr, change).await?)
@@ -276,10 +281,10 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.check_lost()
     }
 
-    /// Makes everything visible and takes no more writes, from no clone either; returns when none of the
-    /// buffer's tasks uses the memory any more. To be awaited before the worker leaves that: nobody
-    /// else can take the completions of what its tasks posted. Dropped before it returns, it is as a
-    /// [`flush`](WriteBuffer::flush) that was dropped, or as a buffer that was.
+    /// Makes everything visible and takes no more writes, from no clone either; returns when none
+    /// of the buffer's tasks uses the memory any more. To be awaited before the worker leaves that:
+    /// nobody else can take the completions of what its tasks posted. Dropped before it returns, it
+    /// is as a [`flush`](WriteBuffer::flush) that was dropped, or as a buffer that was.
     ///
     /// # Errors
     /// As [`flush`](WriteBuffer::flush).

@@ -8,26 +8,27 @@
 //!   lane 2   ensure(line of write 3) ──────────► here ─► ...            (SEL: keep it for that, a while)
 //! ```
 //!
-//! Lines are obtained side by side at every level; what differs is when they are written. With a partial
-//! store order as soon as they are here. With a total one the first write and those behind it whose lines
-//! are here are applied at one instant: all their latches are held together before the first is let
-//! go. Nobody can see one without the others, so within this group any two writes to one line are
-//! one access, also with writes to other lines between them.
+//! Lines are obtained side by side at every level; what differs is when they are written. With a
+//! partial store order as soon as they are here. With a total one the first write and those behind
+//! it whose lines are here are applied at one instant: all their latches are held together before
+//! the first is let go. Nobody can see one without the others, so within this group any two writes
+//! to one line are one access, also with writes to other lines between them.
 //!
-//! A line that came before its turn is a prefetched one (Gharachorloo, Gupta and Hennessy, "Two Techniques to
-//! Enhance the Performance of Memory Consistency Models", 1991). Where lines stay until another node asks,
-//! nothing keeps it: other nodes take it as they take any other, and then its lane asks again when its turn has
-//! come. To keep it from them would be to wait for one line while holding others: popular lines would rest
-//! in the hands of those who wait for other popular ones.
+//! A line that came before its turn is a prefetched one (Gharachorloo, Gupta and Hennessy, "Two
+//! Techniques to Enhance the Performance of Memory Consistency Models", 1991). Where lines stay
+//! until another node asks, nothing keeps it: other nodes take it as they take any other, and then
+//! its lane asks again when its turn has come. To keep it from them would be to wait for one line
+//! while holding others: popular lines would rest in the hands of those who wait for other popular
+//! ones.
 //!
-//! Where a line is given back with its ticket (SEL), it would have been obtained for nothing then. There it is
-//! kept for a short time: until nothing has become visible for as long as lines take to come
-//! ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep what the other waits for
-//! part. The first write's own lane keeps nothing while it waits for another line, so it gets through, and then
-//! the others ask again side by side.
+//! Where a line is given back with its ticket (SEL), it would have been obtained for nothing then.
+//! There it is kept for a short time: until nothing has become visible for as long as lines take to
+//! come ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep what the other
+//! waits for part. The first write's own lane keeps nothing while it waits for another line, so it
+//! gets through, and then the others ask again side by side.
 //!
-//! Every line is asked for with its write's deadline, so that a node that SEL refuses again and again begins no
-//! long pause shortly before it (`CoherentMemory::ensure_by`).
+//! Every line is asked for with its write's deadline, so that a node that SEL refuses again and
+//! again begins no long pause shortly before it (`CoherentMemory::ensure_by`).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -125,16 +126,17 @@ impl<M: CoherentMemory> Shared<M> {
         self.obtaining.set(mean - mean / OBTAINING_SHARE + took / OBTAINING_SHARE);
     }
 
-    /// How long a line is kept from others while nothing becomes visible: as long as it takes to obtain
-    /// one, since what is given up sooner was mostly obtained for nothing. Times include those that others
-    /// keep their lines, so there is an end to it.
+    /// How long a line is kept from others while nothing becomes visible: as long as it takes to
+    /// obtain one, since what is given up sooner was mostly obtained for nothing. Times include
+    /// those that others keep their lines, so there is an end to it.
     fn hold(&self) -> Duration {
         let hold = self.settings.hold;
         self.obtaining.get().clamp(hold, hold * HOLD_TIMES)
     }
 
-    /// Waits until it is an entry's turn, or the entry is settled; not for ever, since others may wait for its
-    /// line, and the first entry for theirs: until nothing has become visible for a while.
+    /// Waits until it is an entry's turn, or the entry is settled; not for ever, since others may
+    /// wait for its line, and the first entry for theirs: until nothing has become visible for a
+    /// while.
     async fn keep(&self, lane: usize, seq: u64) {
         let mut since = self.handle.now();
         loop {
@@ -150,8 +152,9 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Waits until it is worth while to ask for an entry's line again: it is the entry's turn, or the entry is
-    /// settled. Where lines are given back with every access, also when those before it have become fewer.
+    /// Waits until it is worth while to ask for an entry's line again: it is the entry's turn, or
+    /// the entry is settled. Where lines are given back with every access, also when those before
+    /// it have become fewer.
     async fn next_move(&self, seq: u64) {
         let first = || self.queue.borrow().entries().next().map(|first| first.seq);
         let (before, keeps) = (first(), self.memory.keeps_lines());
@@ -299,7 +302,8 @@ impl<M: CoherentMemory> Shared<M> {
         self.room.wake();
     }
 
-    /// Loses an entry; with a total store order also all behind it, which must not be seen without it.
+    /// Loses an entry; with a total store order also all behind it, which must not be seen without
+    /// it.
     fn fail(&self, seq: u64, cause: LossCause) {
         let mut lost = Vec::new();
         {

@@ -32,8 +32,8 @@ pub enum RelaxedError {
         /// Bytes of the payload.
         payload: usize,
     },
-    /// An update of a task that shares the buffer went on for the whole deadline, and held this write back,
-    /// which was not issued.
+    /// An update of a task that shares the buffer went on for the whole deadline, and held this
+    /// write back, which was not issued.
     #[error(
         "a write was held back for {0:?} by an update that does not end: await or drop every update that was begun"
     )]
@@ -86,7 +86,8 @@ impl fmt::Display for LostWrite {
     }
 }
 
-/// All writes that were lost since the last report, in the order in which they were issued; never empty.
+/// All writes that were lost since the last report, in the order in which they were issued; never
+/// empty.
 #[derive(Clone, Debug)]
 pub struct LostWrites(pub Vec<LostWrite>);
 

@@ -1,9 +1,9 @@
 //! Relaxed consistency: writes that return at once and become visible later (SELCC 6.2).
 //!
-//! Coherent memory is sequentially consistent: a write waits until its line is here, and with it until
-//! every other copy is gone. A [`WriteBuffer`] stands between a worker and that memory. A blind write
-//! goes into the buffer and returns; the lines of a batch of writes are obtained side by side, so that
-//! invalidations and transfers overlap, and writes to one line are one access.
+//! Coherent memory is sequentially consistent: a write waits until its line is here, and with it
+//! until every other copy is gone. A [`WriteBuffer`] stands between a worker and that memory. A
+//! blind write goes into the buffer and returns; the lines of a batch of writes are obtained side
+//! by side, so that invalidations and transfers overlap, and writes to one line are one access.
 //!
 //! ```text
 //!   write ──► buffer ──(batch full, lingered, fence, no room)──► lanes: ensure, ensure, ensure ... ──► applied
@@ -25,43 +25,45 @@
 //! | a worker's read after its own later write (LB) | never | never | never |
 //! | that a write is not there, later than the deadline after it was issued | never | only if it was lost | only if it was lost |
 //!
-//! `Tso` is total store order and `Pso` partial store order (SPARC Architecture Manual 8, appendix K;
-//! Owens, Sarkar and Sewell, "A Better x86 Memory Model: x86-TSO", 2009), with a line as the location.
-//! Writes are multi-copy atomic at every level, since they become visible by an exclusive access to the
-//! coherent line. [`WriteBuffer::flush`] is a full fence, [`WriteBuffer::update`] an atomic operation that
-//! no write passes. The names of the litmus tests are those of Alglave, Maranget and Tautschnig, "Herding
-//! Cats", 2014; `tests/litmus.rs` has them all.
+//! `Tso` is total store order and `Pso` partial store order (SPARC Architecture Manual 8, appendix
+//! K; Owens, Sarkar and Sewell, "A Better x86 Memory Model: x86-TSO", 2009), with a line as the
+//! location. Writes are multi-copy atomic at every level, since they become visible by an exclusive
+//! access to the coherent line. [`WriteBuffer::flush`] is a full fence, [`WriteBuffer::update`] an
+//! atomic operation that no write passes. The names of the litmus tests are those of Alglave,
+//! Maranget and Tautschnig, "Herding Cats", 2014; `tests/litmus.rs` has them all.
 //!
 //! # When writes are merged
 //!
 //! - `Pso`: with whatever is in the buffer for the same line.
-//! - `Tso`, in the buffer: with the write just before, if that is to the same line. A merge across a write
-//!   to another line would show one of the two too early, or the other too late.
-//! - `Tso`, as they become visible: the first writes of the buffer whose lines are all here are applied
-//!   at one instant, under all their latches together, and within such a group writes to one line are
-//!   one access wherever they stand (as atomic groups of stores are: Ros and Kaxiras, "Non-Speculative
-//!   Store Coalescing in Total Store Order", 2018). Latches are taken without waiting, and the group
-//!   ends where one cannot be had.
+//! - `Tso`, in the buffer: with the write just before, if that is to the same line. A merge across
+//!   a write to another line would show one of the two too early, or the other too late.
+//! - `Tso`, as they become visible: the first writes of the buffer whose lines are all here are
+//!   applied at one instant, under all their latches together, and within such a group writes to
+//!   one line are one access wherever they stand (as atomic groups of stores are: Ros and Kaxiras,
+//!   "Non-Speculative Store Coalescing in Total Store Order", 2018). Latches are taken without
+//!   waiting, and the group ends where one cannot be had.
 //!
 //! # What holds
 //!
-//! - A write is visible to everybody at the latest [`Settings::deadline`] after it was issued, or never.
-//!   In the second case it is lost, and told exactly once, with its line and its bytes: by the next call
-//!   that can fail, or by the function given to [`WriteBuffer::new`]. With `Tso` the writes behind a
-//!   lost one are lost with it, so that what is visible is always a beginning of what was written; with
-//!   `Pso` those of its access only. Nothing is written until the loss was told.
-//! - A dropped future leaves nothing half done: a write was issued or not, a fence goes on by itself.
+//! - A write is visible to everybody at the latest [`Settings::deadline`] after it was issued, or
+//!   never. In the second case it is lost, and told exactly once, with its line and its bytes: by
+//!   the next call that can fail, or by the function given to [`WriteBuffer::new`]. With `Tso` the
+//!   writes behind a lost one are lost with it, so that what is visible is always a beginning of
+//!   what was written; with `Pso` those of its access only. Nothing is written until the loss was
+//!   told.
+//! - A dropped future leaves nothing half done: a write was issued or not, a fence goes on by
+//!   itself.
 //! - A dropped buffer carries out what is in it.
-//! - The buffer is bounded; a write to a full one waits for room. A write during an update waits for its end,
-//!   and the next update for that write.
-//! - No lane waits for a line while it keeps another one. A line that came before its turn is not kept from
-//!   other nodes; where it would be given back at once (SEL), its own lane keeps it until nothing has become
-//!   visible for [`Settings::hold`].
+//! - The buffer is bounded; a write to a full one waits for room. A write during an update waits
+//!   for its end, and the next update for that write.
+//! - No lane waits for a line while it keeps another one. A line that came before its turn is not
+//!   kept from other nodes; where it would be given back at once (SEL), its own lane keeps it until
+//!   nothing has become visible for [`Settings::hold`].
 //! - A line that is freed while writes to it are buffered is not handed out anew before they are
 //!   applied.
 //!
-//! It works over any [`CoherentMemory`](latchwork_coherence::CoherentMemory). Whoever reads the memory past
-//! the buffer does not see what is in it.
+//! It works over any [`CoherentMemory`](latchwork_coherence::CoherentMemory). Whoever reads the
+//! memory past the buffer does not see what is in it.
 //!
 //! # Example
 //!

@@ -21,7 +21,8 @@ impl Piece {
     }
 }
 
-/// What several writes to one line come to: pieces in order, none of which overlaps or touches another.
+/// What several writes to one line come to: pieces in order, none of which overlaps or touches
+/// another.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Pieces(Vec<Piece>);
 

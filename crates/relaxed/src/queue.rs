@@ -22,8 +22,8 @@ pub(crate) struct Entry<O> {
     pub(crate) pieces: Pieces,
     /// The lane that carries it out.
     pub(crate) lane: Option<usize>,
-    /// The operation of its first write, which goes on until it is visible: should the line be freed
-    /// meanwhile, it is not handed out anew before.
+    /// The operation of its first write, which goes on until it is visible: should the line be
+    /// freed meanwhile, it is not handed out anew before.
     _operation: O,
 }
 
@@ -67,9 +67,9 @@ impl<O> Queue<O> {
 
     /// The entry that a write to this line may be merged into.
     ///
-    /// With a partial store order, the one of its line. With a total one only the last entry of all: in
-    /// any other, the write would become visible before those in between, or the earlier one after them.
-    /// (Those that are applied at one instant are merged then; see `drain`.)
+    /// With a partial store order, the one of its line. With a total one only the last entry of
+    /// all: in any other, the write would become visible before those in between, or the earlier
+    /// one after them. (Those that are applied at one instant are merged then; see `drain`.)
     fn mergeable(&self, addr: GlobalAddr) -> Option<usize> {
         let of_line = |entry: &Entry<O>| entry.addr == addr;
         match self.settings.consistency {

@@ -52,8 +52,8 @@ impl FromStr for Consistency {
     }
 }
 
-/// Settings of a [`WriteBuffer`](crate::WriteBuffer). All but `consistency` mean nothing to a sequential
-/// one.
+/// Settings of a [`WriteBuffer`](crate::WriteBuffer). All but `consistency` mean nothing to a
+/// sequential one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// In what order writes become visible.
@@ -67,14 +67,16 @@ pub struct Settings {
     /// Writes whose lines are obtained at the same time, 1 to [`BATCH_MAX`](Settings::BATCH_MAX); 8
     /// by default. So many that wait are begun at once, without lingering.
     pub batch: usize,
-    /// Accesses in the buffer at most, at least a batch; 64 by default. Writes that are merged count as one.
+    /// Accesses in the buffer at most, at least a batch; 64 by default. Writes that are merged
+    /// count as one.
     pub entries: usize,
     /// Bytes in the buffer at most, at least a line's payload; 64 KiB by default.
     pub bytes: usize,
-    /// [`Consistency::Tso`] over memory that keeps no lines (SEL) only: a line that came before its turn is kept
-    /// from others until nothing became visible for as long as lines took to come lately, but at least this
-    /// long and at most 8 times. 10 µs by default. Longer, and fewer lines have to be obtained twice; but two
-    /// nodes that keep what the other one waits for stand still for as long.
+    /// [`Consistency::Tso`] over memory that keeps no lines (SEL) only: a line that came before its
+    /// turn is kept from others until nothing became visible for as long as lines took to come
+    /// lately, but at least this long and at most 8 times. 10 µs by default. Longer, and fewer
+    /// lines have to be obtained twice; but two nodes that keep what the other one waits for stand
+    /// still for as long.
     pub hold: Duration,
     /// What putting a write into the buffer, or finding one there, is charged in a simulated world.
     /// Nothing by default; time passes by itself on a real machine.

@@ -30,7 +30,8 @@ pub(crate) struct Shared<M: CoherentMemory> {
     idle: RefCell<Vec<usize>>,
     /// The clock waits for a write that lingers.
     pub(crate) clock: Signal,
-    /// Writers that wait for room, those that wait for updates, updates that let them go first, and fences.
+    /// Writers that wait for room, those that wait for updates, updates that let them go first, and
+    /// fences.
     pub(crate) room: Signal,
     /// Total store order: when something became visible the last time.
     pub(crate) moved: Cell<Time>,
@@ -38,7 +39,8 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) obtaining: Cell<Duration>,
     /// Lanes that gave their line up before its turn.
     pub(crate) progress: Signal,
-    /// Updates under way: no write is taken meanwhile, since an update follows all writes before it.
+    /// Updates under way: no write is taken meanwhile, since an update follows all writes before
+    /// it.
     pub(crate) updates: Updates,
     /// No write is taken any more.
     closed: Cell<bool>,

@@ -6,13 +6,13 @@
 //!   write                 held back ──────────────| taken
 //! ```
 //!
-//! No write is taken while an update is under way. So updates that overlap, or that follow each other without a
-//! pause, would hold a write back for ever; therefore an update does not begin while a write is held back. A
-//! write that finds none under way any more, and no room either, waits for that as any other, and lets updates
-//! begin: they make room.
+//! No write is taken while an update is under way. So updates that overlap, or that follow each
+//! other without a pause, would hold a write back for ever; therefore an update does not begin
+//! while a write is held back. A write that finds none under way any more, and no room either,
+//! waits for that as any other, and lets updates begin: they make room.
 //!
-//! Either may be a future that its task keeps and does not poll, so either waits until a deadline only: a write
-//! fails then, and an update begins.
+//! Either may be a future that its task keeps and does not poll, so either waits until a deadline
+//! only: a write fails then, and an update begins.
 
 use std::cell::Cell;
 

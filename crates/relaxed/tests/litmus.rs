@@ -1,6 +1,6 @@
-//! Litmus tests: small programs with an outcome that tells levels of consistency apart. Where a level
-//! forbids it, no world may show it; where it allows it, some world must, or the test would say nothing.
-//! Every outcome at all, also of random programs, must be one of the level's machine.
+//! Litmus tests: small programs with an outcome that tells levels of consistency apart. Where a
+//! level forbids it, no world may show it; where it allows it, some world must, or the test would
+//! say nothing. Every outcome at all, also of random programs, must be one of the level's machine.
 
 mod common;
 

@@ -42,7 +42,8 @@ fn lost(end: Result<(), RelaxedError>) -> Vec<LostWrite> {
     }
 }
 
-/// The first line is another node's, which dies. Where stores have one order, nothing behind it is seen.
+/// The first line is another node's, which dies. Where stores have one order, nothing behind it is
+/// seen.
 #[test]
 fn what_waits_for_a_node_that_died_is_lost_and_told() {
     for level in BUFFERED {

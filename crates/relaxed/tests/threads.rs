@@ -1,6 +1,7 @@
-//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What a level forbids
-//! is not seen here either, and whatever ends a worker loses no write untold. That what a level allows is seen is
-//! checked in worlds (`litmus.rs`), where it follows from the seed; here it depends on what else the machine does.
+//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What
+//! a level forbids is not seen here either, and whatever ends a worker loses no write untold. That
+//! what a level allows is seen is checked in worlds (`litmus.rs`), where it follows from the seed;
+//! here it depends on what else the machine does.
 
 mod common;
 
@@ -96,8 +97,8 @@ struct Round {
     next: AtomicUsize,
 }
 
-/// Message passing, store buffering, own reads and all the others: what a level forbids is never seen, and
-/// what was seen can be explained by its machine.
+/// Message passing, store buffering, own reads and all the others: what a level forbids is never
+/// seen, and what was seen can be explained by its machine.
 #[test]
 fn no_thread_sees_what_a_level_forbids() {
     let levels = Consistency::ALL.into_iter();
@@ -131,7 +132,8 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
     let lines = round.meeting.lines(&member, 4, &mut met).await;
     let buffer = buffer(&member, level);
     loop {
-        // Every test in turn, each of them twice at least; then, until they are seen, those that tell levels apart.
+        // Every test in turn, each of them twice at least; then, until they are seen, those that
+        // tell levels apart.
         if member.index == 0 {
             let rounds = round.rounds.fetch_add(1, Ordering::Relaxed);
             let missing = (0..tests.len()).find(|test| {
@@ -159,8 +161,8 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
         let turn = round.rounds.load(Ordering::Relaxed);
         let process = (member.index + turn / 2 / tests.len()) % WORKERS;
         for (at, line) in lines.iter().enumerate() {
-            // Every other time what a process writes first is at the other's node, and what that reads
-            // first at its own: where an order may be seen, it is then.
+            // Every other time what a process writes first is at the other's node, and what that
+            // reads first at its own: where an order may be seen, it is then.
             let own = turn.is_multiple_of(2) && at < 2 && process == 1 - at;
             match (member.index + at + turn) % WORKERS {
                 _ if turn.is_multiple_of(2) && at < 2 && !own => {}

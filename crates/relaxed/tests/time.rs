@@ -1,5 +1,5 @@
-//! What holds in time: a write is visible by its deadline or never, nobody reads backwards, and what
-//! goes wrong meanwhile loses nothing that was not told.
+//! What holds in time: a write is visible by its deadline or never, nobody reads backwards, and
+//! what goes wrong meanwhile loses nothing that was not told.
 
 mod common;
 
@@ -228,9 +228,9 @@ fn faults_and_dropped_calls_lose_no_write() {
     assert!(repeated > 1000, "{repeated} messages came twice");
 }
 
-/// No read that begins later than the deadline misses the write; and writes do stay behind, for longer
-/// than they linger. Where the deadline is too short for the network, writes are lost, and nobody ever
-/// sees them.
+/// No read that begins later than the deadline misses the write; and writes do stay behind, for
+/// longer than they linger. Where the deadline is too short for the network, writes are lost, and
+/// nobody ever sees them.
 #[test]
 fn a_write_is_visible_by_its_deadline_or_never() {
     let linger = Duration::from_micros(30);

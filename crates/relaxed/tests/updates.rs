@@ -1,5 +1,6 @@
-//! Updates and writes of tasks that share a buffer: no write passes an update, and neither keeps the other
-//! waiting for ever. The lines are those that another node writes all the time, so that updates take a while.
+//! Updates and writes of tasks that share a buffer: no write passes an update, and neither keeps
+//! the other waiting for ever. The lines are those that another node writes all the time, so that
+//! updates take a while.
 
 mod common;
 
@@ -27,7 +28,8 @@ fn kinds() -> impl Iterator<Item = (Consistency, Protocol)> {
     levels.into_iter().flat_map(|level| Protocol::ALL.map(|protocol| (level, protocol)))
 }
 
-/// Node 1's worker does `body` with a buffer and four lines; node 2's writes these lines until that ends.
+/// Node 1's worker does `body` with a buffer and four lines; node 2's writes these lines until that
+/// ends.
 fn contended<F>(
     level: Consistency,
     protocol: Protocol,
@@ -66,8 +68,8 @@ fn contended<F>(
     ends.unwrap_or_else(|error| panic!("{level}, {protocol}: {error}"));
 }
 
-/// Tasks that share the buffer update lines, each its own, with this pause in between, until a write of one more
-/// task was taken.
+/// Tasks that share the buffer update lines, each its own, with this pause in between, until a
+/// write of one more task was taken.
 async fn write_among_updates(
     member: Member,
     buffer: WriteBuffer<Worker>,
@@ -199,8 +201,8 @@ fn a_write_that_nobody_awaits_delays_updates_until_its_deadline_only() {
     }
 }
 
-/// Two tasks share a buffer. The line of the one's update is another node's; what the other wants to write
-/// meanwhile comes after it, for everybody.
+/// Two tasks share a buffer. The line of the one's update is another node's; what the other wants
+/// to write meanwhile comes after it, for everybody.
 #[test]
 fn what_is_written_during_an_update_comes_after_it() {
     for (level, protocol) in

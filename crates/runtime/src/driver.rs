@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::sync::{Thread, current_thread, park, park_timeout};
 use crate::{Notifier, Time};
 
-/// Time, waiting and CPU accounting of one executor. [`RealDriver`] and [`crate::VirtualDriver`] are
-/// the two there are.
+/// Time, waiting and CPU accounting of one executor. [`RealDriver`] and [`crate::VirtualDriver`]
+/// are the two there are.
 pub trait Driver: 'static {
     /// The time now.
     fn now(&self) -> Time;
@@ -29,8 +29,8 @@ pub trait Driver: 'static {
         let _ = cost;
     }
 
-    /// The time at which what the worker does now takes effect: that of the world, which the worker's own
-    /// clock may be ahead of.
+    /// The time at which what the worker does now takes effect: that of the world, which the
+    /// worker's own clock may be ahead of.
     fn instant(&self) -> Time {
         self.now()
     }
@@ -41,8 +41,8 @@ pub trait Driver: 'static {
     }
 }
 
-/// The process's clock: [`Time`] in nanoseconds since [`Clock::start`], or since the machine was started. Workers whose times are
-/// compared share one clock; copies are the same clock.
+/// The process's clock: [`Time`] in nanoseconds since [`Clock::start`], or since the machine was
+/// started. Workers whose times are compared share one clock; copies are the same clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -55,8 +55,8 @@ impl Clock {
         Clock { origin: Instant::now() }
     }
 
-    /// The machine's monotonic clock, which stood at [`Time::ZERO`] when it was started: that of two processes shows
-    /// the same, but for a microsecond at most.
+    /// The machine's monotonic clock, which stood at [`Time::ZERO`] when it was started: that of
+    /// two processes shows the same, but for a microsecond at most.
     #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
     pub fn of_machine() -> Self {
         // What passes between the two looks is the error; the least of many is a few nanoseconds.

@@ -13,12 +13,13 @@ use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 
-/// The end of a sweep may come so much before the time of the worker's clock, to which short work of
-/// its last task has moved it: pollers post at the clock's time, and an event is spared.
+/// The end of a sweep may come so much before the time of the worker's clock, to which short work
+/// of its last task has moved it: pollers post at the clock's time, and an event is spared.
 const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
 
-/// How long a thread sleeps at most that may not park, on a core that others want. Short beside a time slice of
-/// the others, long beside what a wake takes. Messages that come meanwhile end no nap.
+/// How long a thread sleeps at most that may not park, on a core that others want. Short beside a
+/// time slice of the others, long beside what a wake takes. Messages that come meanwhile end no
+/// nap.
 const NAP: Duration = Duration::from_micros(200);
 
 /// What one sweep found.
@@ -162,8 +163,8 @@ impl<D: Driver> Executor<D> {
         Rc::clone(&self.core.pollers.borrow())
     }
 
-    /// After a sweep that made progress: `Some` if another one right now would find nothing, with the
-    /// time before which there is nothing to do without a notification.
+    /// After a sweep that made progress: `Some` if another one right now would find nothing, with
+    /// the time before which there is nothing to do without a notification.
     pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
         let pollers = self.pollers();
         let ready = !self.ready.is_empty() || !self.core.mailbox.is_empty();
@@ -171,8 +172,9 @@ impl<D: Driver> Executor<D> {
         settled.then(|| self.core.next_deadline(&pollers))
     }
 
-    /// Gets ready to park, after a sweep after which there is nothing to do. `false` when there is something to do after all:
-    /// then nothing has changed. `done` is asked for whatever else could end the wait.
+    /// Gets ready to park, after a sweep after which there is nothing to do. `false` when there is
+    /// something to do after all: then nothing has changed. `done` is asked for whatever else could
+    /// end the wait.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
         // The announcement comes before every look at what could have arrived, the pollers' too.
         self.notifier.announce();
@@ -209,8 +211,8 @@ impl Executor<RealDriver> {
     /// afterwards.
     ///
     /// When there is nothing to do it spins, then offers the core to others between sweeps, then
-    /// parks until notified or until the next deadline. Where other threads want the core it parks earlier
-    /// ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call: a
+    /// parks until notified or until the next deadline. Where other threads want the core it parks
+    /// earlier ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call: a
     /// thread that goes elsewhere for long removes its pollers, or drops the executor.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
@@ -252,7 +254,8 @@ impl Executor<RealDriver> {
             };
             let now = self.core.sweep_time.get();
             let mut step = idle.step(now);
-            // Before any spinning: what the poller waits for may be another thread's turn on this core.
+            // Before any spinning: what the poller waits for may be another thread's turn on this
+            // core.
             if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.nap(NAP)) {
                 continue;
             }

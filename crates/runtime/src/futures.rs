@@ -8,8 +8,8 @@ use crate::Time;
 use crate::shared::Core;
 use crate::timers::TimerKey;
 
-/// Is ready from a point in time on. Registers a timer when it is first polled before that; dropping
-/// it takes the timer back.
+/// Is ready from a point in time on. Registers a timer when it is first polled before that;
+/// dropping it takes the timer back.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     core: Rc<Core>,

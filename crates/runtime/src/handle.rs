@@ -62,8 +62,8 @@ impl Handle {
         unbound.bind(Rc::clone(&self.0), id)
     }
 
-    /// As [`spawn_service`](Handle::spawn_service), for a task that ends something which others would have to do without:
-    /// a worker that leaves in order waits for it, within its deadline.
+    /// As [`spawn_service`](Handle::spawn_service), for a task that ends something which others
+    /// would have to do without: a worker that leaves in order waits for it, within its deadline.
     pub fn spawn_finisher<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -81,15 +81,16 @@ impl Handle {
         self.0.finishers.get()
     }
 
-    /// The time now, exactly: a look at the clock on the real driver; the worker's own clock, charged
-    /// work included, on the virtual one.
+    /// The time now, exactly: a look at the clock on the real driver; the worker's own clock,
+    /// charged work included, on the virtual one.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.driver.now()
     }
 
-    /// The time by which effects have their order: as [`now`](Handle::now) on the real driver; on the
-    /// virtual one the world's, which the worker's own clock may be ahead of. Histories are kept in it.
+    /// The time by which effects have their order: as [`now`](Handle::now) on the real driver; on
+    /// the virtual one the world's, which the worker's own clock may be ahead of. Histories are
+    /// kept in it.
     #[inline]
     pub fn instant(&self) -> Time {
         self.0.driver.instant()
@@ -101,8 +102,8 @@ impl Handle {
         self.0.sweep_time.get()
     }
 
-    /// Until when other threads are taken to want the core of this executor; in the past when none does.
-    /// Never on the virtual driver, whose workers have a core each.
+    /// Until when other threads are taken to want the core of this executor; in the past when none
+    /// does. Never on the virtual driver, whose workers have a core each.
     #[inline]
     pub fn contended_until(&self) -> Time {
         self.0.contended_until.get()
@@ -146,23 +147,25 @@ impl Handle {
         YieldNow::default()
     }
 
-    /// To be awaited once per unit of work by code that may never have to wait otherwise: yields when
-    /// the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at once before.
+    /// To be awaited once per unit of work by code that may never have to wait otherwise: yields
+    /// when the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at once
+    /// before.
     #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
     }
 
-    /// As [`coop`](Handle::coop), for code that cannot wait: counts a unit of work, unless it is the one after which the task
-    /// has to yield. Whoever is told `false` has counted nothing, and leaves the work to what awaits `coop`.
+    /// As [`coop`](Handle::coop), for code that cannot wait: counts a unit of work, unless it is
+    /// the one after which the task has to yield. Whoever is told `false` has counted nothing, and
+    /// leaves the work to what awaits `coop`.
     #[inline]
     pub fn try_coop(&self) -> bool {
         self.0.try_spend_coop()
     }
 
     /// To be awaited between two units of work that may not have waited for anything: yields on the
-    /// virtual driver while the worker's clock is ahead of the world, so that the second does not take
-    /// effect before its time. Ready at once on the real driver.
+    /// virtual driver while the worker's clock is ahead of the world, so that the second does not
+    /// take effect before its time. Ready at once on the real driver.
     #[inline]
     pub fn catch_up(&self) -> Coop {
         Coop::new(self.0.driver.busy_until().is_some())

@@ -8,13 +8,14 @@
 //!              contended:    spin ──► park             for `hold`; then one yield tries again
 //! ```
 //!
-//! A yield to a thread that has little to do returns at once. A yield to a thread that wants the core for itself
-//! costs that thread's whole time slice, which is milliseconds. A parked thread does not wait for that slice:
-//! the kernel lets a thread that wakes go before one that has used its share. So a thread on a contended core
-//! parks where it would have yielded.
+//! A yield to a thread that has little to do returns at once. A yield to a thread that wants the
+//! core for itself costs that thread's whole time slice, which is milliseconds. A parked thread
+//! does not wait for that slice: the kernel lets a thread that wakes go before one that has used
+//! its share. So a thread on a contended core parks where it would have yielded.
 //!
-//! `hold` begins at [`HOLD_MIN`] and doubles with every yield that is too long, up to [`HOLD_MAX`]. So the yields
-//! that try cost a few per mille of a core that stays contended. One short yield sets `hold` back.
+//! `hold` begins at [`HOLD_MIN`] and doubles with every yield that is too long, up to [`HOLD_MAX`].
+//! So the yields that try cost a few per mille of a core that stays contended. One short yield sets
+//! `hold` back.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub(crate) enum Step {
     Yield,
     /// Park. If a poller refuses: [`Idle::refused`].
     Park,
-    /// Sleep for a moment: a poller refuses to park and has nothing to sleep on, and the core is contended.
+    /// Sleep for a moment: a poller refuses to park and has nothing to sleep on, and the core is
+    /// contended.
     Nap,
 }
 
@@ -96,7 +98,8 @@ impl Idle {
 
     /// A yield took from `began` to `ended`. Returns whether the core is contended.
     pub(crate) fn yielded(&mut self, began: Time, ended: Time) -> bool {
-        // A model checker runs other threads meanwhile, and the time they take must not decide anything.
+        // A model checker runs other threads meanwhile, and the time they take must not decide
+        // anything.
         if cfg!(loom) || ended - began <= self.yield_limit {
             self.hold = Duration::ZERO;
             return false;

@@ -1,10 +1,11 @@
-//! The per-core polling executor, its real and virtual drivers, and the sync primitives that latches
-//! import.
+//! The per-core polling executor, its real and virtual drivers, and the sync primitives that
+//! latches import.
 //!
-//! An [`Executor`] belongs to one worker. It is stepped: one [`Executor::sweep`] asks the pollers for
-//! news, runs the tasks that became ready, and lets the pollers ring their doorbells, once for all
-//! that the tasks posted. It never owns the thread, so the same executor runs on a thread of its own
-//! ([`RealDriver`]) or as one of a thousand actors of a simulated world ([`VirtualWorker`]).
+//! An [`Executor`] belongs to one worker. It is stepped: one [`Executor::sweep`] asks the pollers
+//! for news, runs the tasks that became ready, and lets the pollers ring their doorbells, once for
+//! all that the tasks posted. It never owns the thread, so the same executor runs on a thread of
+//! its own ([`RealDriver`]) or as one of a thousand actors of a simulated world
+//! ([`VirtualWorker`]).
 //!
 //! ```text
 //!      one sweep                                     other threads
@@ -22,12 +23,12 @@
 //!
 //! # What holds
 //!
-//! - Futures are `!Send` and stay where they were spawned. At most [`ExecutorConfig::depth`] spawned
-//!   tasks are in flight; more wait in the order in which they were spawned.
+//! - Futures are `!Send` and stay where they were spawned. At most [`ExecutorConfig::depth`]
+//!   spawned tasks are in flight; more wait in the order in which they were spawned.
 //! - No task waits for ever to start: where none in flight ends, tasks start beyond the depth
 //!   ([`ExecutorConfig::start_within`]).
-//! - A sweep is bounded: every task that was ready when it began is polled once. A task that is woken
-//!   meanwhile runs in the next sweep.
+//! - A sweep is bounded: every task that was ready when it began is polled once. A task that is
+//!   woken meanwhile runs in the next sweep.
 //! - No wake is lost, from whatever thread and however close to parking (argued at
 //!   [`Notifier`]). A wake of a task that is gone does nothing.
 //! - A parked executor uses no CPU. It parks only when every [`Poller`] agreed to.

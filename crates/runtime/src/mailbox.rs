@@ -18,8 +18,8 @@ impl TaskId {
     pub(crate) const ROOT: TaskId = TaskId { slot: usize::MAX, serial: 0 };
 }
 
-/// The ids of woken tasks. It needs no bound of its own: a waker puts its task in at most once until
-/// the executor takes it out.
+/// The ids of woken tasks. It needs no bound of its own: a waker puts its task in at most once
+/// until the executor takes it out.
 pub(crate) struct Mailbox {
     woken: SegQueue<TaskId>,
     notifier: Notifier,

@@ -21,13 +21,13 @@ use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 ///                                         E4 park while `parked` holds
 /// ```
 ///
-/// The two fences are in one total order. If E2 comes first, S3 reads `parked == true` (or a `false`
-/// that another sender put there, who then unparks) and the executor leaves E4. If S2 comes first,
-/// E3 sees what S1 published. So the sender only has to publish **before** it calls
+/// The two fences are in one total order. If E2 comes first, S3 reads `parked == true` (or a
+/// `false` that another sender put there, who then unparks) and the executor leaves E4. If S2 comes
+/// first, E3 sees what S1 published. So the sender only has to publish **before** it calls
 /// [`Notifier::notify`]. A thread's unpark token is sticky, so unparking between E3 and E4 counts.
 ///
-/// That much is by the fences. The acquire in `retract` is for the sweep that comes then: with
-/// the sender's fence it makes that sweep find what was published, and not only what comes after the
+/// That much is by the fences. The acquire in `retract` is for the sweep that comes then: with the
+/// sender's fence it makes that sweep find what was published, and not only what comes after the
 /// next E3.
 #[derive(Clone)]
 pub struct Notifier(Arc<Signal>);
@@ -59,8 +59,9 @@ impl Notifier {
         Notifier(Arc::new(Signal { parked, target, bed: RwLock::default() }))
     }
 
-    /// From now on the executor's thread sleeps in `bed` when it parks. To be called by that thread. False, and
-    /// without effect, when it has one already, or is no thread but an actor of a simulated world.
+    /// From now on the executor's thread sleeps in `bed` when it parks. To be called by that
+    /// thread. False, and without effect, when it has one already, or is no thread but an actor of
+    /// a simulated world.
     pub fn sleep_in(&self, bed: Arc<dyn Bed>) -> bool {
         let mut place = self.0.bed.write();
         let free = place.is_none() && matches!(self.0.target, Target::Thread(_));
@@ -70,7 +71,8 @@ impl Notifier {
         free
     }
 
-    /// Takes the bed away again, from any thread: whoever sleeps there goes on sleeping in its own parking.
+    /// Takes the bed away again, from any thread: whoever sleeps there goes on sleeping in its own
+    /// parking.
     pub fn leave_bed(&self) {
         let left = self.0.bed.write().take();
         if let Some(bed) = left {
@@ -94,9 +96,9 @@ impl Notifier {
 
     #[cold]
     fn wake(&self) {
-        // The fence of `notify` stands before it. Acquire is for the bed: with the announcement's release, a
-        // waker that ends a parking knows the bed in which it is spent. Should the bed be taken away right now,
-        // the thread looks at `parked` before it sleeps elsewhere.
+        // The fence of `notify` stands before it. Acquire is for the bed: with the announcement's
+        // release, a waker that ends a parking knows the bed in which it is spent. Should the bed
+        // be taken away right now, the thread looks at `parked` before it sleeps elsewhere.
         if self.0.parked.swap(false, Ordering::Acquire) {
             match (&self.0.target, self.bed()) {
                 (Target::Thread(_), Some(bed)) => bed.wake(),
@@ -121,9 +123,11 @@ impl Notifier {
         self.0.parked.load(Ordering::Relaxed)
     }
 
-    /// Ends the parking as a notification does; by the parked thread, when its bed was shaken from outside.
+    /// Ends the parking as a notification does; by the parked thread, when its bed was shaken from
+    /// outside.
     pub(crate) fn end_parking(&self) {
-        // Relaxed: the thread retracts next, and the bed has acquired what the one outside published.
+        // Relaxed: the thread retracts next, and the bed has acquired what the one outside
+        // published.
         self.0.parked.store(false, Ordering::Relaxed);
     }
 

@@ -9,8 +9,8 @@ use crate::Time;
 /// A poller changes itself through interior mutability. The executor never calls it from inside one
 /// of its own methods, nor while a task runs. It may wake and spawn tasks from any method.
 pub trait Poller {
-    /// Takes what has arrived. `now` is the time at the start of the sweep. Returns whether there was
-    /// anything.
+    /// Takes what has arrived. `now` is the time at the start of the sweep. Returns whether there
+    /// was anything.
     fn poll(&self, now: Time) -> bool;
 
     /// Submits what tasks and pollers posted during this sweep: one doorbell for all. Called at the
@@ -32,9 +32,9 @@ pub trait Poller {
     }
 
     /// Whether the worker may park now. `true` is a promise: whatever arrives from now on calls the
-    /// worker's [`crate::Notifier`]. So a poller first registers as parked with those who send to it
-    /// and then looks at its queue once more; if that is not empty it takes the registration back and
-    /// returns `false`. The executor then goes on sweeping.
+    /// worker's [`crate::Notifier`]. So a poller first registers as parked with those who send to
+    /// it and then looks at its queue once more; if that is not empty it takes the registration
+    /// back and returns `false`. The executor then goes on sweeping.
     ///
     /// The worker can already be notified when this is called, so a notification that comes between
     /// the registration and the actual parking is not lost.
@@ -45,9 +45,9 @@ pub trait Poller {
         true
     }
 
-    /// Sleeps until something arrives that this poller waits for, for `time` at most. Returns `false` at once when
-    /// it waits for nothing that it can sleep on. Asked on a core that other threads want, where polling would
-    /// keep from it what the poller waits for.
+    /// Sleeps until something arrives that this poller waits for, for `time` at most. Returns
+    /// `false` at once when it waits for nothing that it can sleep on. Asked on a core that other
+    /// threads want, where polling would keep from it what the poller waits for.
     fn nap(&self, time: Duration) -> bool {
         let _ = time;
         false

@@ -118,7 +118,8 @@ impl Core {
         self.late_at.set(waits.then(|| self.driver.now() + self.config.start_within));
     }
 
-    /// Where no task has started for long although some wait to, starts some beyond the depth. Whether it did.
+    /// Where no task has started for long although some wait to, starts some beyond the depth.
+    /// Whether it did.
     pub(crate) fn mind_line(&self, now: Time) -> bool {
         if self.late_at.get().is_none_or(|late_at| now < late_at) {
             return false;

@@ -1,10 +1,11 @@
-//! The one place from which latches and other in-node concurrency import their primitives, so that a
-//! model checker can take their place.
+//! The one place from which latches and other in-node concurrency import their primitives, so that
+//! a model checker can take their place.
 //!
 //! With `--cfg loom` they are those of [loom](https://docs.rs/loom), which runs a test under every
-//! interleaving and with every value that a load may return. Two things stay the standard library's:
-//! `Arc`, because wakers are made of it, and `OnceLock`. An `Arc` that nobody opens again
-//! orders nothing that the code here relies on, and the checker only sees less order without it.
+//! interleaving and with every value that a load may return. Two things stay the standard
+//! library's: `Arc`, because wakers are made of it, and `OnceLock`. An `Arc` that nobody opens
+//! again orders nothing that the code here relies on, and the checker only sees less order without
+//! it.
 
 #[cfg(loom)]
 mod model;

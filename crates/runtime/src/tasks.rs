@@ -7,8 +7,8 @@
 //!                └──────── abort ───────────┘       └── abort while running: dropped after this poll
 //! ```
 //!
-//! No method here runs or drops a future: they hand futures out, so that code of the task never runs
-//! while the table is borrowed.
+//! No method here runs or drops a future: they hand futures out, so that code of the task never
+//! runs while the table is borrowed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -105,8 +105,8 @@ impl Tasks {
         }
     }
 
-    /// Puts the body back; gives it back instead when the task was aborted meanwhile. The caller then
-    /// drops it and calls [`Tasks::finish`].
+    /// Puts the body back; gives it back instead when the task was aborted meanwhile. The caller
+    /// then drops it and calls [`Tasks::finish`].
     pub(crate) fn check_in(&mut self, id: TaskId, body: Body) -> Result<(), Body> {
         match self.slot(id) {
             Some(slot) if matches!(slot.state, State::Running { abort: false }) => {
@@ -117,7 +117,8 @@ impl Tasks {
         }
     }
 
-    /// Frees the slot of a task whose future is gone. Gives the waker of the task that may start now.
+    /// Frees the slot of a task whose future is gone. Gives the waker of the task that may start
+    /// now.
     pub(crate) fn finish(&mut self, id: TaskId) -> Option<Waker> {
         self.slot(id)?;
         let slot = self.slots.remove(id.slot);
@@ -157,8 +158,8 @@ impl Tasks {
         (0..more).map_while(|_| self.start_first()).collect()
     }
 
-    /// Aborts a task. Gives its body, for the caller to drop, and the waker of the task that may start
-    /// instead. A running task is only marked.
+    /// Aborts a task. Gives its body, for the caller to drop, and the waker of the task that may
+    /// start instead. A running task is only marked.
     pub(crate) fn abort(&mut self, id: TaskId) -> (Option<Body>, Option<Waker>) {
         let Some(slot) = self.slot(id) else { return (None, None) };
         match std::mem::replace(&mut slot.state, State::Running { abort: true }) {

@@ -53,11 +53,12 @@ impl Driver for VirtualDriver {
 /// One worker of a simulated world.
 ///
 /// When something wakes it, it sweeps. A sweep that made progress costs
-/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later; where
-/// all pollers are [settled](crate::Poller::is_settled) and no task is ready there is none. An idle
-/// worker makes no events but its next deadline. Work that a task charges delays all that this worker
-/// does afterwards, in this sweep too; what polling charges moves the worker's clock, but the tasks
-/// that it wakes run at the same event, and so does the flush after a task whose work was short.
+/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later;
+/// where all pollers are [settled](crate::Poller::is_settled) and no task is ready there is none.
+/// An idle worker makes no events but its next deadline. Work that a task charges delays all that
+/// this worker does afterwards, in this sweep too; what polling charges moves the worker's clock,
+/// but the tasks that it wakes run at the same event, and so does the flush after a task whose work
+/// was short.
 ///
 /// Dropping it drops the worker's tasks; the world forgets it.
 pub struct VirtualWorker {
@@ -76,8 +77,9 @@ struct Parts {
     executor: RefCell<Executor<VirtualDriver>>,
     /// The driver's.
     cpu: Rc<Cpu>,
-    /// When events of this worker are scheduled, the next one last: rarely more than two. Events cannot
-    /// be taken back, but an early one does no harm: the worker then looks again at what comes next.
+    /// When events of this worker are scheduled, the next one last: rarely more than two. Events
+    /// cannot be taken back, but an early one does no harm: the worker then looks again at what
+    /// comes next.
     scheduled: RefCell<Vec<Time>>,
     /// What time passes between two looks at pollers that refuse to park.
     step: Duration,
@@ -185,8 +187,8 @@ impl Power {
 /// order.
 ///
 /// # Errors
-/// Why the world stopped before: `limit` of virtual time is over, nothing happens any more (also when
-/// a task was aborted), or time stands still. All tasks are then aborted.
+/// Why the world stopped before: `limit` of virtual time is over, nothing happens any more (also
+/// when a task was aborted), or time stands still. All tasks are then aborted.
 pub fn run_all<T>(
     kernel: &Kernel,
     limit: Duration,

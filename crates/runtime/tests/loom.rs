@@ -1,5 +1,5 @@
-//! Parking and waking under every interleaving, through the executor that runs. A wake that is lost is a
-//! deadlock here, since nothing has a timer. `scripts/loom.sh` runs this.
+//! Parking and waking under every interleaving, through the executor that runs. A wake that is lost
+//! is a deadlock here, since nothing has a timer. `scripts/loom.sh` runs this.
 #![cfg(loom)]
 
 use std::cell::Cell;

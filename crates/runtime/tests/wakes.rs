@@ -14,8 +14,8 @@ use latchwork_runtime::{
     Clock, Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time,
 };
 
-/// Long enough on any machine; a test that needs it has failed. (A lost wake shows as a wait that only
-/// the timer ended.)
+/// Long enough on any machine; a test that needs it has failed. (A lost wake shows as a wait that
+/// only the timer ended.)
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parks at the first idle sweep.
@@ -167,7 +167,8 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     let patience = u64::from(ExecutorConfig::default().spin_sweeps)
         + u64::from(ExecutorConfig::default().yield_sweeps);
     let clock = Clock::start();
-    // It stops counting soon after `patience` sweeps, for good; on a busy machine it stands still before, too.
+    // It stops counting soon after `patience` sweeps, for good; on a busy machine it stands still
+    // before, too.
     let mut seen = 0;
     for still in 0..5 {
         while still == 0 && sweeps.load(Ordering::Relaxed) <= patience {

@@ -73,8 +73,8 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Waits at `frame`, where it may do so already. Where a line is given back with every access, nobody
-    /// gets it from another.
+    /// Waits at `frame`, where it may do so already. Where a line is given back with every access,
+    /// nobody gets it from another.
     fn await_at(turn: &mut Option<Self>, inner: &'a Inner, frame: FrameId) {
         let lazy = inner.node.settings.policy.lazy_release;
         if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
@@ -102,14 +102,15 @@ pub(crate) enum End {
 struct Waiting<'a> {
     inner: &'a Rc<Inner>,
     addr: GlobalAddr,
-    /// Its number in the record. `None` once it was taken out: the record may be gone then, and another
-    /// one count from zero.
+    /// Its number in the record. `None` once it was taken out: the record may be gone then, and
+    /// another one count from zero.
     id: Cell<Option<u64>>,
     /// It has the task's waker since this very poll: what comes next wakes the task again.
     fresh: Cell<bool>,
 }
 
-// After this many looks at a line that a local writer holds, the thread that holds it is not running.
+// After this many looks at a line that a local writer holds, the thread that holds it is not
+// running.
 const LATCHED_LOOKS: u32 = 3;
 const LATCHED_PAUSE: Duration = Duration::from_micros(20);
 

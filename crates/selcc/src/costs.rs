@@ -1,18 +1,18 @@
 //! What work on cached lines costs in a simulated world, where it takes no time by itself.
 //!
-//! A worker's clock moves by what its work costs. That alone would not make two workers of a node wait for
-//! each other: a critical section is one instant of the world, and nobody ever meets a latch that is
-//! held. So a writer leaves in the frame until when it holds the latch, and whoever comes with an
-//! earlier clock finds the line latched: local readers and writers, which come back at that time, and requests of
-//! other nodes, which are served then.
+//! A worker's clock moves by what its work costs. That alone would not make two workers of a node
+//! wait for each other: a critical section is one instant of the world, and nobody ever meets a
+//! latch that is held. So a writer leaves in the frame until when it holds the latch, and whoever
+//! comes with an earlier clock finds the line latched: local readers and writers, which come back
+//! at that time, and requests of other nodes, which are served then.
 //!
-//! Waiting writers have their turns in the order in which they came, as with a fair latch: a writer that goes from one
-//! hit to the next without a pause would else never meet those who wait, since at each of its instants the
-//! latch is free.
+//! Waiting writers have their turns in the order in which they came, as with a fair latch: a writer
+//! that goes from one hit to the next without a pause would else never meet those who wait, since
+//! at each of its instants the latch is free.
 //!
-//! Only the end is kept. A worker whose clock is behind the writer's first instruction would have found the latch
-//! free; it waits all the same, because the writes have happened already, and to let it go ahead would
-//! let the two overlap.
+//! Only the end is kept. A worker whose clock is behind the writer's first instruction would have
+//! found the latch free; it waits all the same, because the writes have happened already, and to
+//! let it go ahead would let the two overlap.
 
 use std::time::Duration;
 
@@ -23,11 +23,12 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::worker::Inner;
 
-/// CPU times of work on cached lines. Posting and polling verbs are charged by the simulated fabric.
+/// CPU times of work on cached lines. Posting and polling verbs are charged by the simulated
+/// fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuCosts {
-    /// A hit: finding the frame, and the local latch. As much for each look whether a line can be locked by a
-    /// transaction, and for the end of a lock.
+    /// A hit: finding the frame, and the local latch. As much for each look whether a line can be
+    /// locked by a transaction, and for the end of a lock.
     pub hit: Duration,
     /// Reading or writing 1 KiB in the cache; each hit is charged for its whole line.
     pub copy_per_kib: Duration,
@@ -54,8 +55,8 @@ impl Inner {
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a writer that comes now has to wait for its turn: a local writer holds the line, or others have
-    /// waited longer.
+    /// Whether a writer that comes now has to wait for its turn: a local writer holds the line, or
+    /// others have waited longer.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
         self.node.cache.find(addr).is_some_and(|id| {
@@ -64,8 +65,8 @@ impl Inner {
         })
     }
 
-    /// Until when a writer has to wait that comes to the line for the first time. Where others wait whose
-    /// turn is now, it comes right behind them.
+    /// Until when a writer has to wait that comes to the line for the first time. Where others wait
+    /// whose turn is now, it comes right behind them.
     pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: Mode) -> Option<Time> {
         self.held(frame).or_else(|| {
             let behind = self.costs.is_some()

@@ -68,8 +68,8 @@ counters! {
     cache_hits,
     /// Accesses that had to ask for the line.
     cache_misses,
-    /// Accesses that waited while other nodes were asked to give their line up: how many operations needed
-    /// invalidation messages, however many (SELCC 7.1.1, figure 12).
+    /// Accesses that waited while other nodes were asked to give their line up: how many operations
+    /// needed invalidation messages, however many (SELCC 7.1.1, figure 12).
     accesses_invalidating,
     /// Invalidation messages sent.
     invalidations_sent,
@@ -83,7 +83,8 @@ counters! {
     locks_refused,
     /// Invalidation messages of others sent on behind a grant that had no room for them.
     requests_passed_on,
-    /// Times that readers had to hold off, since they gave a line up for a writer that had been refused.
+    /// Times that readers had to hold off, since they gave a line up for a writer that had been
+    /// refused.
     holdoffs,
     /// Invalidation messages of readers refused because a starved writer has the line.
     refused_by_priority,

@@ -1,17 +1,18 @@
 //! [`Cover`]: until when the handler polls although workers are awake.
 //!
-//! A message wakes no thread while a worker of its node polls. The kernel may have taken that worker's core for
-//! another program. Then the message waits for a time slice of that program, and with it the node that sent it.
-//! So while other programs want the workers' cores, the handler takes messages every [`INTERVAL`]. The kernel lets
-//! a thread that mostly sleeps go before one that uses all of its share, so the handler is on time.
+//! A message wakes no thread while a worker of its node polls. The kernel may have taken that
+//! worker's core for another program. Then the message waits for a time slice of that program, and
+//! with it the node that sent it. So while other programs want the workers' cores, the handler
+//! takes messages every [`INTERVAL`]. The kernel lets a thread that mostly sleeps go before one
+//! that uses all of its share, so the handler is on time.
 
 use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 
-/// How often the handler looks: short beside a time slice (milliseconds), long beside what a look takes
-/// (microseconds).
+/// How often the handler looks: short beside a time slice (milliseconds), long beside what a look
+/// takes (microseconds).
 pub(crate) const INTERVAL: Duration = Duration::from_micros(200);
 
 /// Until when, in nanoseconds of the node's clock.
@@ -19,10 +20,11 @@ pub(crate) const INTERVAL: Duration = Duration::from_micros(200);
 pub(crate) struct Cover(AtomicU64);
 
 impl Cover {
-    /// A worker's core is contended until this time. Returns whether there was no cover at `now`, so that the
-    /// handler has to be woken.
+    /// A worker's core is contended until this time. Returns whether there was no cover at `now`,
+    /// so that the handler has to be woken.
     pub(crate) fn extend(&self, now: Time, until: Time) -> bool {
-        // Relaxed: a time and nothing else. Waking the handler orders it before the handler's next look.
+        // Relaxed: a time and nothing else. Waking the handler orders it before the handler's next
+        // look.
         let before = self.0.fetch_max(until.as_nanos(), Ordering::Relaxed);
         before <= now.as_nanos()
     }

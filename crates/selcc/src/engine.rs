@@ -1,8 +1,8 @@
 //! Driving the lines' machines: what happens goes in, verbs and messages come out.
 //!
-//! Everything here runs under the lock of the line's shard and only posts, never waits: so the actions
-//! of one step reach the worker's send queue in the order in which the machine gave them, and the state
-//! word of a frame changes before the release of the line is posted.
+//! Everything here runs under the lock of the line's shard and only posts, never waits: so the
+//! actions of one step reach the worker's send queue in the order in which the machine gave them,
+//! and the state word of a frame changes before the release of the line is posted.
 
 use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
@@ -73,13 +73,14 @@ impl Inner {
         if now_held < before && !evicting {
             self.taken(addr, record, before);
         }
-        // Also when the line was served to another in the same step. A pledge that was given back meets no wish.
+        // Also when the line was served to another in the same step. A pledge that was given back
+        // meets no wish.
         if wanted && !record.line.is_wanted() {
             record.refused_since = Time::ZERO;
         }
         let mut group = None;
-        // Taken from the end, since there is mostly one: an action is large, and a drain that ends looks at
-        // all that may be left.
+        // Taken from the end, since there is mostly one: an action is large, and a drain that ends
+        // looks at all that may be left.
         actions.reverse();
         let mut unasked = None;
         while let Some(action) = actions.pop() {
@@ -202,7 +203,8 @@ impl Inner {
                     }
                     Message::Answer { answer: Answer::Busy, .. } => {
                         self.counters.invalidations_locked_out.add(1);
-                        // Or others could wait for ever: those of this node follow one another without a gap.
+                        // Or others could wait for ever: those of this node follow one another
+                        // without a gap.
                         if let Some(frame) = record.frame {
                             node.cache.frame(frame).note_refusal();
                         }
@@ -237,7 +239,8 @@ impl Inner {
                 }
                 let mut pause = settings.pause_after(priority, now - record.refused_since);
                 if !settings.policy.rules.invalidate {
-                    // Nobody gives a line to whoever has waited longest; one has to be awake when it is free.
+                    // Nobody gives a line to whoever has waited longest; one has to be awake when
+                    // it is free.
                     pause = record.pause(pause, settings.pause, now);
                 }
                 // Between half and one and a half of it, so that two nodes fall out of step.
@@ -306,9 +309,9 @@ impl Inner {
         }
     }
 
-    /// Fetches what this message will most likely lead to: the asker's frame, into which the holder forwards
-    /// the line; the own frame, whose bytes the giver has just written. All at once, while the step goes on,
-    /// and not one CPU cache line after the other as they are used.
+    /// Fetches what this message will most likely lead to: the asker's frame, into which the holder
+    /// forwards the line; the own frame, whose bytes the giver has just written. All at once, while
+    /// the step goes on, and not one CPU cache line after the other as they are used.
     fn get_ready(&self, record: &Record, message: &Message) {
         let cache = &self.node.cache;
         match message {
@@ -348,7 +351,8 @@ impl Inner {
         let _ = self.send(addr, to, Body::Line(answer));
     }
 
-    /// Gives the pledges back that a line has which is given up for lost: other nodes need not lose it, too.
+    /// Gives the pledges back that a line has which is given up for lost: other nodes need not lose
+    /// it, too.
     pub(crate) fn abandon_pledges(&self, addr: GlobalAddr, record: &mut Record) {
         let mut actions = Vec::new();
         record.line.abandon_pledges(&mut actions);
@@ -378,8 +382,8 @@ impl Inner {
                     // A later one has an alarm of its own.
                     Alarm::HoldOffOver if record.hold_off_until > now => {}
                     Alarm::HoldOffOver => {
-                        // Forgotten, not only over: to a worker whose sweep began before this moment
-                        // it would still seem to last, and no other alarm would come.
+                        // Forgotten, not only over: to a worker whose sweep began before this
+                        // moment it would still seem to last, and no other alarm would come.
                         record.hold_off_until = Time::ZERO;
                         self.want_for_waiters(addr, record);
                     }
@@ -390,10 +394,11 @@ impl Inner {
         any
     }
 
-    /// Ends a pause before its time, for an access that wants to know at once whether the line is locked.
+    /// Ends a pause before its time, for an access that wants to know at once whether the line is
+    /// locked.
     ///
-    /// Its alarm stays, and serves the next pause: so however many such accesses come, there is one alarm, and those who
-    /// pause ask no more often besides.
+    /// Its alarm stays, and serves the next pause: so however many such accesses come, there is one
+    /// alarm, and those who pause ask no more often besides.
     pub(crate) fn end_pause(&self, addr: GlobalAddr, record: &mut Record) {
         record.retry_is_set = true;
         self.drive(addr, record, Event::Retry);

@@ -1,11 +1,11 @@
 //! Eviction: lines are given up so that there are frames for others (SELCC 5.2).
 //!
-//! Whoever polls evicts, on every sweep on which frames run short, so that a miss finds a free one. The
-//! victims of a sweep go in batches, one for each memory node, behind one doorbell each. What is evicted
-//! leaves its frame at once if it is clean, or if its changes can be copied ([`crate::write_back`]);
-//! otherwise when its release is complete. The record stays until then in either case: whoever wants the
-//! line again gets another frame, and waits there for the line's own release (rule R1), and what others
-//! ask meanwhile is answered behind it.
+//! Whoever polls evicts, on every sweep on which frames run short, so that a miss finds a free one.
+//! The victims of a sweep go in batches, one for each memory node, behind one doorbell each. What
+//! is evicted leaves its frame at once if it is clean, or if its changes can be copied
+//! ([`crate::write_back`]); otherwise when its release is complete. The record stays until then in
+//! either case: whoever wants the line again gets another frame, and waits there for the line's own
+//! release (rule R1), and what others ask meanwhile is answered behind it.
 
 use latchwork_cache::{FrameState, Ownership};
 use latchwork_coherence::MemoryError;
@@ -21,13 +21,14 @@ use crate::worker::{Inner, LEAVE_STEP, Worker};
 const GIVE_BACK: usize = 64;
 
 impl Worker {
-    /// Gives back every line that the node holds, changes written back, so that the node can leave: afterwards no
-    /// latch word names it, and its cache may go. For a node whose other workers, all but the handler, have left;
-    /// nobody may begin an access meanwhile.
+    /// Gives back every line that the node holds, changes written back, so that the node can leave:
+    /// afterwards no latch word names it, and its cache may go. For a node whose other workers, all
+    /// but the handler, have left; nobody may begin an access meanwhile.
     ///
     /// # Errors
-    /// [`MemoryError::Stuck`] when nothing was given back for as long as the deadline, as when lines are locked or a
-    /// memory node is gone; [`MemoryError::Fabric`] when the node may not touch memory any more.
+    /// [`MemoryError::Stuck`] when nothing was given back for as long as the deadline, as when
+    /// lines are locked or a memory node is gone; [`MemoryError::Fabric`] when the node may not
+    /// touch memory any more.
     pub async fn give_back(&self) -> Result<(), MemoryError> {
         let (inner, node) = (&self.inner, &self.inner.node);
         let waited = node.settings.deadline;
@@ -60,7 +61,8 @@ impl Worker {
 }
 
 impl Inner {
-    /// How many frames are missing: none as long as it is not worth an eviction. Asked on every sweep.
+    /// How many frames are missing: none as long as it is not worth an eviction. Asked on every
+    /// sweep.
     #[inline]
     fn shortage(&self) -> usize {
         let Node { cache, reserve, frame_waiters, releasing, .. } = &*self.node;
@@ -96,8 +98,8 @@ impl Inner {
         any
     }
 
-    /// Gives up lines of one memory node, as far as they are not in use. The doorbell rings for all of them
-    /// at the end of the sweep; where they go one at a time, for each at once.
+    /// Gives up lines of one memory node, as far as they are not in use. The doorbell rings for all
+    /// of them at the end of the sweep; where they go one at a time, for each at once.
     fn evict_batch(&self, lines: &[GlobalAddr]) -> bool {
         let gone = lines.iter().filter(|line| self.evict(**line)).count();
         self.counters.victims_in_use.add((lines.len() - gone) as u64);
@@ -128,14 +130,15 @@ impl Inner {
         gone
     }
 
-    /// Frees the frame of a line whose release was just posted, or has it freed when that is complete.
+    /// Frees the frame of a line whose release was just posted, or has it freed when that is
+    /// complete.
     ///
-    /// The line was at rest: no verb but the release was in flight, no question was open (R5), and nobody
-    /// had reserved it. So unless the release itself reads the frame, nothing does. Whoever has waited for
-    /// the line and does not know yet how that ended finds the frame where it was. What other
-    /// threads still read in it does not validate: the state changed before. What this one has copied from it
-    /// was loaded before the frame is pushed into the free list, which releases, and whoever fills it has popped
-    /// it from there, which acquires.
+    /// The line was at rest: no verb but the release was in flight, no question was open (R5), and
+    /// nobody had reserved it. So unless the release itself reads the frame, nothing does. Whoever
+    /// has waited for the line and does not know yet how that ended finds the frame where it was.
+    /// What other threads still read in it does not validate: the state changed before. What this
+    /// one has copied from it was loaded before the frame is pushed into the free list, which
+    /// releases, and whoever fills it has popped it from there, which acquires.
     fn recycle(&self, record: &mut Record) {
         if record.failed.is_some() {
             // It could not be posted.

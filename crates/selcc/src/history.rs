@@ -1,9 +1,10 @@
 //! Which lines other nodes take away before they are used here again, for adaptive release.
 //!
-//! Lazy release (SELCC 4.1) bets that a line is used again before another node asks for it. Where nodes write the
-//! same lines in turn the bet is lost each time, and the next writer pays for it: a refused atomic, a question
-//! and a forward, where a line that had been given back would have cost one round trip. So the node remembers how
-//! its bets ended, and gives lines back by itself where it keeps losing them.
+//! Lazy release (SELCC 4.1) bets that a line is used again before another node asks for it. Where
+//! nodes write the same lines in turn the bet is lost each time, and the next writer pays for it: a
+//! refused atomic, a question and a forward, where a line that had been given back would have cost
+//! one round trip. So the node remembers how its bets ended, and gives lines back by itself where
+//! it keeps losing them.
 //!
 //! ```text
 //!   obtained ──► lingers ──► watched ──┬── used again here ────────────► the bet is won
@@ -11,10 +12,11 @@
 //!                 few misses) since)
 //! ```
 //!
-//! What is used again at once, as long as the line lingers, is no part of the bet: a line that is given back a few
-//! misses later has served these uses as well. A line that others take away even while it lingers, before it is
-//! used again, shall not linger. Of lines that are given back nobody learns whether keeping them would have been
-//! better, so one in [`TRIAL`] or more is kept in spite of all, and one in [`LOOK`] lingers.
+//! What is used again at once, as long as the line lingers, is no part of the bet: a line that is
+//! given back a few misses later has served these uses as well. A line that others take away even
+//! while it lingers, before it is used again, shall not linger. Of lines that are given back nobody
+//! learns whether keeping them would have been better, so one in [`TRIAL`] or more is kept in spite
+//! of all, and one in [`LOOK`] lingers.
 
 use latchwork_cache::Ownership;
 use latchwork_runtime::sync::{AtomicU16, Ordering};
@@ -28,11 +30,13 @@ pub(crate) const LOOK: u64 = 64;
 /// After so many misses a bet on a copy to read is over.
 pub(crate) const BET_MISSES: usize = 256;
 
-/// A count between bounds, in some bits of a cell: how often one thing came rather than the other, of late.
+/// A count between bounds, in some bits of a cell: how often one thing came rather than the other,
+/// of late.
 #[derive(Clone, Copy)]
 struct Count {
     shift: u8,
-    /// The bits, shifted down. They hold one more than the count, and zero as long as there is none.
+    /// The bits, shifted down. They hold one more than the count, and zero as long as there is
+    /// none.
     bits: u16,
     /// The count after the first news, if the one came; one less if the other.
     first: u8,
@@ -46,9 +50,9 @@ const LOST: Count = Count { shift: 0, bits: 0xf, first: 4, most: 7, undo: 1 };
 const LOST_ENOUGH: u8 = 4;
 /// As [`LOST`], of copies to read.
 const LOST_SHARED: Count = Count { shift: 8, bits: 0xff, first: 8, most: 15, undo: 1 };
-/// Of the line's count and that of all lines together. Each copy is used or lost by chance, and one that is given back by
-/// mistake is missed by all workers of the node for long, since few bets are made on it then: so the line's own bets
-/// alone do not decide where those of all say otherwise.
+/// Of the line's count and that of all lines together. Each copy is used or lost by chance, and one
+/// that is given back by mistake is missed by all workers of the node for long, since few bets are
+/// made on it then: so the line's own bets alone do not decide where those of all say otherwise.
 const LOST_SHARED_ENOUGH: u8 = 18;
 /// Lines taken away while they lingered, before they were used.
 const HURRIED: Count = Count { shift: 4, bits: 0xf, first: 2, most: 7, undo: 2 };
@@ -72,8 +76,9 @@ impl Count {
     }
 }
 
-/// What became of lines that were kept. Lines share cells, as branches share those of a branch predictor; what is used
-/// most has its cell for itself most of the time. A line that was not here before is taken for one like all.
+/// What became of lines that were kept. Lines share cells, as branches share those of a branch
+/// predictor; what is used most has its cell for itself most of the time. A line that was not here
+/// before is taken for one like all.
 pub(crate) struct History {
     // Relaxed throughout: a count that is lost in a race is a bet forgotten.
     cells: Box<[AtomicU16]>,
@@ -81,7 +86,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// For a node with so many frames: several cells for each, since the lines that it had are more.
+    /// For a node with so many frames: several cells for each, since the lines that it had are
+    /// more.
     pub(crate) fn new(frames: usize) -> History {
         let cells = (frames * 8).next_power_of_two().clamp(1 << 10, 1 << 24);
         History { cells: (0..cells).map(|_| AtomicU16::new(0)).collect(), all: AtomicU16::new(0) }
@@ -131,7 +137,8 @@ impl History {
         self.count(addr, HURRIED, !used);
     }
 
-    /// The bet on a line that was held so is over: won, if the line was `used` before it was taken away.
+    /// The bet on a line that was held so is over: won, if the line was `used` before it was taken
+    /// away.
     pub(crate) fn taken(&self, addr: GlobalAddr, hold: Ownership, used: bool) {
         self.count(addr, bets(hold), !used);
     }

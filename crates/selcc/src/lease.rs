@@ -1,15 +1,17 @@
-//! The lease: how long local code may go on with a line that other nodes have asked for (SELCC 5.3.1).
+//! The lease: how long local code may go on with a line that other nodes have asked for (SELCC
+//! 5.3.1).
 //!
-//! Local accesses come before requests of other nodes, those included that wait for the local latch: a line
-//! changes hands among the workers of a node much faster than among nodes (SELCC 5.1.1). Where many of them
-//! want one line, there is always one that waits, and the nodes that ask starve. So two counters
-//! run from the moment in which local code has kept a request waiting: of the reads and of the writes
-//! that had to wait for the local latch. An access that finds the latch free at its first look takes them
-//! back to zero: the line is not used so heavily. When `reads / workers + writes` has reached the
-//! [bound](crate::Settings::lease), the line is given up: no further local access comes before the
-//! requests that are remembered. Writers see that in the frame, those who look for the line in its record; they
-//! wait until the requests are served, and then for the line as for any other. Accesses that have a
-//! reservation use it, so each visit of a line is good for one access at least.
+//! Local accesses come before requests of other nodes, those included that wait for the local
+//! latch: a line changes hands among the workers of a node much faster than among nodes (SELCC
+//! 5.1.1). Where many of them want one line, there is always one that waits, and the nodes that ask
+//! starve. So two counters run from the moment in which local code has kept a request waiting: of
+//! the reads and of the writes that had to wait for the local latch. An access that finds the latch
+//! free at its first look takes them back to zero: the line is not used so heavily. When `reads /
+//! workers + writes` has reached the [bound](crate::Settings::lease), the line is given up: no
+//! further local access comes before the requests that are remembered. Writers see that in the
+//! frame, those who look for the line in its record; they wait until the requests are served, and
+//! then for the line as for any other. Accesses that have a reservation use it, so each visit of a
+//! line is good for one access at least.
 
 use latchwork_coherence::Mode;
 use latchwork_latch::Event;
@@ -67,8 +69,8 @@ impl Lease {
 }
 
 impl Inner {
-    /// Whether accesses that wait for the local latch come before requests of other nodes. Not those of a
-    /// thread that seems not to be running: none had its turn for as long as it takes
+    /// Whether accesses that wait for the local latch come before requests of other nodes. Not
+    /// those of a thread that seems not to be running: none had its turn for as long as it takes
     /// [reservations to lapse](crate::Settings::lapse).
     pub(crate) fn is_local_code_first(&self, record: &Record, now: Time) -> bool {
         let node = &*self.node;

@@ -1,9 +1,9 @@
-//! Messages to other nodes, with the lines that are forwarded ahead of them, and what is done when their
-//! end is ambiguous.
+//! Messages to other nodes, with the lines that are forwarded ahead of them, and what is done when
+//! their end is ambiguous.
 //!
 //! A message that goes alone is sent again under the same number: whichever copy comes first counts
-//! ([`crate::repeats`]). A forward cannot be sent again just so. The first one may have been used, and
-//! the second would be a WRITE over what the new owner wrote since. So the giver asks first:
+//! ([`crate::repeats`]). A forward cannot be sent again just so. The first one may have been used,
+//! and the second would be a WRITE over what the new owner wrote since. So the giver asks first:
 //!
 //! ```text
 //!   giver                              receiver
@@ -13,14 +13,15 @@
 //!   WRITE line, SEND grant number m ─►  the question is still open, and its frame waits
 //! ```
 //!
-//! The receiver takes the number of the grant in question and the answer from one lock, so exactly one of
-//! two things happens: the grant was acted upon, or will be by the worker that took it, and nothing is
-//! sent again; or it never counts, even if it still lies in the inbox, and the frame is as free for a
-//! forward as before (R5). Until the verdict the giver's operation is not complete: the bytes
-//! stay, and the receiver is not told that it is settled. Doubts and verdicts are messages that go alone.
+//! The receiver takes the number of the grant in question and the answer from one lock, so exactly
+//! one of two things happens: the grant was acted upon, or will be by the worker that took it, and
+//! nothing is sent again; or it never counts, even if it still lies in the inbox, and the frame is
+//! as free for a forward as before (R5). Until the verdict the giver's operation is not complete:
+//! the bytes stay, and the receiver is not told that it is settled. Doubts and verdicts are
+//! messages that go alone.
 //!
-//! Doubts stand in the record, not with the worker that forwarded, because any worker of the node may
-//! receive the verdict.
+//! Doubts stand in the record, not with the worker that forwarded, because any worker of the node
+//! may receive the verdict.
 
 use latchwork_latch::{Event, Hold, Message, NodeSet};
 use latchwork_runtime::sync::Ordering;
@@ -54,7 +55,8 @@ pub(crate) struct Sent {
     stamp: Stamp,
     letter: Letter,
     ahead: Option<Bytes>,
-    /// The operation that a forward goes with; `None` once the forward stands in the record's doubts.
+    /// The operation that a forward goes with; `None` once the forward stands in the record's
+    /// doubts.
     group: Option<usize>,
     tries: u8,
 }
@@ -130,8 +132,8 @@ impl Inner {
             }
             None => match (error, &sent.letter.body) {
                 (None, _) => {}
-                // Nobody else would tell that the answer will not come; and whether it will still write
-                // into the frame is unknown: nobody here may touch the line again.
+                // Nobody else would tell that the answer will not come; and whether it will still
+                // write into the frame is unknown: nobody here may touch the line again.
                 (Some(error), Body::Line(Message::Request(request)))
                     if request.from == self.node.id =>
                 {
@@ -149,13 +151,14 @@ impl Inner {
                     }
                 }
                 (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
-                // Whoever waits for it is gone, or waits until its deadline. That goes for a question that
-                // was passed on as well: to refuse it here would be a second answer, if it has arrived.
+                // Whoever waits for it is gone, or waits until its deadline. That goes for a
+                // question that was passed on as well: to refuse it here would be a second answer,
+                // if it has arrived.
                 (Some(_), _) => {}
             },
             Some(_) if again => self.doubt(sent),
-            // It has arrived; or the receiver is gone, and takes with it what the word says it has. This
-            // node is through with the line all the same.
+            // It has arrived; or the receiver is gone, and takes with it what the word says it has.
+            // This node is through with the line all the same.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group, Ok(None)),
                 None => self.resolve(sent.letter.addr, sent.name()),
@@ -172,13 +175,14 @@ impl Inner {
         }
     }
 
-    /// Questions of this node never got to the nodes of `unasked`, which are gone: whoever waits for the line fails. No answer of
-    /// theirs will ever be written into its frame, so the line takes none out of use: without this, whoever comes by many
-    /// lines of nodes that are gone would have no frames left for others.
+    /// Questions of this node never got to the nodes of `unasked`, which are gone: whoever waits
+    /// for the line fails. No answer of theirs will ever be written into its frame, so the line
+    /// takes none out of use: without this, whoever comes by many lines of nodes that are gone
+    /// would have no frames left for others.
     ///
-    /// Where the word has nothing of this node's but what the line holds, the wish is given up, and the line is what it was before: a
-    /// copy that could not be upgraded is read, and evicted, as any. The bit of a reader that waits stays in the word, and the record
-    /// has to remember that.
+    /// Where the word has nothing of this node's but what the line holds, the wish is given up, and
+    /// the line is what it was before: a copy that could not be upgraded is read, and evicted, as
+    /// any. The bit of a reader that waits stays in the word, and the record has to remember that.
     pub(crate) fn cannot_ask(
         &self,
         addr: GlobalAddr,
@@ -209,7 +213,8 @@ impl Inner {
     fn give_up_on(&self, missed: u64) -> bool {
         let gone = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
         let gone: Vec<_> = gone.filter(|peer| missed & bit(*peer) != 0).collect();
-        // A question that was asked before is in its record by now, and one that is asked later fails when it is posted.
+        // A question that was asked before is in its record by now, and one that is asked later
+        // fails when it is posted.
         for shard in self.node.records.shards() {
             let mut records = shard.lock();
             for (addr, record) in records.iter_mut() {

@@ -1,13 +1,14 @@
 //! Locks of transactions: [`LineLocks`] for [`Worker`].
 //!
-//! A lock is a count in the line's frame, in a word of which `latchwork-cache` says how it keeps whatever takes a line away
-//! from doing so. So a locked line stays, and requests of others that it stands in the way of are
-//! answered `Busy` by the line's machine, those included that are remembered at the moment. Nothing waits for a
-//! lock, so its end tells nobody.
+//! A lock is a count in the line's frame, in a word of which `latchwork-cache` says how it keeps
+//! whatever takes a line away from doing so. So a locked line stays, and requests of others that it
+//! stands in the way of are answered `Busy` by the line's machine, those included that are
+//! remembered at the moment. Nothing waits for a lock, so its end tells nobody.
 //!
-//! What is here as it has to be is locked without the lock of the line's shard, unless others have asked for it or it
-//! is given up for lost. Then its word says so, and it is locked under that lock: who has waited until the bound of the
-//! [lease](crate::lease) comes first, and who is shut out by the lock is told so in the same step.
+//! What is here as it has to be is locked without the lock of the line's shard, unless others have
+//! asked for it or it is given up for lost. Then its word says so, and it is locked under that
+//! lock: who has waited until the bound of the [lease](crate::lease) comes first, and who is shut
+//! out by the lock is told so in the same step.
 
 use std::fmt;
 use std::pin::pin;
@@ -32,8 +33,8 @@ pub struct Lock {
     worker: Worker,
     need: Need,
     frame: FrameId,
-    /// Dropping it ends the access that the line was obtained for, and what then becomes of the line has
-    /// to be decided.
+    /// Dropping it ends the access that the line was obtained for, and what then becomes of the
+    /// line has to be decided.
     ends_access: bool,
     /// It locks nobody of this node out any more.
     detains: bool,
@@ -100,7 +101,8 @@ fn ownership(mode: Mode) -> Ownership {
 }
 
 impl Inner {
-    /// Locks the line if it is here as it has to be and nobody has asked for it, without the lock of its shard.
+    /// Locks the line if it is here as it has to be and nobody has asked for it, without the lock
+    /// of its shard.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
         let node = &*self.node;
@@ -124,8 +126,9 @@ impl Inner {
         }
     }
 
-    /// Locks the line if that needs nobody else; `upgrades`: the lock to read that the caller has. `reserved`: the
-    /// caller has the line reserved, and so comes before requests of others in any case.
+    /// Locks the line if that needs nobody else; `upgrades`: the lock to read that the caller has.
+    /// `reserved`: the caller has the line reserved, and so comes before requests of others in any
+    /// case.
     fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
         let Need { addr, mode } = need;
         let node = &*self.node;
@@ -178,8 +181,8 @@ impl Inner {
         self.finish(&mut records, addr);
     }
 
-    /// Has who locks a line ask first while others have asked for it, or it is given up for lost. A lock that has come before that
-    /// keeps them from the line: they are told.
+    /// Has who locks a line ask first while others have asked for it, or it is given up for lost. A
+    /// lock that has come before that keeps them from the line: they are told.
     pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record) {
         let Some(id) = record.frame else { return };
         let frame = self.node.cache.frame(id);
@@ -197,10 +200,11 @@ impl Inner {
         }
     }
 
-    /// Whether a reader that does not wait for locks may ask for the line: if it is refused, its bit stays in the word until
-    /// the lock ends, and the line keeps its frame. Such lines have a quarter of the frames at most, and those that are
-    /// locked here a half, so there are always frames for others; else two nodes whose transactions
-    /// have locked what the other has tried to read could both wait for a frame.
+    /// Whether a reader that does not wait for locks may ask for the line: if it is refused, its
+    /// bit stays in the word until the lock ends, and the line keeps its frame. Such lines have a
+    /// quarter of the frames at most, and those that are locked here a half, so there are always
+    /// frames for others; else two nodes whose transactions have locked what the other has tried to
+    /// read could both wait for a frame.
     pub(crate) fn may_be_refused(&self, record: &mut Record) -> bool {
         let node = &*self.node;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
@@ -213,7 +217,8 @@ impl Inner {
         record.counts_as_refused
     }
 
-    /// Ends what [`may_be_refused`](Inner::may_be_refused) counts, once the line is here or not wanted any more.
+    /// Ends what [`may_be_refused`](Inner::may_be_refused) counts, once the line is here or not
+    /// wanted any more.
     pub(crate) fn see_to_refusal(&self, record: &mut Record) {
         let over = record.line.hold() != Hold::Nothing
             || !record.line.is_wanted() && record.waiters.is_empty()
@@ -224,8 +229,8 @@ impl Inner {
         }
     }
 
-    /// Takes a lock, if this node may have one more locked line; whether it was taken. A line that is locked already
-    /// is not one more.
+    /// Takes a lock, if this node may have one more locked line; whether it was taken. A line that
+    /// is locked already is not one more.
     fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
         let share = &self.node.lock_share;
         let mode = ownership(mode);
@@ -249,7 +254,8 @@ impl Inner {
 }
 
 impl Worker {
-    /// Locks the line, which is obtained if it is not here as it has to be. The ticket is the one that it came with.
+    /// Locks the line, which is obtained if it is not here as it has to be. The ticket is the one
+    /// that it came with.
     async fn obtain_lock(
         &self,
         need: Need,

@@ -34,7 +34,8 @@ impl Mail for Worker {
 }
 
 impl Inner {
-    /// A message has arrived that is none of the protocol's: a letter, or from a peer of another version.
+    /// A message has arrived that is none of the protocol's: a letter, or from a peer of another
+    /// version.
     pub(crate) fn received_mail(&self, wire: &Wire) {
         let [MAIL, letter @ ..] = &wire.body else { return };
         if let Some(costs) = self.costs {

@@ -30,8 +30,8 @@ pub struct NodeParts {
     pub id: ComputeNodeId,
     /// Its frames.
     pub cache: Cache,
-    /// The key under which the cache's arena was registered with the fabric. Other nodes forward into
-    /// it, so it is the same on all nodes.
+    /// The key under which the cache's arena was registered with the fabric. Other nodes forward
+    /// into it, so it is the same on all nodes.
     pub arena: RegionKey,
     /// How the pool is divided into lines.
     pub geometry: Geometry,
@@ -65,8 +65,8 @@ pub struct Node {
     pub(crate) releasing: AtomicUsize,
     /// How many lines transactions may lock.
     pub(crate) lock_share: Share,
-    /// Lines that are asked for by readers that do not wait for locks, and such that were refused to them: these
-    /// keep their frames until the lock ends.
+    /// Lines that are asked for by readers that do not wait for locks, and such that were refused
+    /// to them: these keep their frames until the lock ends.
     pub(crate) refused: AtomicUsize,
     /// Which messages have arrived.
     pub(crate) seen: Seen,
@@ -97,8 +97,8 @@ pub(crate) fn bit(node: ComputeNodeId) -> u64 {
 pub(crate) struct Reserve {
     /// So many, when it is at it.
     pub(crate) wanted: usize,
-    /// With so many it does not begin: not as soon as one is missing, since to choose among many costs
-    /// less for each that is chosen.
+    /// With so many it does not begin: not as soon as one is missing, since to choose among many
+    /// costs less for each that is chosen.
     pub(crate) enough: usize,
 }
 
@@ -180,18 +180,20 @@ impl Node {
         sum
     }
 
-    /// Whether this line is under way: see [`Node::lines_under_way`]. What was evicted has left its frame
-    /// before, but has not arrived in memory.
+    /// Whether this line is under way: see [`Node::lines_under_way`]. What was evicted has left its
+    /// frame before, but has not arrived in memory.
     pub fn is_under_way(&self, line: GlobalAddr) -> bool {
         self.records.shard(line).lock().contains_key(&line)
     }
 
-    /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at rest.
+    /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at
+    /// rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()
     }
 
-    /// How many frames lines keep that this node has given up, since an answer to a question about them may still be written there.
+    /// How many frames lines keep that this node has given up, since an answer to a question about
+    /// them may still be written there.
     pub fn lost_frames(&self) -> usize {
         let lost = |shard: &Mutex<Records>| {
             let records = shard.lock();
@@ -200,22 +202,25 @@ impl Node {
         self.records.shards().map(lost).sum()
     }
 
-    /// Forgets a compute node that has left, before another one of that id sends a message here: that one counts
-    /// its messages anew. Nothing that the old one has sent may still be on its way.
+    /// Forgets a compute node that has left, before another one of that id sends a message here:
+    /// that one counts its messages anew. Nothing that the old one has sent may still be on its
+    /// way.
     pub fn forget(&self, peer: ComputeNodeId) {
         self.seen.forget(peer);
         self.gone.fetch_and(!bit(peer), Ordering::Relaxed);
     }
 
-    /// Whether this compute node is gone, as far as this node was told, so that it need not be asked for anything.
+    /// Whether this compute node is gone, as far as this node was told, so that it need not be
+    /// asked for anything.
     pub(crate) fn is_gone(&self, peer: ComputeNodeId) -> bool {
         // Relaxed: whoever does not see it yet asks, and the question fails.
         self.gone.load(Ordering::Relaxed) & bit(peer) != 0
     }
 
-    /// Says that a compute node is gone: it answers nothing any more, and verbs to it fail already. Lines for which it was
-    /// asked cannot be had any more, as if the question had failed; accesses that wait for them end with an error. A node that
-    /// has left in order held nothing, and was asked nothing by [operations](crate::Worker::give_back) that it waited for.
+    /// Says that a compute node is gone: it answers nothing any more, and verbs to it fail already.
+    /// Lines for which it was asked cannot be had any more, as if the question had failed; accesses
+    /// that wait for them end with an error. A node that has left in order held nothing, and was
+    /// asked nothing by [operations](crate::Worker::give_back) that it waited for.
     ///
     /// It takes effect when [`minds`](Node::minds) is false for it.
     pub fn miss(&self, peer: ComputeNodeId) {
@@ -284,9 +289,9 @@ impl Blocked {
 
 /// Accesses that wait for a free frame.
 ///
-/// No wake is lost: whoever waits counts, then looks at the free list; whoever frees a frame puts it into
-/// the list, then looks at the count; each with a full fence between the two. The fences are ordered one
-/// way or the other, and the second to come sees what the first has done.
+/// No wake is lost: whoever waits counts, then looks at the free list; whoever frees a frame puts
+/// it into the list, then looks at the count; each with a full fence between the two. The fences
+/// are ordered one way or the other, and the second to come sees what the first has done.
 #[derive(Default)]
 pub(crate) struct FrameWaiters {
     wakers: Mutex<Vec<Waker>>,

@@ -1,12 +1,12 @@
 //! Operations on latch words: posting them, their ends, and what is done when an end is ambiguous.
 //!
-//! A connection that fails under a batch cuts it off at some request. What is behind the cut never takes
-//! effect, so the word can be read at leisure: one's own field tells whether the operation was applied
-//! ([`Inspection`], with the argument). If it was, the operation has ended as if nothing had happened; the
-//! look at the word has the line's READ behind it where the operation has one. If it was not, it is
-//! posted again, with its write-back: the writers are shut out until the operation is complete, or the
-//! bytes were copied ([`crate::write_back`]), so they are still those, and the bounds are kept with the
-//! operation.
+//! A connection that fails under a batch cuts it off at some request. What is behind the cut never
+//! takes effect, so the word can be read at leisure: one's own field tells whether the operation
+//! was applied ([`Inspection`], with the argument). If it was, the operation has ended as if
+//! nothing had happened; the look at the word has the line's READ behind it where the operation has
+//! one. If it was not, it is posted again, with its write-back: the writers are shut out until the
+//! operation is complete, or the bytes were copied ([`crate::write_back`]), so they are still
+//! those, and the bounds are kept with the operation.
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
@@ -56,8 +56,8 @@ impl Tag {
 #[derive(Debug)]
 pub(crate) struct Group {
     addr: GlobalAddr,
-    /// Set when the operation is posted, with where the line's bytes go to or come from: the forwards come
-    /// first.
+    /// Set when the operation is posted, with where the line's bytes go to or come from: the
+    /// forwards come first.
     op: Option<(WordOp, LocalBuffer)>,
     /// What the operation writes back.
     dirty: DirtyBounds,
@@ -89,8 +89,8 @@ impl Inner {
         key
     }
 
-    /// Posts an operation on the word of a line in frame `id`. Returns whether its verbs read or write the
-    /// frame, which has to stay as it is until the operation is complete.
+    /// Posts an operation on the word of a line in frame `id`. Returns whether its verbs read or
+    /// write the frame, which has to stay as it is until the operation is complete.
     ///
     /// Forwards of the same group do, too: only an operation without one may say that they do not.
     pub(crate) fn post_operation(
@@ -102,7 +102,8 @@ impl Inner {
     ) -> Result<bool, VerbError> {
         let key = self.join_group(&mut group, addr);
         let dirty = if op.writes_back() { self.take_dirty(id) } else { DirtyBounds::EMPTY };
-        // Nobody evicts what he hands on or keeps a copy of, so no other release is worth the copying.
+        // Nobody evicts what he hands on or keeps a copy of, so no other release is worth the
+        // copying.
         let evicts = op == WordOp::ReleaseExclusive;
         let slot = if evicts { self.copy_out(addr, id, &dirty) } else { None };
         let buffer = match &slot {
@@ -135,8 +136,8 @@ impl Inner {
         Ok(frame_in_verb)
     }
 
-    /// What is to be written back of a frame whose writers are shut out already, so that nothing is added to
-    /// the bounds any more.
+    /// What is to be written back of a frame whose writers are shut out already, so that nothing is
+    /// added to the bounds any more.
     fn take_dirty(&self, id: FrameId) -> DirtyBounds {
         let frame = self.node.cache.frame(id);
         let dirty = frame.dirty();
@@ -154,8 +155,8 @@ impl Inner {
         let mut batch = Batch::new();
         self.write_back(group.addr, buffer, group.dirty, &mut batch);
         let latch = self.node.geometry.latch_addr(group.addr).offset();
-        // What the atomic must find for the line to be read at all: the word that is swapped, or nobody
-        // in the exclusive field. Otherwise the line comes from whoever the word names.
+        // What the atomic must find for the line to be read at all: the word that is swapped, or
+        // nobody in the exclusive field. Otherwise the line comes from whoever the word names.
         let mut found = (LatchWord::EXCLUSIVE, 0);
         batch.push(match op.verb(self.node.id) {
             WordVerb::Add(add) => {
@@ -301,7 +302,8 @@ impl Inner {
                 record.fail(error);
                 self.give_frame_back(record);
             }
-            // The discipline writes no such word. Its line was not read, and whom to ask it does not say.
+            // The discipline writes no such word. Its line was not read, and whom to ask it does
+            // not say.
             (None, Some((op, _)))
                 if op.reads_line() && LatchWord::from_bits(group.old).is_impossible() =>
             {
@@ -318,15 +320,16 @@ impl Inner {
         self.finish(&mut records, group.addr);
     }
 
-    /// Takes the frame from a line whose operation has failed. The operation is over and no question is
-    /// out (R1, R5), so nothing can write into the frame or read it any more, unless a forward from it
-    /// is in doubt.
+    /// Takes the frame from a line whose operation has failed. The operation is over and no
+    /// question is out (R1, R5), so nothing can write into the frame or read it any more, unless a
+    /// forward from it is in doubt.
     pub(crate) fn give_frame_back(&self, record: &mut Record) {
         let cache = &self.node.cache;
         // Not while it is locked: it is tried again when the lock ends.
         let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
         if let Some(id) = record.frame.take_if(free) {
-            // Who was granted the line and has not come yet to use it is told instead that it is lost, and reserves nothing.
+            // Who was granted the line and has not come yet to use it is told instead that it is
+            // lost, and reserves nothing.
             let granted = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Granted);
             if let Some(error) = record.failed {
                 for waiter in record.waiters.iter_mut().filter(granted) {

@@ -1,8 +1,8 @@
 //! Records of lines that are under way: what the frame alone does not say.
 //!
-//! A line at rest has no record; its frame's ownership is all there is to know. The record is keyed by
-//! address and outlives the frame, so that a line that is evicted and wanted again waits for its own
-//! release (rule R1).
+//! A line at rest has no record; its frame's ownership is all there is to know. The record is keyed
+//! by address and outlives the frame, so that a line that is evicted and wanted again waits for its
+//! own release (rule R1).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -113,8 +113,9 @@ impl Access {
     }
 }
 
-/// An access that is of no use after some time has this many turns until then, if each pause were as long as
-/// the first. Nodes that have waited for longer pause less, so that no line is got by newcomers alone.
+/// An access that is of no use after some time has this many turns until then, if each pause were
+/// as long as the first. Nodes that have waited for longer pause less, so that no line is got by
+/// newcomers alone.
 const TURNS: u32 = 64;
 
 /// An access that waits for the line.
@@ -154,14 +155,16 @@ pub(crate) struct Record {
     pub(crate) incoming_dirty: DirtyBounds,
     /// Local readers wait until then.
     pub(crate) hold_off_until: Time,
-    /// When the node was refused, the first time since it last got what it wanted; zero: it was not.
+    /// When the node was refused, the first time since it last got what it wanted; zero: it was
+    /// not.
     pub(crate) refused_since: Time,
-    /// The last access that waited for the line does so no more, and would not have waited for a lock.
+    /// The last access that waited for the line does so no more, and would not have waited for a
+    /// lock.
     pub(crate) forsaken: bool,
     /// An alarm is set for the end of a pause that has ended before its time.
     pub(crate) retry_is_set: bool,
-    /// A reader that does not wait for locks has asked: if it is refused its bit stays in the word, and so does the
-    /// frame.
+    /// A reader that does not wait for locks has asked: if it is refused its bit stays in the word,
+    /// and so does the frame.
     pub(crate) counts_as_refused: bool,
     /// The last time at which an alarm was set for a local writer to let go.
     pub(crate) let_go_at: Time,
@@ -226,8 +229,8 @@ impl Record {
         id
     }
 
-    /// The pause before the line is asked for again: `pause`, unless some access would have few turns then
-    /// until it is of no use any more; but not less than `least`.
+    /// The pause before the line is asked for again: `pause`, unless some access would have few
+    /// turns then until it is of no use any more; but not less than `least`.
     pub(crate) fn pause(&self, pause: Duration, least: Duration, now: Time) -> Duration {
         let waiting = self.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         let by = waiting.filter_map(|waiter| waiter.by).min();
@@ -239,7 +242,8 @@ impl Record {
         self.disappoint(error);
     }
 
-    /// Whether it was given up, and its frame as well: nothing can be posted for it, or written into it, any more.
+    /// Whether it was given up, and its frame as well: nothing can be posted for it, or written
+    /// into it, any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.failed.is_some() && self.frame.is_none()
     }
@@ -270,7 +274,8 @@ pub(crate) struct FrameCopy<'a> {
     pub(crate) dirty: DirtyBounds,
     /// Reservations count no more.
     pub(crate) lapsed: bool,
-    /// A local writer holds the latch, in virtual time; or local accesses wait for it, which come first.
+    /// A local writer holds the latch, in virtual time; or local accesses wait for it, which come
+    /// first.
     pub(crate) held: bool,
 }
 

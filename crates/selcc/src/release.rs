@@ -1,5 +1,5 @@
-//! Giving lines back that nobody has asked for: at once where release is not lazy (SEL), and where it is, those
-//! that other nodes would take away anyway ([`History`](crate::history::History)).
+//! Giving lines back that nobody has asked for: at once where release is not lazy (SEL), and where
+//! it is, those that other nodes would take away anyway ([`History`](crate::history::History)).
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,8 @@ use crate::settings::{Release, Settings};
 use crate::timers::Alarm;
 use crate::worker::Inner;
 
-/// Lines that this worker obtained lately, the latest last: until enough others have come, they may be
-/// used again at once.
-/// The second says whether a line is kept although it is contested.
+/// Lines that this worker obtained lately, the latest last: until enough others have come, they may
+/// be used again at once. The second says whether a line is kept although it is contested.
 pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
 
 fn adapts(settings: &Settings) -> bool {
@@ -30,8 +29,8 @@ pub(crate) fn minds_ends(settings: &Settings) -> bool {
 }
 
 impl Inner {
-    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted. Where it is reserved
-    /// or locked, whoever has done that gives it back.
+    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted.
+    /// Where it is reserved or locked, whoever has done that gives it back.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
         let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
         if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
@@ -82,12 +81,13 @@ impl Inner {
         adapts(&self.node.settings)
     }
 
-    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The line lingers, or
-    /// its time is over at once; so is that of one that has lingered.
+    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The
+    /// line lingers, or its time is over at once; so is that of one that has lingered.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.node;
         if !node.settings.policy.lazy_release {
-            // At once, not with the next sweep: the worker's next access to the line must not find it here.
+            // At once, not with the next sweep: the worker's next access to the line must not find
+            // it here.
             self.evict(addr);
             return;
         }
@@ -115,9 +115,9 @@ impl Inner {
         }
     }
 
-    /// Several accesses waited for the line and it came for all of them. Where it is a copy to read, the bet is won
-    /// however soon a writer takes it: what is so popular inside the node is not to be fetched once more
-    /// than others ask for it.
+    /// Several accesses waited for the line and it came for all of them. Where it is a copy to
+    /// read, the bet is won however soon a writer takes it: what is so popular inside the node is
+    /// not to be fetched once more than others ask for it.
     fn served_several(&self, addr: GlobalAddr, hold: Ownership) {
         if hold == Ownership::Shared {
             self.node.history.taken(addr, hold, true);
@@ -131,9 +131,9 @@ impl Inner {
         self.contested_as(addr, cache.frame(id).state().ownership())
     }
 
-    /// As above, of a line that is held so. What is saved is waiting, and costs hits: not for a worker that has other
-    /// accesses under way while it waits. Under takeover copies to read stay: one operation clears them all, and to
-    /// give them back takes one for each.
+    /// As above, of a line that is held so. What is saved is waiting, and costs hits: not for a
+    /// worker that has other accesses under way while it waits. Under takeover copies to read stay:
+    /// one operation clears them all, and to give them back takes one for each.
     fn contested_as(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
         let stays = match hold {
             // Another worker has given it up in between.
@@ -147,7 +147,8 @@ impl Inner {
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
         let node = &*self.node;
-        // Should the frame have changed hands meanwhile, it is not watched, or another line is a little early.
+        // Should the frame have changed hands meanwhile, it is not watched, or another line is a
+        // little early.
         let Some(id) = node.cache.find(addr) else { return };
         let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
         if used {
@@ -164,8 +165,9 @@ impl Inner {
         }
     }
 
-    /// A bet on a copy is over after some misses at the latest, won if the copy was used: else a lost one would be known
-    /// as soon as a writer comes, and a won one only when the copy goes, and there would seem to be few of these.
+    /// A bet on a copy is over after some misses at the latest, won if the copy was used: else a
+    /// lost one would be known as soon as a writer comes, and a won one only when the copy goes,
+    /// and there would seem to be few of these.
     fn bet_on_copy(&self, addr: GlobalAddr) {
         let Node { cache, history, .. } = &*self.node;
         let mut bets = self.bets.borrow_mut();

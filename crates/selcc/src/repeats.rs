@@ -10,20 +10,20 @@
 //!
 //! # What has to be remembered
 //!
-//! The receiver knows the highest number of a sender's worker that it has seen, and the *gaps*: lower
-//! numbers that it has not seen. A number that is neither above the highest nor a gap is a repeat. So a
-//! number is never taken twice, however late its second copy is.
+//! The receiver knows the highest number of a sender's worker that it has seen, and the *gaps*:
+//! lower numbers that it has not seen. A number that is neither above the highest nor a gap is a
+//! repeat. So a number is never taken twice, however late its second copy is.
 //!
-//! How far a message is overtaken has no bound: one message can be late while thousands pass it. How
-//! many are late at one time has one. Numbers are given in the order of posting, batches of one endpoint to one
-//! target are submitted in that order, and at most `requests_max` requests of them are under way. A
-//! gap is then one of these: a message under way; one that a worker of the receiver has taken out of the
-//! inbox and not looked at yet, at most one for each worker; and one that will never come, because the
-//! network lost it or its endpoint was dropped. The first two kinds are fewer than
-//! [`Settings::gaps_max`](crate::Settings::gaps_max), so that many gaps are kept, and when there are
-//! more, the lowest is forgotten: the one that has been overtaken most often, and so most likely lost.
-//! Should it come after all, it is dropped as a repeat is, and whoever waits for it fails at its
-//! deadline. Nothing is ever taken twice for it.
+//! How far a message is overtaken has no bound: one message can be late while thousands pass it.
+//! How many are late at one time has one. Numbers are given in the order of posting, batches of one
+//! endpoint to one target are submitted in that order, and at most `requests_max` requests of them
+//! are under way. A gap is then one of these: a message under way; one that a worker of the
+//! receiver has taken out of the inbox and not looked at yet, at most one for each worker; and one
+//! that will never come, because the network lost it or its endpoint was dropped. The first two
+//! kinds are fewer than [`Settings::gaps_max`](crate::Settings::gaps_max), so that many gaps are
+//! kept, and when there are more, the lowest is forgotten: the one that has been overtaken most
+//! often, and so most likely lost. Should it come after all, it is dropped as a repeat is, and
+//! whoever waits for it fails at its deadline. Nothing is ever taken twice for it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ use latchwork_verbs::ComputeNodeId;
 
 const NUMBER_BITS: u32 = 48;
 
-/// Who sent a message, and which one it is: worker 16 bits | number 48 bits. The numbers of a worker
-/// count from 1 for every target, and 48 bits last for years.
+/// Who sent a message, and which one it is: worker 16 bits | number 48 bits. The numbers of a
+/// worker count from 1 for every target, and 48 bits last for years.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp(u64);
 
@@ -80,8 +80,8 @@ impl Numbers {
 
 /// The numbers that no worker of the node uses at the moment.
 ///
-/// A worker that starts goes on with the numbers of one that has left, so a stamp never stands for two
-/// messages, and receivers keep as many windows as there were workers at one time.
+/// A worker that starts goes on with the numbers of one that has left, so a stamp never stands for
+/// two messages, and receivers keep as many windows as there were workers at one time.
 #[derive(Default)]
 pub(crate) struct NumberPool {
     free: Mutex<(Vec<Numbers>, u16)>,
@@ -136,8 +136,8 @@ impl Window {
 
 /// What the node has seen of the messages of all others.
 ///
-/// One lock for each sending node, held for a few instructions, so that only workers that receive from
-/// the same node at the same moment meet.
+/// One lock for each sending node, held for a few instructions, so that only workers that receive
+/// from the same node at the same moment meet.
 pub(crate) struct Seen {
     nodes: Box<[Windows]>,
     gaps_max: usize,
@@ -182,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, in whatever order: as long as no gap had to be forgotten, a number is taken if
-        /// and only if a set of all numbers did not have it; and never twice in any case.
+        /// Whatever comes, in whatever order: as long as no gap had to be forgotten, a number is
+        /// taken if and only if a set of all numbers did not have it; and never twice in any case.
         #[test]
         fn a_window_knows_what_a_set_knows(
             steps in prop::collection::vec((0u64..40, any::<bool>()), 1..300),

@@ -13,9 +13,9 @@
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
 //! ```
 //!
-//! A request is one word, so that ten travel with a grant. What bounds it: 58 nodes, priorities to 31, questions
-//! numbered modulo 2^14, and frames within the first 256 GiB of an arena, each at a multiple of 64
-//! bytes.
+//! A request is one word, so that ten travel with a grant. What bounds it: 58 nodes, priorities to
+//! 31, questions numbered modulo 2^14, and frames within the first 256 GiB of an arena, each at a
+//! multiple of 64 bytes.
 //!
 //! What is not used is zero: a fabric may spare itself zeros at the end.
 //! A grant's line was written into the asker's frame before, in the same batch.
@@ -74,8 +74,8 @@ const _: () = assert!(Rules::DISCIPLINE.seq_modulus as u64 <= SEQS);
 const _: () = assert!((Rules::DISCIPLINE.priority_max as u64) < PRIORITIES);
 const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
 
-/// What a message between nodes says, and about which line; `None` when it is none of this protocol.
-/// For tests and tools that watch a fabric.
+/// What a message between nodes says, and about which line; `None` when it is none of this
+/// protocol. For tests and tools that watch a fabric.
 pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
     match Letter::decode(wire)? {
         (Letter { addr, body: Body::Line(message), .. }, _) => Some((addr, message)),
@@ -147,8 +147,8 @@ impl Letter {
         Wire { from, body }
     }
 
-    /// The letter in `wire`, and its stamp; `None` when it is none, which a peer of another version may
-    /// send.
+    /// The letter in `wire`, and its stamp; `None` when it is none, which a peer of another version
+    /// may send.
     pub(crate) fn decode(wire: &Wire) -> Option<(Letter, Stamp)> {
         let head = wire.body[0];
         if head == MAIL {

@@ -29,8 +29,8 @@ use crate::write_back::WriteBackRing;
 /// One worker's view of its node's coherent memory.
 ///
 /// Clones are cheap and the same worker. While one exists, or anything that the worker posted is in
-/// flight, its executor polls for the node: completions, messages, alarms, eviction. All of a node's
-/// workers do, and whoever polls serves.
+/// flight, its executor polls for the node: completions, messages, alarms, eviction. All of a
+/// node's workers do, and whoever polls serves.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) inner: Rc<Inner>,
@@ -48,14 +48,14 @@ type Kept = RefCell<Option<Rc<Inner>>>;
 /// How often a handler looks at requests that the workers should have seen to.
 const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often a sweep rings its doorbell again for what follows from completions. An access that is refused
-/// takes two; beyond a few, the messages of others have waited long enough.
+/// How often a sweep rings its doorbell again for what follows from completions. An access that is
+/// refused takes two; beyond a few, the messages of others have waited long enough.
 const RINGS_MAX: usize = 4;
 
 // Between two looks at whether all is over; most of the time it is at the first.
 pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
-/// The same when leaving has taken longer than a hundred of these. Then it waits for something that failed, as
-/// for a memory node that does not answer.
+/// The same when leaving has taken longer than a hundred of these. Then it waits for something that
+/// failed, as for a memory node that does not answer.
 const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 
 pub(crate) struct Inner {
@@ -112,8 +112,8 @@ impl Worker {
         Self::start_as(Role::Worker, node, port, inbox, handle)
     }
 
-    /// Starts the worker that covers for the others: it runs no tasks, parks whenever it can, and is
-    /// woken for messages that arrive while no other worker polls. Every node needs one.
+    /// Starts the worker that covers for the others: it runs no tasks, parks whenever it can, and
+    /// is woken for messages that arrive while no other worker polls. Every node needs one.
     pub fn start_handler(
         node: &Arc<Node>,
         port: Rc<Port>,
@@ -193,14 +193,15 @@ impl Worker {
         self.inner.write_backs.taken()
     }
 
-    /// Waits for the worker's [finishers](Handle::spawn_finisher), and until nothing that this worker posted is in
-    /// flight, each within the deadline. Then gives up its part in the node's epochs. To be awaited before the
-    /// worker's thread ends: no other thread can take its completions. What clones post after it has returned is
-    /// taken as long as the executor runs, whether they live or not.
+    /// Waits for the worker's [finishers](Handle::spawn_finisher), and until nothing that this
+    /// worker posted is in flight, each within the deadline. Then gives up its part in the node's
+    /// epochs. To be awaited before the worker's thread ends: no other thread can take its
+    /// completions. What clones post after it has returned is taken as long as the executor runs,
+    /// whether they live or not.
     ///
     /// # Errors
-    /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`] when the node may not touch
-    /// memory any more, so that it cannot give up anything.
+    /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`]
+    /// when the node may not touch memory any more, so that it cannot give up anything.
     pub async fn leave(self) -> Result<(), MemoryError> {
         let inner = &self.inner;
         let waited = inner.node.settings.deadline;
@@ -269,9 +270,10 @@ impl Inner {
         self.port.in_flight() + self.releases.borrow().len()
     }
 
-    /// The last handle is about to go. An operation that is in flight has changed the line's word, or will;
-    /// if nobody learned of it, the node's other workers would wait for its end and other nodes for an
-    /// answer, all until their deadlines. So the poller keeps the worker until that has come.
+    /// The last handle is about to go. An operation that is in flight has changed the line's word,
+    /// or will; if nobody learned of it, the node's other workers would wait for its end and other
+    /// nodes for an answer, all until their deadlines. So the poller keeps the worker until that
+    /// has come.
     fn outlive(self: &Rc<Self>) {
         // Otherwise the executor has ended.
         if self.unfinished() > 0
@@ -293,11 +295,12 @@ impl Inner {
 
     /// When the first alarm of the node has to be looked at by this worker.
     ///
-    /// While workers are awake, alarms are theirs: they look on every sweep, and whoever parks takes the
-    /// first alarm along as its deadline; whoever leaves wakes the handler. A handler that woke for
-    /// each would take the core from just those workers, and with more alarms in sight it would never rest.
-    /// So it only covers for workers that are away for long, or that parked in the moment in which it set
-    /// an alarm itself. When all are parked, the alarm is its own.
+    /// While workers are awake, alarms are theirs: they look on every sweep, and whoever parks
+    /// takes the first alarm along as its deadline; whoever leaves wakes the handler. A handler
+    /// that woke for each would take the core from just those workers, and with more alarms in
+    /// sight it would never rest. So it only covers for workers that are away for long, or that
+    /// parked in the moment in which it set an alarm itself. When all are parked, the alarm is its
+    /// own.
     fn next_alarm(&self) -> Option<Time> {
         let alarm = self.node.timers.next()?;
         let covers = self.role == Role::Handler && self.node.awake.load(Ordering::Relaxed) > 0;
@@ -310,8 +313,8 @@ impl Inner {
             return false;
         }
         let mut completions = self.completions.take();
-        // Also when only a future's batch completed: whoever drives that future without a waker has to
-        // have another sweep before the worker parks.
+        // Also when only a future's batch completed: whoever drives that future without a waker has
+        // to have another sweep before the worker parks.
         let any = self.port.poll(&mut |tag, result| completions.push((tag, result)));
         for (tag, result) in completions.drain(..) {
             self.completed(tag, result.map(|outcome| outcome.old[0]));
@@ -320,9 +323,9 @@ impl Inner {
         any
     }
 
-    /// Submits what was posted. Where batches complete as they are submitted, what follows from them is
-    /// submitted in the same stroke: the question after a refused operation, the notice after a hand-over.
-    /// It waits for no sweep; on other fabrics there is nothing to poll yet.
+    /// Submits what was posted. Where batches complete as they are submitted, what follows from
+    /// them is submitted in the same stroke: the question after a refused operation, the notice
+    /// after a hand-over. It waits for no sweep; on other fabrics there is nothing to poll yet.
     fn ring(&self) {
         self.port.ring();
         for _ in 0..RINGS_MAX {
@@ -403,14 +406,16 @@ impl Poller for Pump {
         // Whoever drives a future of the port without a waker has to have one more sweep.
         let seen = !inner.polled_late.get();
         let idle = seen && inner.port.may_park() && inner.releases.borrow().is_empty();
-        // A worker that has just ended may have left an alarm behind since the handler looked. Its word to
-        // the handler comes before that has announced that it parks, and this look, or after.
+        // A worker that has just ended may have left an alarm behind since the handler looked. Its
+        // word to the handler comes before that has announced that it parks, and this look, or
+        // after.
         let missed = inner.role == Role::Handler
             && inner
                 .next_alarm()
                 .is_some_and(|alarm| inner.reported.get().is_none_or(|at| alarm < at));
-        // A worker may have asked for cover since the deadline was computed. It stores the time before it notifies, and
-        // this look comes after the announcement: so the handler meets one of them.
+        // A worker may have asked for cover since the deadline was computed. It stores the time
+        // before it notifies, and this look comes after the announcement: so the handler meets one
+        // of them.
         let uncovered = inner.role == Role::Handler
             && !inner.covers.get()
             && inner.node.cover.next(inner.handle.sweep_time()).is_some();
@@ -419,7 +424,8 @@ impl Poller for Pump {
         }
         inner.parked.set(true);
         inner.count_awake(-1);
-        // Every worker comes here soon after it learns that its core is contended: it parks instead of yielding.
+        // Every worker comes here soon after it learns that its core is contended: it parks instead
+        // of yielding.
         let (now, until) = (inner.handle.sweep_time(), inner.handle.contended_until());
         if inner.role == Role::Worker && now < until {
             inner.node.cover(now, until);

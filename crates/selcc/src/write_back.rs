@@ -1,12 +1,13 @@
-//! The write-back ring (SELCC 5.2.1): registered memory to which the changes of evicted lines are copied, so
-//! that their frames are free before the changes have arrived.
+//! The write-back ring (SELCC 5.2.1): registered memory to which the changes of evicted lines are
+//! copied, so that their frames are free before the changes have arrived.
 //!
-//! Each worker has so many slots for each memory node, which is each of its queue pairs. A slot belongs to
-//! the operation that writes back from it until that is complete, however often it is posted. When there is
-//! none left nobody waits: the line is written back from its frame, which is free when that is complete.
+//! Each worker has so many slots for each memory node, which is each of its queue pairs. A slot
+//! belongs to the operation that writes back from it until that is complete, however often it is
+//! posted. When there is none left nobody waits: the line is written back from its frame, which is
+//! free when that is complete.
 //!
-//! Slots are handed out from a list of free ones, not in a ring's order: an operation that has to be
-//! posted again would hold up the slots of all behind it.
+//! Slots are handed out from a list of free ones, not in a ring's order: an operation that has to
+//! be posted again would hold up the slots of all behind it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -49,7 +50,8 @@ impl Slot {
 }
 
 impl WriteBackRing {
-    /// Room for `slots` lines for each memory node. Takes memory when there is something to write back.
+    /// Room for `slots` lines for each memory node. Takes memory when there is something to write
+    /// back.
     pub(crate) fn new(slots: usize, line_size: usize) -> Self {
         WriteBackRing { slots, line_size, queues: RefCell::default() }
     }
@@ -94,8 +96,8 @@ impl WriteBackRing {
 }
 
 impl Inner {
-    /// Copies what changed of a line that nobody can write any more. `None` when nothing did, and when there
-    /// is no room.
+    /// Copies what changed of a line that nobody can write any more. `None` when nothing did, and
+    /// when there is no room.
     pub(crate) fn copy_out(
         &self,
         addr: GlobalAddr,

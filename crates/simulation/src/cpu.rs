@@ -7,9 +7,9 @@ use crate::{Kernel, Time};
 
 /// The CPU time of one worker: a clock that runs ahead of the world while the worker computes.
 ///
-/// What a worker does inside one event is one instant for the world. [`Cpu::charge`] says how long it
-/// would have taken; until the world has caught up, [`Cpu::busy_until`] is `Some` and the worker must
-/// not go on.
+/// What a worker does inside one event is one instant for the world. [`Cpu::charge`] says how long
+/// it would have taken; until the world has caught up, [`Cpu::busy_until`] is `Some` and the worker
+/// must not go on.
 pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
@@ -48,7 +48,8 @@ impl Cpu {
         self.charged.set(self.charged.get().saturating_add(cost));
     }
 
-    /// How long it has computed until now: what was charged, less what the world has not caught up with.
+    /// How long it has computed until now: what was charged, less what the world has not caught up
+    /// with.
     pub fn worked(&self) -> Duration {
         let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
         self.charged.get().saturating_sub(ahead)

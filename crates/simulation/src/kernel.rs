@@ -159,8 +159,8 @@ impl Kernel {
         self.0.actors.borrow()[actor.index()].mark.waker(actor, &self.0.marks)
     }
 
-    /// From now on, wakers of `actor` fire it at `from` if that is later than the current instant: for
-    /// an actor that could not act before.
+    /// From now on, wakers of `actor` fire it at `from` if that is later than the current instant:
+    /// for an actor that could not act before.
     ///
     /// # Panics
     /// When `actor` is not of this kernel.
@@ -236,8 +236,8 @@ impl Kernel {
         });
     }
 
-    /// The facts become one word, by a product of which both halves count; the word is folded in by a
-    /// bijection of the hash so far, which therefore forgets nothing.
+    /// The facts become one word, by a product of which both halves count; the word is folded in by
+    /// a bijection of the hash so far, which therefore forgets nothing.
     #[inline]
     fn fold(&self, a: u64, b: u64, kind: u32) {
         let a = u128::from(a ^ u64::from(kind) << 40 ^ 0xa076_1d64_78bd_642f);

@@ -62,8 +62,8 @@ const CHILDREN: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// The next event, if it was entered as such, with a key without a slot: a wake is for now, and the
-    /// heap would only give it back.
+    /// The next event, if it was entered as such, with a key without a slot: a wake is for now, and
+    /// the heap would only give it back.
     front: Option<(Key, Event)>,
     /// Every key is less than its children, which are at `CHILDREN * index + 1` and behind.
     heap: Vec<Key>,
@@ -72,8 +72,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Enters an event. Of two at the same instant, that with the lesser `tie` comes first, of which
-    /// 40 bits count; where these are equal, the calls so far decide.
+    /// Enters an event. Of two at the same instant, that with the lesser `tie` comes first, of
+    /// which 40 bits count; where these are equal, the calls so far decide.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
         let event = Event { at, actor, payload };

@@ -1,4 +1,5 @@
-//! Checkpoints: what stands in the tables, written while transactions go on, so that old segments of logs can go.
+//! Checkpoints: what stands in the tables, written while transactions go on, so that old segments
+//! of logs can go.
 //!
 //! ```text
 //!   floor F: what clocks show ──► clocks above F ──► new generation ──► the old one has ended
@@ -8,9 +9,10 @@
 //!                                                    each begins a segment
 //! ```
 //!
-//! A row that is read has its own timestamp, so it does not matter when it is read: replay takes the later of it
-//! and of what the logs have above the floor. What was committed up to the floor and deleted again above it is in
-//! the logs as deleted. Loaded rows, which no log has, are lasting with the first checkpoint.
+//! A row that is read has its own timestamp, so it does not matter when it is read: replay takes
+//! the later of it and of what the logs have above the floor. What was committed up to the floor
+//! and deleted again above it is in the logs as deleted. Loaded rows, which no log has, are lasting
+//! with the first checkpoint.
 
 use std::sync::Arc;
 
@@ -35,12 +37,12 @@ pub struct Checkpoint {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Writes a checkpoint, and removes what it makes unnecessary. `nodes` are all nodes of the database, whose logs are
-    /// in `directory`. Transactions go on meanwhile.
+    /// Writes a checkpoint, and removes what it makes unnecessary. `nodes` are all nodes of the
+    /// database, whose logs are in `directory`. Transactions go on meanwhile.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when a transaction goes on beyond `deadline`; [`TxnError::Log`]; when memory fails. The
-    /// checkpoint before stays in place.
+    /// [`TxnError::Busy`] when a transaction goes on beyond `deadline`; [`TxnError::Log`]; when
+    /// memory fails. The checkpoint before stays in place.
     pub async fn checkpoint(
         &self,
         nodes: &[Arc<Node>],
@@ -67,8 +69,8 @@ impl<M: LineLocks> Database<M> {
         let bytes = part.bytes();
         part.finish()?;
         for log in &logs {
-            // Durable, and in segments that are whole: a log that loses its last segment has lost nothing that the
-            // checkpoint shows, and that loss can be accepted.
+            // Durable, and in segments that are whole: a log that loses its last segment has lost
+            // nothing that the checkpoint shows, and that loss can be accepted.
             log.flush(handle, deadline).await?;
             log.rotate(handle, deadline).await?;
         }
@@ -83,8 +85,8 @@ impl<M: LineLocks> Database<M> {
 
     /// Draws a timestamp above which all commits are whose transactions begin from now on.
     async fn draw_floor(&self, nodes: &[Arc<Node>]) -> Result<Timestamp, TxnError> {
-        // Clocks are above all commits so far. Timestamps that were drawn and have not committed need not be up to
-        // it: what commits above the floor is in the logs.
+        // Clocks are above all commits so far. Timestamps that were drawn and have not committed
+        // need not be up to it: what commits above the floor is in the logs.
         let clocks = nodes.iter().map(|node| node.clock().now().counter());
         let counter = clocks.max().unwrap_or(0);
         // Above those of all nodes with this counter.

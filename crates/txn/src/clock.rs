@@ -8,12 +8,13 @@ use crate::TxnError;
 
 /// The clock of a compute node, shared by its workers.
 ///
-/// Under two-phase locking and optimistically, a transaction commits at the highest of this clock and of all
-/// timestamps that it read or is to overwrite (those of rows, and those of leaves that its entries came into), plus
-/// one, and the clock moves there. So who reads or overwrites what another has written has the later timestamp, on
-/// any nodes (Lamport's clocks, with tuples in place of messages); who overwrites what another has only read may
-/// have the earlier one. Under timestamp ordering a transaction commits at the timestamp that it drew at its begin from
-/// the counter of all nodes, and this clock is only raised to it.
+/// Under two-phase locking and optimistically, a transaction commits at the highest of this clock
+/// and of all timestamps that it read or is to overwrite (those of rows, and those of leaves that
+/// its entries came into), plus one, and the clock moves there. So who reads or overwrites what
+/// another has written has the later timestamp, on any nodes (Lamport's clocks, with tuples in
+/// place of messages); who overwrites what another has only read may have the earlier one. Under
+/// timestamp ordering a transaction commits at the timestamp that it drew at its begin from the
+/// counter of all nodes, and this clock is only raised to it.
 #[derive(Debug)]
 pub struct NodeClock {
     counter: AtomicU64,
@@ -31,9 +32,10 @@ impl NodeClock {
         self.node
     }
 
-    // Relaxed, here and below: read-modify-writes of one atomic are in one order, so no two draw the same,
-    // and nothing else is published by them. That a later transaction of another worker gets more than a
-    // tuple that it read does not rest on this clock but on the tuple's own timestamp.
+    // Relaxed, here and below: read-modify-writes of one atomic are in one order, so no two draw
+    // the same, and nothing else is published by them. That a later transaction of another worker
+    // gets more than a tuple that it read does not rest on this clock but on the tuple's own
+    // timestamp.
 
     /// Draws a timestamp above `after` and above all that this clock has given or was raised to.
     ///

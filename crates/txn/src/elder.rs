@@ -7,16 +7,17 @@
 //!  the others   look before some of their attempts ──► drawn ≠ served: wait
 //! ```
 //!
-//! - Two words of a line like any other: writes have it alone, and whoever looks reads its own node's copy until
-//!   an elder comes or goes.
+//! - Two words of a line like any other: writes have it alone, and whoever looks reads its own
+//!   node's copy until an elder comes or goes.
 //! - Places are served in their order, so no elder waits for more than those before it.
 //! - Nobody has to trust anybody: who waits and sees the same place served for longer than
-//!   [`Settings::elder_for`](crate::Settings::elder_for) passes it on. So an elder that is dead, or slow, holds nobody up for
-//!   longer. It has lost nothing but its place.
-//! - The line itself may not come, where a node that is gone has it. Nobody waits for it longer than for an elder, and who
-//!   has looks away for a while: its worker goes on as if there were no elders, and has none.
-//! - No answer of this queue is needed for serializability: who does not know of an elder, or does not wait, is in its
-//!   way, and one of the two aborts.
+//!   [`Settings::elder_for`](crate::Settings::elder_for) passes it on. So an elder that is dead, or
+//!   slow, holds nobody up for longer. It has lost nothing but its place.
+//! - The line itself may not come, where a node that is gone has it. Nobody waits for it longer
+//!   than for an elder, and who has looks away for a while: its worker goes on as if there were no
+//!   elders, and has none.
+//! - No answer of this queue is needed for serializability: who does not know of an elder, or does
+//!   not wait, is in its way, and one of the two aborts.
 
 use std::future::Future;
 use std::time::Duration;
@@ -31,7 +32,8 @@ use crate::Database;
 pub(crate) const DRAWN: usize = 8;
 pub(crate) const SERVED: usize = 9;
 
-/// How often whoever waits looks: at first up to so long apart, and each time twice as long, up to the second.
+/// How often whoever waits looks: at first up to so long apart, and each time twice as long, up to
+/// the second.
 const LOOK: Duration = Duration::from_micros(2);
 const LOOK_MAX: Duration = Duration::from_micros(64);
 
@@ -79,13 +81,14 @@ impl<M: LineLocks> Database<M> {
             line.mark_dirty(8 * DRAWN..8 * DRAWN + 8);
             number
         };
-        // Nothing is awaited between the write and its result: no place is lost when this is dropped.
+        // Nothing is awaited between the write and its result: no place is lost when this is
+        // dropped.
         let number = self.in_time(self.memory().write(self.root(), draw)).await?;
         Some(Place { database: self.clone(), number, left: false })
     }
 
-    /// Waits for an access to the root line, but not for long: if it fails, whoever asks for a transaction finds out by itself
-    /// what is wrong with memory.
+    /// Waits for an access to the root line, but not for long: if it fails, whoever asks for a
+    /// transaction finds out by itself what is wrong with memory.
     async fn in_time<T>(&self, access: impl Future<Output = Result<T, MemoryError>>) -> Option<T> {
         let handle = self.memory().handle();
         let settings = self.node().settings();
@@ -110,8 +113,8 @@ impl<M: LineLocks> Database<M> {
         (line.validate() && none) || self.looks_away()
     }
 
-    /// Waits until `number` is served, or passed by; without a number, until there is none to be. What is served then,
-    /// if it is known.
+    /// Waits until `number` is served, or passed by; without a number, until there is none to be.
+    /// What is served then, if it is known.
     async fn wait_for(&self, number: Option<u64>, until: Time) -> Option<u64> {
         let handle = self.memory().handle();
         // What was served since when, as far as this has seen.

@@ -11,7 +11,8 @@ use thiserror::Error;
 use crate::Scheme;
 use crate::schema::SchemaError;
 
-/// Why a transaction cannot go on beside others: it is to be aborted, and may be tried again as a whole.
+/// Why a transaction cannot go on beside others: it is to be aborted, and may be tried again as a
+/// whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Error)]
 pub enum Conflict {
     /// Another transaction has locked a line that it needs, or adds a row that it has met.
@@ -59,7 +60,8 @@ pub enum TxnError {
         /// What it says.
         what: String,
     },
-    /// Another node's log did not take its part of the transaction, which has been undone everywhere.
+    /// Another node's log did not take its part of the transaction, which has been undone
+    /// everywhere.
     #[error("the transaction was not committed: node {node} could not log its part: {what}")]
     NotPrepared {
         /// Which node.
@@ -75,12 +77,13 @@ pub enum TxnError {
         /// Which node.
         node: u8,
     },
-    /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until a restart, which
-    /// will tell.
+    /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until
+    /// a restart, which will tell.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
     InDoubt(Box<WalError>),
-    /// Nobody knows whether what the transaction has read lasts: it was written by others of this node, whose commits the
-    /// log has not taken. The transaction itself has written nothing, or was aborted.
+    /// Nobody knows whether what the transaction has read lasts: it was written by others of this
+    /// node, whose commits the log has not taken. The transaction itself has written nothing, or
+    /// was aborted.
     #[error("what the transaction has read may not last: {0}")]
     NotLasting(Box<WalError>),
     /// The log refused the commit, which has been undone.
@@ -149,7 +152,8 @@ pub enum TxnError {
         /// How often it was read again.
         rounds: u32,
     },
-    /// The counter of commit timestamps has no more values: a timestamp that was read cannot be right.
+    /// The counter of commit timestamps has no more values: a timestamp that was read cannot be
+    /// right.
     #[error(
         "the clock of commit timestamps is at its end: some tuple or log has an impossible timestamp"
     )]
@@ -176,8 +180,8 @@ pub enum TxnError {
         /// In which segment.
         segment: u64,
     },
-    /// Transactions are in the log, or may be, that could not be carried through: what a checkpoint would find in the
-    /// tables is not what they have written, and logs must not be shortened.
+    /// Transactions are in the log, or may be, that could not be carried through: what a checkpoint
+    /// would find in the tables is not what they have written, and logs must not be shortened.
     #[error(
         "{transactions} transactions of one node could not be carried through ({cause}): a checkpoint would lose them; \
          restart to recover them from the log"

@@ -1,7 +1,7 @@
 //! [`Key`]: columns as bytes that order like the columns do.
 
-/// Puts the columns of a key together, so that keys compare byte by byte as their columns compare one by
-/// one, and no key is a prefix of another with as many columns.
+/// Puts the columns of a key together, so that keys compare byte by byte as their columns compare
+/// one by one, and no key is a prefix of another with as many columns.
 ///
 /// ```
 /// use latchwork_txn::Key;
@@ -53,8 +53,8 @@ impl Key {
         self.bytes(column.as_bytes())
     }
 
-    /// Adds bytes as they are. They have to be of one length in all keys of an index, or the last column
-    /// and no prefix of another.
+    /// Adds bytes as they are. They have to be of one length in all keys of an index, or the last
+    /// column and no prefix of another.
     pub fn raw(mut self, column: &[u8]) -> Key {
         self.0.extend_from_slice(column);
         self

@@ -1,5 +1,5 @@
-//! Transactions over tables in coherent memory: two-phase locking, timestamp ordering, optimistic concurrency
-//! control, on one path.
+//! Transactions over tables in coherent memory: two-phase locking, timestamp ordering, optimistic
+//! concurrency control, on one path.
 //!
 //! ```text
 //!   Database ── tables by name ──► Table: Schema, Heap, indexes
@@ -11,20 +11,23 @@
 //! ```
 //!
 //! - [`schema`]: columns, keys and indexes of a table, made at run time.
-//! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node share.
+//! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node
+//!   share.
 //! - [`Transaction`]: what it promises, and why it holds.
 //! - [`Database::checkpoint`], [`Recovery`]: what lasts, and what is made of it after a crash.
 //! - [`Retry`]: trying again what has met others, with a bound.
 //! - [`Prepared`]: one that stops before its commit, as a part of a larger one.
 //! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
-//! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow, tombstones.
+//! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow,
+//!   tombstones.
 //! - [`Key`]: columns as bytes that order like they do.
 //! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
 //!
-//! A program opens a database on a cluster by the crate `latchwork-database`, which calls all of this in order.
+//! A program opens a database on a cluster by the crate `latchwork-database`, which calls all of
+//! this in order.
 //!
-//! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes hold one
-//! line's write guard, and never across an await.
+//! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes
+//! hold one line's write guard, and never across an await.
 //!
 //! # Example
 //!

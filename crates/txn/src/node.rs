@@ -19,38 +19,40 @@ const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
 pub struct Settings {
     /// The concurrency control.
     pub scheme: Scheme,
-    /// Timestamp ordering: how many timestamps a worker draws at once. More than one spares the global counter, and
-    /// gives up that a transaction is later than all that committed before it began: workers that are behind
-    /// abort more, and reads may be of a past that others have left already.
+    /// Timestamp ordering: how many timestamps a worker draws at once. More than one spares the
+    /// global counter, and gives up that a transaction is later than all that committed before it
+    /// began: workers that are behind abort more, and reads may be of a past that others have left
+    /// already.
     pub timestamp_block: u64,
-    /// Timestamp ordering: how far, in timestamps, the stamps that reads leave are ahead of the reader at most, where what
-    /// was read has not changed for long, so that not each reader has to write its own; 0: not at all. Writers with a
-    /// timestamp below a stamp are too late, perhaps for readers who never come.
+    /// Timestamp ordering: how far, in timestamps, the stamps that reads leave are ahead of the
+    /// reader at most, where what was read has not changed for long, so that not each reader has to
+    /// write its own; 0: not at all. Writers with a timestamp below a stamp are too late, perhaps
+    /// for readers who never come.
     pub read_lease: u64,
-    /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if what it has read is as
-    /// it was. Not one of several parts.
+    /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if
+    /// what it has read is as it was. Not one of several parts.
     pub extend_timestamps: bool,
-    /// Whether a commit that waits for its log lets others of its node go on with what it has written; other nodes, and
-    /// all who are told of anything, wait for the log all the same. Of no account without a log that syncs, and where
-    /// lines are given back with every access (SEL).
+    /// Whether a commit that waits for its log lets others of its node go on with what it has
+    /// written; other nodes, and all who are told of anything, wait for the log all the same. Of no
+    /// account without a log that syncs, and where lines are given back with every access (SEL).
     pub early_release: bool,
     /// How long a commit waits for its log.
     pub log_deadline: Duration,
-    /// The first pause of a transaction that has met others is shorter than twice this; the bound doubles with each
-    /// attempt.
+    /// The first pause of a transaction that has met others is shorter than twice this; the bound
+    /// doubles with each attempt.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
     /// How long a transaction is tried again.
     pub retry_for: Duration,
-    /// After so many aborts a transaction is an elder, for which others make way; 0: none ever is. The same on
-    /// all nodes of a database.
+    /// After so many aborts a transaction is an elder, for which others make way; 0: none ever is.
+    /// The same on all nodes of a database.
     pub elder_after: u32,
-    /// How long others make way for one elder before they go on all the same. It may be one again after twice as many
-    /// attempts.
+    /// How long others make way for one elder before they go on all the same. It may be one again
+    /// after twice as many attempts.
     pub elder_for: Duration,
-    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 16 bytes each. Rounded up to a
-    /// power of two; 0: none.
+    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 16
+    /// bytes each. Rounded up to a power of two; 0: none.
     pub places: usize,
 }
 
@@ -73,7 +75,8 @@ impl Default for Settings {
     }
 }
 
-/// What the workers of a compute node share of a database: one clock, one log, one way to keep transactions apart.
+/// What the workers of a compute node share of a database: one clock, one log, one way to keep
+/// transactions apart.
 pub struct Node {
     clock: NodeClock,
     log: Option<Log>,
@@ -92,17 +95,18 @@ pub struct Node {
 
 /// What became of the transactions of a node that no caller waits for any more.
 ///
-/// A commit whose future was dropped is carried through, or taken back, by a task. The task meets other transactions like
-/// any other, and tries again: that is no fault.
+/// A commit whose future was dropped is carried through, or taken back, by a task. The task meets
+/// other transactions like any other, and tries again: that is no fault.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Health {
-    /// Transactions that are in the log, or may be, and could not be carried through: their rows stay locked, and
-    /// there is no checkpoint, until a restart.
+    /// Transactions that are in the log, or may be, and could not be carried through: their rows
+    /// stay locked, and there is no checkpoint, until a restart.
     pub left_locked: usize,
-    /// Transactions that could not be taken back: what they had added stays in the way of others until a restart.
+    /// Transactions that could not be taken back: what they had added stays in the way of others
+    /// until a restart.
     pub given_up: usize,
-    /// Transactions whose end is held up at the moment: memory or the log fails, or other transactions have been in the
-    /// way for 10 seconds.
+    /// Transactions whose end is held up at the moment: memory or the log fails, or other
+    /// transactions have been in the way for 10 seconds.
     pub held_up: usize,
     /// Why the first of all these did not end.
     pub cause: Option<String>,
@@ -162,7 +166,8 @@ impl Drop for HeldUp {
     }
 }
 
-/// What a worker's transactions hold from their begin to their end: each the generation that it began in.
+/// What a worker's transactions hold from their begin to their end: each the generation that it
+/// began in.
 #[derive(Default, Debug)]
 pub(crate) struct Worker {
     generation: Mutex<Arc<()>>,
@@ -198,7 +203,8 @@ impl Node {
     }
 
     /// A checkpoint that begins now holds everything up to this timestamp. Before generations turn.
-    // Relaxed: turning a generation and beginning in one take the same lock, so whoever begins in the new one sees it.
+    // Relaxed: turning a generation and beginning in one take the same lock, so whoever begins in
+    // the new one sees it.
     pub(crate) fn set_floor(&self, floor: Timestamp) {
         self.floor.fetch_max(floor.0, Ordering::Relaxed);
     }
@@ -293,7 +299,8 @@ impl Node {
     /// How many transactions of a generation before the present ones are under way.
     fn under_way(&self) -> Option<usize> {
         let mut earlier = self.earlier.lock();
-        // Nobody else can get hold of a generation that was turned, so once only this has it they have ended.
+        // Nobody else can get hold of a generation that was turned, so once only this has it they
+        // have ended.
         earlier.retain(|one| Arc::strong_count(one) > 1);
         earlier.first().map(|one| Arc::strong_count(one) - 1)
     }
@@ -301,7 +308,8 @@ impl Node {
     /// Waits until all transactions of this node that have begun before this call have ended.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when some have not by `deadline`; [`TxnError::LeftLocked`] when some never will.
+    /// [`TxnError::Busy`] when some have not by `deadline`; [`TxnError::LeftLocked`] when some
+    /// never will.
     pub async fn quiesce(&self, handle: &Handle, deadline: Time) -> Result<(), TxnError> {
         // Also those of which an earlier call has given up to wait.
         self.turn_generation();

@@ -1,8 +1,9 @@
 //! [`Places`]: where a worker has found rows, so that it need not ask the index again.
 //!
-//! A guess, which decides nothing: a place is looked at as if the index had led there, and holds the row only if it says
-//! so itself. A row is alive in one place at most, and that one knows its key; what was deleted, moved or has made room for
-//! another row is no match, and then the index is asked.
+//! A guess, which decides nothing: a place is looked at as if the index had led there, and holds
+//! the row only if it says so itself. A row is alive in one place at most, and that one knows its
+//! key; what was deleted, moved or has made room for another row is no match, and then the index is
+//! asked.
 
 use latchwork_cache::Hint;
 use latchwork_verbs::prefetch;

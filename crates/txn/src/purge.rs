@@ -1,9 +1,11 @@
-//! Taking away what is left of rows: tombstones, and entries of indexes that lead to a row by an old key.
+//! Taking away what is left of rows: tombstones, and entries of indexes that lead to a row by an
+//! old key.
 //!
-//! Each piece is taken away under an exclusive lock of the row's line, so nobody who locks what it reads depends on
-//! it. Who has read it without a lock may, and finds out: the tombstone is gone, and the leaf's structure is
-//! another. The leaf takes over when the row was deleted, and the read stamp of its page, for those who come later
-//! (see [`Stamp`](latchwork_blink::Stamp)). What is locked at the moment is tried again later.
+//! Each piece is taken away under an exclusive lock of the row's line, so nobody who locks what it
+//! reads depends on it. Who has read it without a lock may, and finds out: the tombstone is gone,
+//! and the leaf's structure is another. The leaf takes over when the row was deleted, and the read
+//! stamp of its page, for those who come later (see [`Stamp`](latchwork_blink::Stamp)). What is
+//! locked at the moment is tried again later.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
@@ -12,7 +14,8 @@ use latchwork_wal::TableId;
 use crate::heap::{Patience, Reading, Seen};
 use crate::{Database, Table, Timestamp, TupleId, TxnError};
 
-/// How many pieces a commit tries to take away, at most. It leaves one behind, or fewer, by itself as a rule.
+/// How many pieces a commit tries to take away, at most. It leaves one behind, or fewer, by itself
+/// as a rule.
 const AT_ONCE: usize = 16;
 /// How many pieces may wait before a commit looks at more than [`AT_ONCE`].
 const WAITING: usize = 1024;
@@ -75,7 +78,8 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Takes over what workers of this node had when they ended, of tables that this one knows, too.
+    /// Takes over what workers of this node had when they ended, of tables that this one knows,
+    /// too.
     fn take_left(&self) {
         for left in self.node().take_left(AT_ONCE, |left| self.known_table(left.table).is_some()) {
             let Left { table, id, key, what, entries } = left;
@@ -98,8 +102,8 @@ impl<M: LineLocks> Database<M> {
             LockOutcome::Got(lock) => lock,
             LockOutcome::Locked => return Ok(false),
         };
-        // What goes is gone for all nodes, and what says so may be taken back by a crash. Nobody begins to detain the
-        // line while it is locked.
+        // What goes is gone for all nodes, and what says so may be taken back by a crash. Nobody
+        // begins to detain the line while it is locked.
         if self.releases_early() && self.memory().is_detained(need.addr, &Hint::default()) {
             return Ok(false);
         }
@@ -117,8 +121,9 @@ impl<M: LineLocks> Database<M> {
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
-        // The row is there, or there again, or another one has come to its place: what leads here by other keys than
-        // those of whichever is here now goes. Nobody comes while the line is locked.
+        // The row is there, or there again, or another one has come to its place: what leads here
+        // by other keys than those of whichever is here now goes. Nobody comes while the line is
+        // locked.
         let (mut there, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
         let step = || heap.key_step(*id, &Hint::default(), &mut there);
         let taken = heap.drive(Patience::NoWait, step).await?;

@@ -5,10 +5,11 @@
 //!                                    (one)      partition by partition              tree by tree
 //! ```
 //!
-//! The three steps follow one another, on all workers: nobody begins one before all have ended the one before.
+//! The three steps follow one another, on all workers: nobody begins one before all have ended the
+//! one before.
 //!
-//! Where rows are dealt out to nodes, each node restores its own: no line then has rows of two of them, whose locks would
-//! be one ([`rows_of`](Recovery::rows_of)).
+//! Where rows are dealt out to nodes, each node restores its own: no line then has rows of two of
+//! them, whose locks would be one ([`rows_of`](Recovery::rows_of)).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +31,8 @@ type Entries = Vec<(Box<[u8]>, u64)>;
 /// A recovery under way, shared by all workers that take part in it.
 pub struct Recovery {
     replayed: Replayed,
-    /// Which partition is next: for each node, where each restores its own rows; else the first is for all.
+    /// Which partition is next: for each node, where each restores its own rows; else the first is
+    /// for all.
     next_partition: [AtomicUsize; Timestamp::NODES_MAX as usize],
     /// Of each table and index, what the workers have collected.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
@@ -61,7 +63,8 @@ impl Recovery {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Keys whose table is not there: its definition was younger than what an asynchronous log had written.
+    /// Keys whose table is not there: its definition was younger than what an asynchronous log had
+    /// written.
     pub fn skipped(&self) -> usize {
         self.skipped.load(Ordering::Relaxed)
     }
@@ -69,15 +72,16 @@ impl Recovery {
     /// First, by one worker: makes the tables, in a database that is empty.
     ///
     /// # Errors
-    /// [`TxnError::Unresolved`] when there are records that the layer above has not made commits of; [`TxnError::Definition`];
-    /// when memory fails or is full.
+    /// [`TxnError::Unresolved`] when there are records that the layer above has not made commits
+    /// of; [`TxnError::Definition`]; when memory fails or is full.
     pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         if let Some(note) = self.replayed.notes.first() {
             let (notes, node, segment) = (self.replayed.notes.len(), note.node.0, note.segment);
             return Err(TxnError::Unresolved { notes, node, segment });
         }
         let definitions = database.definitions();
-        // Also those that were lost: what the logs have of their rows must not become another table's.
+        // Also those that were lost: what the logs have of their rows must not become another
+        // table's.
         let mut reserved = self.replayed.keys().map(|(table, _)| table.0).max().unwrap_or(0);
         for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
             let Some(row) = &latest.value else { continue };
@@ -95,8 +99,8 @@ impl Recovery {
         database.raise_clocks(self.replayed.highest).await
     }
 
-    /// Second, by all workers at once: puts rows into heaps. Keys of tables that are not there are left out and
-    /// [counted](Recovery::skipped).
+    /// Second, by all workers at once: puts rows into heaps. Keys of tables that are not there are
+    /// left out and [counted](Recovery::skipped).
     ///
     /// # Errors
     /// [`TxnError::Schema`] for a row that is none of its table's; when memory fails or is full.
@@ -104,8 +108,9 @@ impl Recovery {
         self.restore_rows(database, 0, |_, _| true).await
     }
 
-    /// In place of [`rows`](Recovery::rows), where rows are dealt out to nodes: each node restores those whose owner it is,
-    /// and reads all to find them. `owner` is the same on all nodes, and names none that does not take part.
+    /// In place of [`rows`](Recovery::rows), where rows are dealt out to nodes: each node restores
+    /// those whose owner it is, and reads all to find them. `owner` is the same on all nodes, and
+    /// names none that does not take part.
     ///
     /// # Errors
     /// As [`rows`](Recovery::rows).
@@ -140,7 +145,8 @@ impl Recovery {
             let Some(partition) = self.replayed.partitions.get(at) else { break };
             for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {
                 let Some(table) = tables.get(&id) else {
-                    // With logs that are written later a commit may last without the one that made its table.
+                    // With logs that are written later a commit may last without the one that made
+                    // its table.
                     let mine = keys.iter().filter(|latest| is_mine(id, &latest.key));
                     let count = mine.count();
                     self.skipped.fetch_add(count, Ordering::Relaxed);

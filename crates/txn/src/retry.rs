@@ -13,7 +13,8 @@ const DOUBLINGS_MAX: u32 = 16;
 /// How often that of an elder does: those who are in its way now will be through soon.
 const DOUBLINGS_OF_ELDERS: u32 = 3;
 
-/// Of so many transactions of a worker, one looks whether there is an elder before its first attempt.
+/// Of so many transactions of a worker, one looks whether there is an elder before its first
+/// attempt.
 const LOOKS: u32 = 8;
 
 /// The attempts of one transaction, and what goes on between them.
@@ -66,8 +67,9 @@ impl<M: LineLocks> Retry<M> {
         self.place.is_some()
     }
 
-    /// Waits until it is its turn to begin, which nearly always is at once: unless an elder is at work, or it is one itself
-    /// and others are before it. Not for ever: then it may begin all the same.
+    /// Waits until it is its turn to begin, which nearly always is at once: unless an elder is at
+    /// work, or it is one itself and others are before it. Not for ever: then it may begin all the
+    /// same.
     pub async fn turn(&mut self) {
         let database = &self.database;
         if database.node().settings().elder_after == 0 {
@@ -76,7 +78,8 @@ impl<M: LineLocks> Retry<M> {
         if let Some(place) = &self.place {
             let until = self.deadline();
             if !place.turn(until).await {
-                // It was slow, or what is in its way will not go: then all others are not to wait for it all the time.
+                // It was slow, or what is in its way will not go: then all others are not to wait
+                // for it all the time.
                 self.place = None;
                 self.elder_after = self.attempts.saturating_mul(2);
             }
@@ -117,9 +120,10 @@ impl<M: LineLocks> Retry<M> {
 
     /// Begins the next attempt.
     ///
-    /// Under timestamp ordering it may have what [`Database::begin`] does not give, since a part of a transaction must not:
-    /// a [later timestamp](crate::Settings::extend_timestamps) than it has begun with, and
-    /// [leases](crate::Settings::read_lease). Who was too late all the same goes without leases, which may have been its own.
+    /// Under timestamp ordering it may have what [`Database::begin`] does not give, since a part of
+    /// a transaction must not: a [later timestamp](crate::Settings::extend_timestamps) than it has
+    /// begun with, and [leases](crate::Settings::read_lease). Who was too late all the same goes
+    /// without leases, which may have been its own.
     ///
     /// # Errors
     /// As [`Database::begin`].
@@ -131,7 +135,8 @@ impl<M: LineLocks> Retry<M> {
         Ok(transaction)
     }
 
-    /// The transaction has ended, and others can go on at once; where this is dropped instead, they can soon.
+    /// The transaction has ended, and others can go on at once; where this is dropped instead, they
+    /// can soon.
     pub async fn end(self) {
         if let Some(place) = self.place {
             place.leave().await;
@@ -153,14 +158,15 @@ impl<M: LineLocks> Database<M> {
         Retry { database, attempts: 0, since: None, place, elder_after, was_too_late }
     }
 
-    /// Runs a transaction and commits it; again, if it meets others, with growing random pauses. `body` may run
-    /// often, so it must have no effect but by the transaction, and its result.
+    /// Runs a transaction and commits it; again, if it meets others, with growing random pauses.
+    /// `body` may run often, so it must have no effect but by the transaction, and its result.
     ///
-    /// What was aborted [often](crate::Settings::elder_after) becomes an elder: others wait before they begin, so it gets
-    /// through. A `body` that runs another transaction inside may so wait for itself, and is slow then.
+    /// What was aborted [often](crate::Settings::elder_after) becomes an elder: others wait before
+    /// they begin, so it gets through. A `body` that runs another transaction inside may so wait
+    /// for itself, and is slow then.
     ///
-    /// An error of `body` that is no conflict aborts the transaction and is returned, if what was read by then is
-    /// [true](Transaction::validate); otherwise the transaction is tried again.
+    /// An error of `body` that is no conflict aborts the transaction and is returned, if what was
+    /// read by then is [true](Transaction::validate); otherwise the transaction is tried again.
     ///
     /// # Errors
     /// Those of `body` and of the commit; [`TxnError::Contended`] after
@@ -182,7 +188,8 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Runs a transaction and commits it, once. Returns what `body` does, and the commit's timestamp.
+    /// Runs a transaction and commits it, once. Returns what `body` does, and the commit's
+    /// timestamp.
     ///
     /// # Errors
     /// Conflicts: it may be tried again. Else as [`run`](Database::run).

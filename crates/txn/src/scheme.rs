@@ -6,14 +6,15 @@ use std::str::FromStr;
 /// A concurrency control. All transactions of a database use the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scheme {
-    /// Two-phase locking without waiting: what is read is locked to read, what is written to write, until the
-    /// transaction ends. Whoever meets a lock aborts.
+    /// Two-phase locking without waiting: what is read is locked to read, what is written to write,
+    /// until the transaction ends. Whoever meets a lock aborts.
     #[default]
     TwoPhaseLocking,
-    /// Timestamp ordering: transactions take effect in the order of the timestamps that they drew at
-    /// their begin. Whoever comes too late for its timestamp aborts.
+    /// Timestamp ordering: transactions take effect in the order of the timestamps that they drew
+    /// at their begin. Whoever comes too late for its timestamp aborts.
     TimestampOrdering,
-    /// Optimistic: nothing is locked until the commit, which finds out whether anything that was read has changed.
+    /// Optimistic: nothing is locked until the commit, which finds out whether anything that was
+    /// read has changed.
     Optimistic,
 }
 

@@ -12,15 +12,17 @@ use latchwork_wal::{TableId, Timestamp};
 use crate::page::{New, State};
 use crate::{Heap, Schema, Seen, TupleId, TxnError};
 
-/// One worker's handle on a table: its schema, its rows, and its indexes, which are trees from keys to names of
-/// tuples. The first one is the primary index. Clones are the same.
+/// One worker's handle on a table: its schema, its rows, and its indexes, which are trees from keys
+/// to names of tuples. The first one is the primary index. Clones are the same.
 ///
 /// - A row is in the heap before an index leads to it.
-/// - A row that is deleted leaves a tombstone, which the indexes lead to until nobody has its line locked: then
-///   it is purged, first the entries, then the tuple. The leaves remember when the row was deleted.
-/// - An entry may lead to nothing, when an operation was dropped half way, or to a slot that has another row by now,
-///   since slots are used again. The key in the tuple tells, in a secondary index the one that the row has there. So
-///   nobody takes it for another row's, and whoever adds the row takes the entry over.
+/// - A row that is deleted leaves a tombstone, which the indexes lead to until nobody has its line
+///   locked: then it is purged, first the entries, then the tuple. The leaves remember when the row
+///   was deleted.
+/// - An entry may lead to nothing, when an operation was dropped half way, or to a slot that has
+///   another row by now, since slots are used again. The key in the tuple tells, in a secondary
+///   index the one that the row has there. So nobody takes it for another row's, and whoever adds
+///   the row takes the entry over.
 pub struct Table<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {

@@ -2,8 +2,8 @@
 
 use latchwork_verbs::GlobalAddr;
 
-/// Names a tuple for as long as it exists: the address of its line, and its slot in the low bits, which
-/// are zero in the address of a line.
+/// Names a tuple for as long as it exists: the address of its line, and its slot in the low bits,
+/// which are zero in the address of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TupleId(u64);
 

@@ -1,4 +1,5 @@
-//! Steps that wait for nothing: what they do is what their futures would have done, and what they leave is as it was.
+//! Steps that wait for nothing: what they do is what their futures would have done, and what they
+//! leave is as it was.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,6 @@
-//! Commits that their callers drop while other transactions are in the way. What they have begun is ended all the same, and
-//! neither contention nor the end of a worker is a fault that an operator hears of.
+//! Commits that their callers drop while other transactions are in the way. What they have begun is
+//! ended all the same, and neither contention nor the end of a worker is a fault that an operator
+//! hears of.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +30,8 @@ struct World {
     dropped: RefCell<usize>,
 }
 
-/// Rows that come, go and grow beside one another, so that commits place new ones in lines that others lock.
+/// Rows that come, go and grow beside one another, so that commits place new ones in lines that
+/// others lock.
 fn schema() -> Schema {
     let schema = Schema::builder("rows")
         .column("id", ColumnType::U32)

@@ -1,4 +1,5 @@
-//! A node that stands still while others make way for it: they go on soon, on rows that it has nothing to do with.
+//! A node that stands still while others make way for it: they go on soon, on rows that it has
+//! nothing to do with.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

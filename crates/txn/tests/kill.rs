@@ -1,6 +1,7 @@
-//! Processes that are killed while they commit, on a real directory: two nodes on threads, checkpoints, and a recovery
-//! at each start. Killing does not lose what the system was given, so this is not about syncs (`crashes` is): it
-//! is about the whole path on real files, with a process that ends at any instruction.
+//! Processes that are killed while they commit, on a real directory: two nodes on threads,
+//! checkpoints, and a recovery at each start. Killing does not lose what the system was given, so
+//! this is not about syncs (`crashes` is): it is about the whole path on real files, with a process
+//! that ends at any instruction.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -347,7 +348,8 @@ fn kills(count: u64, seed: u64) {
     let mut random = seed;
     let mut expected: BTreeMap<u32, u32> = BTreeMap::new();
     let mut removed = 0;
-    // As many more as it takes until there has been a checkpoint, to which a busy machine may come late.
+    // As many more as it takes until there has been a checkpoint, to which a busy machine may come
+    // late.
     for kill in 0..20 * count {
         if kill >= count && removed > 0 {
             break;

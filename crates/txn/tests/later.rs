@@ -1,4 +1,5 @@
-//! Timestamp ordering: transactions that come too late and take a later timestamp, and stamps that are ahead of their readers.
+//! Timestamp ordering: transactions that come too late and take a later timestamp, and stamps that
+//! are ahead of their readers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 const A: [u8; 4] = [0, 0, 0, 1];
 const B: [u8; 4] = [0, 0, 0, 2];
 
-/// Runs `body` on a database with two rows in lines of their own, of which time has passed since they were loaded.
+/// Runs `body` on a database with two rows in lines of their own, of which time has passed since
+/// they were loaded.
 fn with_database(
     read_lease: u64,
     extend_timestamps: bool,

@@ -1,5 +1,5 @@
-//! A node locks no more lines than a share of its cache: a transaction that is too large is told, and one that is in the
-//! way of others tries again.
+//! A node locks no more lines than a share of its cache: a transaction that is too large is told,
+//! and one that is in the way of others tries again.
 
 use std::time::Duration;
 

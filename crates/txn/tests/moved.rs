@@ -1,5 +1,6 @@
-//! Rows that move in an index, and are deleted and added again, while entries by which they were there wait to be
-//! taken away: nobody misses a row because of them, or finds one that is not there.
+//! Rows that move in an index, and are deleted and added again, while entries by which they were
+//! there wait to be taken away: nobody misses a row because of them, or finds one that is not
+//! there.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -116,7 +117,8 @@ async fn writer<M: LineLocks>(
     }
 }
 
-/// Begins, moves the row in another transaction, which is dropped somewhere in its end, and looks for it at last.
+/// Begins, moves the row in another transaction, which is dropped somewhere in its end, and looks
+/// for it at last.
 async fn reader<M: LineLocks>(
     shared: &Shared,
     member: &Member,
@@ -193,7 +195,8 @@ fn run(shared: Shared) -> u32 {
     shared.too_late.get()
 }
 
-/// Under timestamp ordering, who comes with an earlier timestamp finds the row where it stood then, or gives up.
+/// Under timestamp ordering, who comes with an earlier timestamp finds the row where it stood then,
+/// or gives up.
 #[test]
 fn an_entry_that_waits_to_be_taken_away_hides_no_row_that_was_there() {
     let scheme = Scheme::TimestampOrdering;

@@ -199,8 +199,8 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
     });
 }
 
-/// A checkpoint waits for what begins before its floor; what comes with an earlier timestamp from elsewhere, later, would be in
-/// neither it nor the logs.
+/// A checkpoint waits for what begins before its floor; what comes with an earlier timestamp from
+/// elsewhere, later, would be in neither it nor the logs.
 #[test]
 fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() {
     each_scheme(|member, scheme| async move {

@@ -1,4 +1,5 @@
-//! Transactions that others abort again and again, in virtual time: each gets through within a bound.
+//! Transactions that others abort again and again, in virtual time: each gets through within a
+//! bound.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

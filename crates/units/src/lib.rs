@@ -1,4 +1,5 @@
-//! Sizes and times as people write them. Flags, settings and property files use this grammar, and no other.
+//! Sizes and times as people write them. Flags, settings and property files use this grammar, and
+//! no other.
 //!
 //! ```text
 //!   value = number [unit]        no space between them
@@ -11,9 +12,10 @@
 //!
 //! # What holds
 //!
-//! - Whole numbers are exact. A fraction of a size is cut to whole bytes, and one of a time is rounded to
-//!   nanoseconds; what would become 0 so is refused.
-//! - `KB` and `MB` are refused: they mean powers of 1000 to some readers and powers of 1024 to others.
+//! - Whole numbers are exact. A fraction of a size is cut to whole bytes, and one of a time is
+//!   rounded to nanoseconds; what would become 0 so is refused.
+//! - `KB` and `MB` are refused: they mean powers of 1000 to some readers and powers of 1024 to
+//!   others.
 //! - A negative number, an infinite one and one that does not fit are refused.
 //!
 //! ```

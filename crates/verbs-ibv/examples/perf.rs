@@ -1,5 +1,5 @@
-//! Latencies and a message rate of the RDMA fabric between the first two devices, one line each: name, bytes, value, unit. For
-//! `scripts/rdma-perf.sh`, which sets them beside those of perftest.
+//! Latencies and a message rate of the RDMA fabric between the first two devices, one line each:
+//! name, bytes, value, unit. For `scripts/rdma-perf.sh`, which sets them beside those of perftest.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -60,7 +60,8 @@ mod perf {
         ComputeNodeId::new(id).expect("1 to 58")
     }
 
-    /// The median of the times from posting one batch to its completion, with nothing else in flight.
+    /// The median of the times from posting one batch to its completion, with nothing else in
+    /// flight.
     fn latency(
         endpoint: &mut Endpoint,
         target: Target,

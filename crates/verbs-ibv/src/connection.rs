@@ -13,8 +13,8 @@
 //!   └───┴───┴────────────────┘                                   └───┴───┴───────┘
 //! ```
 //!
-//! All integers are little-endian. The first is the version, the second says what it is. A node is its id, and behind it 0 for a memory
-//! node or 1 for a compute node.
+//! All integers are little-endian. The first is the version, the second says what it is. A node is
+//! its id, and behind it 0 for a memory node or 1 for a compute node.
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
 
@@ -70,8 +70,8 @@ pub(crate) struct Offer {
     pub(crate) from: Caller,
     /// The requester's end.
     pub(crate) data: ConnectionData,
-    /// The responder's end of the connection before, which is destroyed first: nothing that was sent to it takes effect when the
-    /// answer has been given.
+    /// The responder's end of the connection before, which is destroyed first: nothing that was
+    /// sent to it takes effect when the answer has been given.
     pub(crate) replaces: Option<u32>,
 }
 
@@ -310,8 +310,8 @@ mod tests {
         assert_eq!(answer_from_bytes(&good), Err(ConnectError::Malformed));
         let answer = answer_to_bytes(&Ok(Answer { data: data() }));
         assert_eq!(Note::from_bytes(&answer), Err(ConnectError::Malformed));
-        // The version before, what it is, ids and kinds of nodes that there are not, bits beyond a number's 24, packets of no size or too
-        // large, no reads, bytes that must be zero.
+        // The version before, what it is, ids and kinds of nodes that there are not, bits beyond a
+        // number's 24, packets of no size or too large, no reads, bytes that must be zero.
         let wrong = [(0, 1), (2, 4), (4, 0), (4, 59), (5, 1), (6, 2), (19, 1), (23, 1)];
         for (at, value) in wrong.into_iter().chain([(42, 0), (42, 6), (43, 0), (44, 1), (54, 9)]) {
             let mut bad = good.clone();

@@ -1,5 +1,5 @@
-//! Nodes of other processes: [`Contact`], what one says of itself; [`Peers`], those that are known; [`Courier`], which carries what has
-//! to be said before there is a connection.
+//! Nodes of other processes: [`Contact`], what one says of itself; [`Peers`], those that are known;
+//! [`Courier`], which carries what has to be said before there is a connection.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,8 +41,8 @@ pub struct RemoteMemory {
     pub rkey: u32,
 }
 
-/// What a node says of itself to those of other processes: since when it is there, and its registered memory. As text it is
-/// `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
+/// What a node says of itself to those of other processes: since when it is there, and its
+/// registered memory. As text it is `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contact {
     /// When it joined: whoever has its name later has a higher one.
@@ -101,9 +101,11 @@ pub type Reply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 
 /// Carries bytes to a node of another process, by whatever means that know who it is.
 pub trait Courier: Send + Sync {
-    /// Has the process of `peer`, as it joined at `epoch`, pass the bytes to [`Fabric::deliver`](crate::Fabric::deliver) together with
-    /// the name of the sender, and gives what that returns to `reply`; or [`ConnectError::Gone`] when the peer is, or
-    /// [`ConnectError::Unreachable`] when that did not come to an end within `limit`. It does not wait here.
+    /// Has the process of `peer`, as it joined at `epoch`, pass the bytes to
+    /// [`Fabric::deliver`](crate::Fabric::deliver) together with the name of the sender, and gives
+    /// what that returns to `reply`; or [`ConnectError::Gone`] when the peer is, or
+    /// [`ConnectError::Unreachable`] when that did not come to an end within `limit`. It does not
+    /// wait here.
     fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: Reply);
 }
 

@@ -21,7 +21,8 @@ use crate::slots::Slots;
 use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};
 use crate::sys::{Completions, Troubles, Watch};
 
-/// Completions that one poll takes at most, in steps, so that a flood does not keep a worker from its other work.
+/// Completions that one poll takes at most, in steps, so that a flood does not keep a worker from
+/// its other work.
 const STEP: usize = 32;
 const STEPS_MAX: usize = 8;
 
@@ -30,10 +31,12 @@ const LINGER: Duration = Duration::from_millis(200);
 
 /// One worker's endpoint on the RDMA fabric; see [`latchwork_verbs::Endpoint`].
 ///
-/// It has a queue pair of its own for each peer that it has posted to, and one completion queue for all of them. A peer that leaves an
-/// offer of a connection unanswered for too long counts as disconnected until the next batch for it asks again.
+/// It has a queue pair of its own for each peer that it has posted to, and one completion queue for
+/// all of them. A peer that leaves an offer of a connection unanswered for too long counts as
+/// disconnected until the next batch for it asks again.
 pub struct Endpoint {
-    // In the order in which they must go: connections, then what is told of completions, then the queue and the memory.
+    // In the order in which they must go: connections, then what is told of completions, then the
+    // queue and the memory.
     lanes: Vec<Lane>,
     _watch: Option<Watch>,
     common: Common,
@@ -62,8 +65,9 @@ pub(crate) struct Wake {
 impl Wake {
     /// Something has happened that the worker must look at.
     pub(crate) fn fire(&self) {
-        // Published before the notification, which is a full fence: a worker that is about to park finds either it or this
-        // (`Notifier` has the argument, and `may_park` is what looks there).
+        // Published before the notification, which is a full fence: a worker that is about to park
+        // finds either it or this (`Notifier` has the argument, and `may_park` is what looks
+        // there).
         self.fired.store(true, Ordering::Release);
         if let Some(notifier) = &self.notifier {
             notifier.notify();
@@ -79,7 +83,8 @@ impl Endpoint {
     ) -> Result<Endpoint, SetupError> {
         let device = Arc::clone(&own.device);
         let batches = shared.config.batches.clamp(1, 1 << 14);
-        // Each request of a connection that breaks completes, and so many are in all connections at most.
+        // Each request of a connection that breaks completes, and so many are in all connections at
+        // most.
         let completions = Completions::new(&device, batches * BATCH_MAX as u32)?;
         let slots = Slots::new(&device, batches)?;
         let wake = Arc::new(Wake { fired: AtomicBool::new(false), notifier });
@@ -274,7 +279,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // What is in the connections takes effect as far as peers are there to let it; a queue pair that is destroyed takes it along.
+        // What is in the connections takes effect as far as peers are there to let it; a queue pair
+        // that is destroyed takes it along.
         let until = self.clock.now() + LINGER;
         while self.lanes.iter().any(Lane::is_flying) && self.clock.now() < until {
             self.gather();

@@ -22,26 +22,30 @@ use crate::sys::{Device, Library, Tuning, Watch, Watcher};
 /// How an RDMA fabric is built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The devices to use, by name; all there are when empty. Nodes of this process are dealt out to them in turn.
+    /// The devices to use, by name; all there are when empty. Nodes of this process are dealt out
+    /// to them in turn.
     pub devices: Vec<String>,
     /// The entry of the port's table of addresses (GIDs); found by itself if `None`.
     pub gid_index: Option<u8>,
-    /// Messages that wait in the inbox of one compute node at most, as far as the device has room; 128 bytes each. What is beyond
-    /// waits at the senders.
+    /// Messages that wait in the inbox of one compute node at most, as far as the device has room;
+    /// 128 bytes each. What is beyond waits at the senders.
     pub inbox_capacity: usize,
-    /// Requests in the send queue of one connection at most, as far as the device has room. What is beyond waits in software.
+    /// Requests in the send queue of one connection at most, as far as the device has room. What is
+    /// beyond waits in software.
     pub send_queue: u32,
     /// Batches that one endpoint has in its connections at most. What is beyond waits in software.
     pub batches: u32,
     /// READs and atomics outstanding per connection at most, as far as both devices allow it.
     pub reads: u8,
-    /// 4.096 us times two to this power, from 1 to 31, until an acknowledgement is missed. 16 is 0.27 s.
+    /// 4.096 us times two to this power, from 1 to 31, until an acknowledgement is missed. 16 is
+    /// 0.27 s.
     pub timeout: u8,
     /// Times that a request is repeated then, from 0 to 6. (7 is for ever on Soft-RoCE.)
     pub retries: u8,
     /// How long a peer has to answer an offer of a connection.
     pub connect_timeout: Duration,
-    /// When the nodes of this process joined, where others are elsewhere: whoever has their names later has a higher one.
+    /// When the nodes of this process joined, where others are elsewhere: whoever has their names
+    /// later has a higher one.
     pub epoch: u64,
 }
 
@@ -149,7 +153,8 @@ impl Shared {
         self.departures.load(Ordering::Acquire) + self.peers.departures()
     }
 
-    /// Brings an offer to the peer, as it joined at this epoch, and gives the answer to `answered`, perhaps later.
+    /// Brings an offer to the peer, as it joined at this epoch, and gives the answer to `answered`,
+    /// perhaps later.
     pub(crate) fn connect(&self, peer: Peer, epoch: u64, offer: Offer, answered: Answered) {
         if let Some(node) = self.node(peer) {
             return answered(node.answer(&offer, || self.is_refused(offer.from)));
@@ -211,8 +216,9 @@ impl Fabric {
         Fabric::build(config, None)
     }
 
-    /// Opens the devices. What nodes of this process have to say to those of others before they are connected goes through `courier`;
-    /// what theirs say is passed to [`Fabric::deliver`]. They are learned of by [`Fabric::add_peer`].
+    /// Opens the devices. What nodes of this process have to say to those of others before they are
+    /// connected goes through `courier`; what theirs say is passed to [`Fabric::deliver`]. They are
+    /// learned of by [`Fabric::add_peer`].
     ///
     /// # Errors
     /// As [`Fabric::open`].
@@ -269,8 +275,9 @@ impl Fabric {
         self.shared.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process, with the lowest id that none has here. Its
-    /// memory is locked in RAM at once: devices reach nothing else.
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process, with
+    /// the lowest id that none has here. Its memory is locked in RAM at once: devices reach nothing
+    /// else.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::System`].
@@ -325,8 +332,9 @@ impl Fabric {
         self.shared.node(Peer::Compute(node)).ok_or(SetupError::UnknownNode(node))
     }
 
-    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and as a target of its peers'. Keys
-    /// count from 0 per node. The memory is locked in RAM, and the fabric keeps it for its own lifetime.
+    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
+    /// as a target of its peers'. Keys count from 0 per node. The memory is locked in RAM, and the
+    /// fabric keeps it for its own lifetime.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::System`].
@@ -338,8 +346,8 @@ impl Fabric {
         self.own(node)?.register(region)?.ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`, a node of this process. Completions wake the worker through `notifier` when it is
-    /// parked; without one it does not park while it expects some.
+    /// A new endpoint for one worker of `node`, a node of this process. Completions wake the worker
+    /// through `notifier` when it is parked; without one it does not park while it expects some.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::System`].
@@ -362,7 +370,8 @@ impl Fabric {
     }
 
     /// Cuts a compute node of this process off: verbs to it, also those pushed back, complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own verbs to others are not affected.
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own
+    /// verbs to others are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -400,7 +409,8 @@ impl Fabric {
         WeakFabric(Arc::downgrade(&self.shared))
     }
 
-    /// What a node of this process says of itself to those of others: what it has registered so far.
+    /// What a node of this process says of itself to those of others: what it has registered so
+    /// far.
     pub fn contact(&self, own: Peer) -> Option<Contact> {
         let node = self.shared.node(own)?;
         Some(Contact { epoch: self.shared.config.epoch, regions: node.remotes() })
@@ -412,23 +422,26 @@ impl Fabric {
         self.departed();
     }
 
-    /// Takes what a node of another process says to `to`, a node of this one: bytes that a [`Courier`] carries. The answer is for its
-    /// reply. Who says it, and since when it is there, is what the courier knows, whatever stands in the bytes.
+    /// Takes what a node of another process says to `to`, a node of this one: bytes that a
+    /// [`Courier`] carries. The answer is for its reply. Who says it, and since when it is there,
+    /// is what the courier knows, whatever stands in the bytes.
     pub fn deliver(&self, to: Peer, from: Peer, epoch: u64, bytes: &[u8]) -> Vec<u8> {
         answer_to_bytes(&self.shared.deliver(to, Caller { peer: from, epoch }, bytes))
     }
 
     /// A node of another process is gone: verbs to it complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on, also those pushed back, and it is kept out as
-    /// by [`Fabric::fence`]. False when no such node is known, or it was not certain within `patience`.
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on, also
+    /// those pushed back, and it is kept out as by [`Fabric::fence`]. False when no such node is
+    /// known, or it was not certain within `patience`.
     pub fn remove_peer(&self, peer: Peer, patience: Duration) -> bool {
         let epoch = self.shared.peers.last_epoch(peer);
         epoch.is_some_and(|epoch| self.fence(peer, epoch, patience))
     }
 
-    /// From now on the nodes of this process refuse a node of another one with this epoch or a lower one. When this returns true, the
-    /// queue pairs at which it was answered are destroyed: nothing that it has posted takes effect here any more. False when that took
-    /// longer than `patience`.
+    /// From now on the nodes of this process refuse a node of another one with this epoch or a
+    /// lower one. When this returns true, the queue pairs at which it was answered are destroyed:
+    /// nothing that it has posted takes effect here any more. False when that took longer than
+    /// `patience`.
     pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
         let shared = &self.shared;
         {
@@ -469,8 +482,9 @@ impl Fabric {
         memory.values().chain(compute.iter().flatten()).map(|node| node.responders()).sum()
     }
 
-    /// The memory of a memory node of this process, for tests and tools that look at it from outside. CPU atomics and those of the
-    /// device do not exclude each other: words that verbs change atomically must be left to verbs.
+    /// The memory of a memory node of this process, for tests and tools that look at it from
+    /// outside. CPU atomics and those of the device do not exclude each other: words that verbs
+    /// change atomically must be left to verbs.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         let node = self.shared.node(Peer::Memory(node))?;
         Some(Arc::clone(&node.region(RegionKey(0))?.region))

@@ -10,16 +10,17 @@ use latchwork_verbs::Message;
 use crate::node::Node;
 use crate::sys::{Found, Receives};
 
-/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a flood does not keep a worker from
-/// its other work.
+/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a
+/// flood does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 
 /// The messages of one node, and who polls for them.
 ///
 /// # No wake is lost
 ///
-/// Messages arrive without a CPU, so nobody is there who could look whether a worker polls. Instead the last worker that parks has the
-/// completion queue tell the [watcher](crate::sys::Watcher) of the next message:
+/// Messages arrive without a CPU, so nobody is there who could look whether a worker polls. Instead
+/// the last worker that parks has the completion queue tell the [watcher](crate::sys::Watcher) of
+/// the next message:
 ///
 /// ```text
 ///   worker that parks                          watcher
@@ -30,9 +31,10 @@ const RECEIVE_MAX: usize = 32;
 ///   a message? out of the list, active += 1
 /// ```
 ///
-/// A message that comes behind the arming is told of; one that came before it is found by the look. While somebody is active nothing
-/// needs to be told: that one polls, or parks, and then is the last. A worker that is notified was counted active by the watcher, so
-/// that a burst wakes one and not all.
+/// A message that comes behind the arming is told of; one that came before it is found by the look.
+/// While somebody is active nothing needs to be told: that one polls, or parks, and then is the
+/// last. A worker that is notified was counted active by the watcher, so that a burst wakes one and
+/// not all.
 pub(crate) struct Mailbox {
     receives: Arc<Receives>,
     found: Mutex<Found>,
@@ -81,8 +83,9 @@ impl Mailbox {
         None
     }
 
-    /// Takes what has arrived out of the device's queue, and keeps it: with a queue pair that is destroyed some devices also take back
-    /// what their queues tell of it. Whoever has to be woken for it is, because the queue told of it when it came.
+    /// Takes what has arrived out of the device's queue, and keeps it: with a queue pair that is
+    /// destroyed some devices also take back what their queues tell of it. Whoever has to be woken
+    /// for it is, because the queue told of it when it came.
     pub(crate) fn keep_all(&self) {
         let mut found = self.found.lock();
         let mut before = usize::MAX;
@@ -118,7 +121,8 @@ impl Attention {
         }
     }
 
-    /// Takes a subscriber out of the list. False when the watcher has done it, and counted it active.
+    /// Takes a subscriber out of the list. False when the watcher has done it, and counted it
+    /// active.
     fn leave(&mut self, subscriber: u64) -> bool {
         let place = self.parked.iter().position(|parked| parked.subscriber == subscriber);
         place.map(|place| self.parked.remove(place)).is_some()
@@ -138,7 +142,8 @@ impl Inbox {
         Inbox { node, mailbox }
     }
 
-    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts as active at once.
+    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
+    /// as active at once.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         let mut attention = self.mailbox.attention.lock();
         let id = attention.subscribers;

@@ -5,13 +5,14 @@
 //!              ▲ while not connected, while the queue or the slots are full
 //! ```
 //!
-//! When a connection fails its queue pair is destroyed at once; a new one is offered to the peer, which destroys its end of the old one
-//! before it answers. From then on nothing that was on the old one can take effect, and what was flying is told to be ambiguous. A
-//! READ's buffer is not written any more, either.
+//! When a connection fails its queue pair is destroyed at once; a new one is offered to the peer,
+//! which destroys its end of the old one before it answers. From then on nothing that was on the
+//! old one can take effect, and what was flying is told to be ambiguous. A READ's buffer is not
+//! written any more, either.
 //!
-//! A lane is to a node as it joined at one epoch. When that is gone everything on the lane ends; the next batch looks whether another
-//! node has the name by now, and if so the lane begins anew, without anything that it knew: no key of the old one is ever used for the
-//! new one.
+//! A lane is to a node as it joined at one epoch. When that is gone everything on the lane ends;
+//! the next batch looks whether another node has the name by now, and if so the lane begins anew,
+//! without anything that it knew: no key of the old one is ever used for the new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ pub(crate) struct Lane {
     list: SendList,
     // Requests in the list and in the send queue.
     used: u32,
-    // Tells completions of a connection from those of the one before; and batches of one connection from each other.
+    // Tells completions of a connection from those of the one before; and batches of one connection
+    // from each other.
     generation: u16,
     sequence: u32,
     // The peer's end of the last connection, until the peer has destroyed it.
@@ -124,7 +126,8 @@ impl Lane {
         lane
     }
 
-    /// Begins anew if the peer is gone and another node has its name. On a device that has failed nothing begins.
+    /// Begins anew if the peer is gone and another node has its name. On a device that has failed
+    /// nothing begins.
     #[inline]
     pub(crate) fn renew(&mut self, shared: &Shared, device: &Device) {
         if matches!(self.state, State::Gone)
@@ -163,7 +166,8 @@ impl Lane {
         !self.waiting.is_empty() || !self.list.is_empty()
     }
 
-    /// Whether the lane needs its worker although no completion comes: to ring, to look for an answer and for how long there is none.
+    /// Whether the lane needs its worker although no completion comes: to ring, to look for an
+    /// answer and for how long there is none.
     pub(crate) fn needs_worker(&self, common: &Common) -> bool {
         match &self.state {
             State::Asking { .. } | State::Pausing { .. } => true,
@@ -195,7 +199,8 @@ impl Lane {
             if self.is_stale(&common.shared) {
                 self.depart(common);
             }
-            // Nothing is known of what a node had that is gone. The batch will be refused as a whole.
+            // Nothing is known of what a node had that is gone. The batch will be refused as a
+            // whole.
             return matches!(self.state, State::Gone).then_some(u64::MAX);
         };
         if self.memory.len() <= index {
@@ -316,9 +321,10 @@ impl Lane {
             return;
         }
         let State::Connected { pair } = &self.state else { return };
-        // SAFETY: every buffer in the list is in a slot or in a region of this node. Both are registered for as long as the endpoint
-        // stands, which destroys the pair first, and give out racing words only. A slot is used again, and a local buffer given back to
-        // who posted, when the batch's completion has come, or after the pair was destroyed.
+        // SAFETY: every buffer in the list is in a slot or in a region of this node. Both are
+        // registered for as long as the endpoint stands, which destroys the pair first, and give
+        // out racing words only. A slot is used again, and a local buffer given back to who posted,
+        // when the batch's completion has come, or after the pair was destroyed.
         #[allow(unsafe_code)]
         let posted = unsafe { pair.post(&mut self.list) };
         self.list.clear();
@@ -385,7 +391,8 @@ impl Lane {
         };
         let answer = answer.unwrap_or(Err(ConnectError::Unreachable));
         let connected = answer.and_then(|answer| {
-            // The peer's end of the last connection is gone, and this one takes its place, whether it is used or not.
+            // The peer's end of the last connection is gone, and this one takes its place, whether
+            // it is used or not.
             self.responder = Some(answer.data.pair);
             pair.connect(&answer.data, common.shared.tuning())?;
             Ok(())
@@ -396,7 +403,8 @@ impl Lane {
                 // What was on the connection before, whose other end the peer has destroyed.
                 self.end_flying(common, |target| VerbError::Ambiguous { target });
             }
-            // Addresses that cannot be resolved at the moment, for instance: the way may be back soon.
+            // Addresses that cannot be resolved at the moment, for instance: the way may be back
+            // soon.
             Err(ConnectError::Setup(_) | ConnectError::Refused { .. }) => {
                 self.pause(common, now, until);
             }

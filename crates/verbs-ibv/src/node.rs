@@ -98,7 +98,8 @@ impl Node {
         self.regions.read().iter().map(|region| named(region)).collect()
     }
 
-    /// Connects with whoever makes the offer, unless that is refused. What it replaces is destroyed before.
+    /// Connects with whoever makes the offer, unless that is refused. What it replaces is destroyed
+    /// before.
     pub(crate) fn answer(
         &self,
         offer: &Offer,
@@ -115,7 +116,8 @@ impl Node {
         pair.accept(&offer.data, reads)?;
         let answer = Answer { data: pair.data(reads) };
         let mut responders = self.responders.lock();
-        // Looked at under the lock: whoever cuts the node off, or refuses a peer, has either said so before, or finds the pair.
+        // Looked at under the lock: whoever cuts the node off, or refuses a peer, has either said
+        // so before, or finds the pair.
         if self.is_cut_off() || is_refused() {
             return Err(ConnectError::Gone);
         }
@@ -143,8 +145,8 @@ impl Node {
         }
     }
 
-    /// The ends of connections with a peer, as it joined at this epoch or before. When they are dropped, nothing that it has posted will
-    /// take effect here.
+    /// The ends of connections with a peer, as it joined at this epoch or before. When they are
+    /// dropped, nothing that it has posted will take effect here.
     pub(crate) fn take_responders(&self, peer: Peer, epoch: u64) -> Vec<Pair> {
         let mut responders = self.responders.lock();
         let is_of = |(caller, _): &mut (Caller, Pair)| caller.peer == peer && caller.epoch <= epoch;
@@ -159,7 +161,8 @@ impl Node {
         self.responders.lock().len()
     }
 
-    /// Answers nobody any more. When this returns nothing that peers have posted will take effect here.
+    /// Answers nobody any more. When this returns nothing that peers have posted will take effect
+    /// here.
     pub(crate) fn cut_off(&self) {
         let cut = {
             let mut responders = self.responders.lock();

@@ -10,7 +10,8 @@ use crate::sys::{Device, Registered};
 /// Words of one request's payload: a message with its sender.
 const PAYLOAD_WORDS: usize = 1 + Message::WORDS;
 
-/// Words of a slot: what the atomics found, then the payloads of the requests, and what is missing to whole CPU cache lines.
+/// Words of a slot: what the atomics found, then the payloads of the requests, and what is missing
+/// to whole CPU cache lines.
 const SLOT_WORDS: usize = 64;
 
 const _: () = assert!(BATCH_ATOMICS_MAX + BATCH_MAX * PAYLOAD_WORDS <= SLOT_WORDS);

@@ -1,5 +1,5 @@
-//! The RDMA fabric keeps the contract of the verbs, with a thread for each worker and the nodes dealt out to all devices. Skipped where
-//! there are none; `scripts/rxe-vm.sh` has some.
+//! The RDMA fabric keeps the contract of the verbs, with a thread for each worker and the nodes
+//! dealt out to all devices. Skipped where there are none; `scripts/rxe-vm.sh` has some.
 
 #![cfg(target_os = "linux")]
 

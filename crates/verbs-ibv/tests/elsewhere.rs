@@ -1,5 +1,6 @@
-//! Nodes of different fabrics, as of different processes, that know of each other through what they say of themselves and a courier
-//! only: everything crosses as bytes. Skipped where there are no RDMA devices.
+//! Nodes of different fabrics, as of different processes, that know of each other through what they
+//! say of themselves and a courier only: everything crosses as bytes. Skipped where there are no
+//! RDMA devices.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +18,8 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_ibv::{Config, ConnectError, Contact, Courier, Endpoint, Fabric, Peer, Reply};
 
-/// The first process, compute node 1, joined at this epoch; the second one later, with memory node 0 and compute node 2.
+/// The first process, compute node 1, joined at this epoch; the second one later, with memory node
+/// 0 and compute node 2.
 const HERE: u64 = 10;
 const THERE: u64 = 20;
 
@@ -264,8 +266,8 @@ fn what_is_posted_to_a_node_that_departs_ends() {
     assert_eq!(next(&mut later).result, Err(VerbError::Disconnected { target }));
 }
 
-/// A node leaves, and another one takes its name: endpoints that have used the first go on with the second, with its keys and its
-/// queue pairs, and nothing reaches the first any more.
+/// A node leaves, and another one takes its name: endpoints that have used the first go on with the
+/// second, with its keys and its queue pairs, and nothing reaches the first any more.
 #[test]
 fn a_node_that_comes_again_is_connected_anew() {
     let Some(two) = Two::new(devices::patient()) else { return };

@@ -1,4 +1,5 @@
-//! Connections that fail under their batches. In the virtual machine of `scripts/rxe-vm.sh`, where a device's cable can be pulled.
+//! Connections that fail under their batches. In the virtual machine of `scripts/rxe-vm.sh`, where
+//! a device's cable can be pulled.
 
 #![cfg(target_os = "linux")]
 
@@ -86,8 +87,9 @@ impl Adder {
     }
 }
 
-/// FAAs whose connection fails again and again: each completes once, those that were acknowledged have taken effect once, those that
-/// are ambiguous once or not at all. The connection stands again by itself.
+/// FAAs whose connection fails again and again: each completes once, those that were acknowledged
+/// have taken effect once, those that are ambiguous once or not at all. The connection stands again
+/// by itself.
 #[test]
 fn ambiguous_atomics_take_effect_once_or_not_at_all() {
     // Gives up after 7 times 17 ms or so.
@@ -152,8 +154,8 @@ impl Log {
     }
 }
 
-/// The port of the device that requests go out of: it is said that it is down, what is posted ends in bounded time, and goes on when it
-/// is up again.
+/// The port of the device that requests go out of: it is said that it is down, what is posted ends
+/// in bounded time, and goes on when it is up again.
 #[test]
 fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let limit = Duration::from_secs(2);

@@ -1,12 +1,14 @@
-//! What it costs that a peer is in another process: round trips between two processes beside those between two threads
-//! of one, in turns.
+//! What it costs that a peer is in another process: round trips between two processes beside those
+//! between two threads of one, in turns.
 //!
 //! `cargo run --release -p latchwork-verbs-shm --example between -- [ROUNDS [TRIPS [DIRECTORY]]]`
 //!
 //! - `message`: a message and its answer, both sides polling.
-//! - `forward`: a line of 2 KiB written into the peer's region, a message behind it, and its answer.
+//! - `forward`: a line of 2 KiB written into the peer's region, a message behind it, and its
+//!   answer.
 //! - `parked`: a message and its answer, both sides parked until it comes.
-//! - `verb`: an addition and a READ of 2 KiB, from a memory node of the same process and of the other one.
+//! - `verb`: an addition and a READ of 2 KiB, from a memory node of the same process and of the
+//!   other one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -243,7 +245,8 @@ fn start_child(fabric: &Fabric, directory: &str) -> Done<Child> {
     Ok(child)
 }
 
-/// The best, the lower quartile and the median: on a machine that is busy with other things the first say more.
+/// The best, the lower quartile and the median: on a machine that is busy with other things the
+/// first say more.
 fn ranks(values: &mut [f64]) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [0, values.len() / 4, values.len() / 2].map(|rank| values[rank])

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two;
-    /// 128 bytes each. What is beyond waits at the senders. Of each compute node in another process as many may
-    /// wait beside these.
+    /// 128 bytes each. What is beyond waits at the senders. Of each compute node in another process
+    /// as many may wait beside these.
     pub inbox_capacity: usize,
 }
 
@@ -17,11 +17,12 @@ impl Default for Config {
     }
 }
 
-/// Where processes meet: all of one fabric use the same directory, each fabric a directory of its own.
+/// Where processes meet: all of one fabric use the same directory, each fabric a directory of its
+/// own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The directory, best on a file system in memory (`/dev/shm/NAME`). It is made when it is missing, for this
-    /// user alone.
+    /// The directory, best on a file system in memory (`/dev/shm/NAME`). It is made when it is
+    /// missing, for this user alone.
     pub path: PathBuf,
     /// What pages memory nodes and regions are made of.
     pub huge_pages: HugePages,
@@ -33,11 +34,11 @@ pub enum HugePages {
     /// Of the usual ones.
     #[default]
     Never,
-    /// The operating system is asked for huge ones; it has them if the directory is on a file system in memory
-    /// that is mounted with `huge=advise`, or `shmem_enabled` says so.
+    /// The operating system is asked for huge ones; it has them if the directory is on a file
+    /// system in memory that is mounted with `huge=advise`, or `shmem_enabled` says so.
     Advised,
-    /// Memory is in this directory, which is on a file system of huge pages (`hugetlbfs`). All processes name the
-    /// same.
+    /// Memory is in this directory, which is on a file system of huge pages (`hugetlbfs`). All
+    /// processes name the same.
     Directory(PathBuf),
 }
 

@@ -15,7 +15,8 @@ use crate::shared::Shared;
 /// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
 ///
 /// Batches are executed by the thread that rings, and complete at its next poll. Only a message for
-/// a full inbox holds its batch back: the batch is taken up where it stopped, at every ring and poll.
+/// a full inbox holds its batch back: the batch is taken up where it stopped, at every ring and
+/// poll.
 pub struct Endpoint {
     routes: Routes,
     posted: Vec<Posted>,
@@ -25,8 +26,8 @@ pub struct Endpoint {
     completed: VecDeque<Completion>,
 }
 
-/// Bytes that are fetched at most ahead of a WRITE: half of what the smallest first-level cache holds would
-/// be in the way of everything else.
+/// Bytes that are fetched at most ahead of a WRITE: half of what the smallest first-level cache
+/// holds would be in the way of everything else.
 const EXPECTED_MAX: u32 = 4 << 10;
 
 struct Posted {
@@ -52,13 +53,15 @@ impl Endpoint {
         }
     }
 
-    /// Whether a post now executes what was posted before: nodes have gone, and it may have been for them.
+    /// Whether a post now executes what was posted before: nodes have gone, and it may have been
+    /// for them.
     #[inline]
     pub fn submits_at_post(&self) -> bool {
         self.routes.is_outdated()
     }
 
-    /// Whether a poll now executes anything: a message that found no room, and what its batch has behind it.
+    /// Whether a poll now executes anything: a message that found no room, and what its batch has
+    /// behind it.
     #[inline]
     pub fn submits_at_poll(&self) -> bool {
         !self.stalled.is_empty()

@@ -8,8 +8,8 @@ use crate::routes::Routes;
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// Whether every read-modify-write instruction is a full barrier, also one that fails to exchange. The
-/// model checker knows the language, where none is.
+/// Whether every read-modify-write instruction is a full barrier, also one that fails to exchange.
+/// The model checker knows the language, where none is.
 const ATOMICS_ARE_BARRIERS: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "x86"), not(loom)));
 
@@ -22,17 +22,18 @@ const ATOMICS_ARE_BARRIERS: bool =
 ///   sees the second with acquire order sees the first.
 /// - WRITE, then an atomic: the atomic is a release operation. Where it is no full barrier, a full
 ///   fence comes first, so that even an exchange that fails comes after the WRITE.
-/// - an atomic, then READ: the atomic is an acquire operation, so the READ's loads are not early. For
-///   two nodes that do this crosswise (each must not miss the other's atomic) it must be a full
+/// - an atomic, then READ: the atomic is an acquire operation, so the READ's loads are not early.
+///   For two nodes that do this crosswise (each must not miss the other's atomic) it must be a full
 ///   barrier: the locked instruction is one on x86, elsewhere a full fence follows.
 /// - WRITE, then READ: a full fence, since stores wait in the store buffer while loads go ahead.
-/// - what the poster saw, then READ: an acquire fence for its loads, and a release fence for its stores
-///   into the node's own memory, where optimistic readers look: who sees a byte of the next line also
-///   sees that the frame was taken from the last one.
+/// - what the poster saw, then READ: an acquire fence for its loads, and a release fence for its
+///   stores into the node's own memory, where optimistic readers look: who sees a byte of the next
+///   line also sees that the frame was taken from the last one.
 ///
-/// The end of a ring is treated like a READ: after the completion the WRITE or atomic must be visible
-/// to verbs that *other* threads execute later. What other nodes do with acquire order after they
-/// learned of the completion needs no fence of theirs but the acquire fence that every READ has.
+/// The end of a ring is treated like a READ: after the completion the WRITE or atomic must be
+/// visible to verbs that *other* threads execute later. What other nodes do with acquire order
+/// after they learned of the completion needs no fence of theirs but the acquire fence that every
+/// READ has.
 ///
 /// Public for fabrics whose agents execute verbs in the same way, on behalf of others.
 #[derive(Default)]

@@ -18,11 +18,12 @@ mod alone;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod peers;
 
-/// The memory nodes and compute nodes of one process, and in a directory also those of its peers. Clones are the
-/// same fabric.
+/// The memory nodes and compute nodes of one process, and in a directory also those of its peers.
+/// Clones are the same fabric.
 ///
-/// Every process is responsible for its own nodes. When the last clone and the last endpoint of a fabric in a
-/// directory are dropped, the process's files are removed: no peer can map them any more.
+/// Every process is responsible for its own nodes. When the last clone and the last endpoint of a
+/// fabric in a directory are dropped, the process's files are removed: no peer can map them any
+/// more.
 #[derive(Clone)]
 pub struct Fabric {
     pub(crate) shared: Arc<Shared>,
@@ -42,8 +43,9 @@ impl Fabric {
 
     // ---- memory nodes ------------------------------------------------------------------------------
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free id. In one process
-    /// the memory costs nothing until it is touched; in a directory all of it is taken at once.
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
+    /// id. In one process the memory costs nothing until it is touched; in a directory all of it is
+    /// taken at once.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`].
@@ -145,8 +147,8 @@ impl Fabric {
         Ok((node, mailbox))
     }
 
-    /// Memory that peers may address once it is registered for a node of this process: in a directory it is a file
-    /// that they can map, otherwise any [`Region`] would do.
+    /// Memory that peers may address once it is registered for a node of this process: in a
+    /// directory it is a file that they can map, otherwise any [`Region`] would do.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].
@@ -157,11 +159,11 @@ impl Fabric {
         }
     }
 
-    /// Registers memory of a compute node, as a local buffer of its own verbs and as a target of its
-    /// peers'. Keys count from 0 per node. The fabric keeps the region for its own lifetime.
+    /// Registers memory of a compute node, as a local buffer of its own verbs and as a target of
+    /// its peers'. Keys count from 0 per node. The fabric keeps the region for its own lifetime.
     ///
-    /// Peers in other processes can address what [`Fabric::new_region`] gave; for them there is nothing under
-    /// other regions' keys.
+    /// Peers in other processes can address what [`Fabric::new_region`] gave; for them there is
+    /// nothing under other regions' keys.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -201,9 +203,9 @@ impl Fabric {
     /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own
     /// verbs to others are not affected.
     ///
-    /// From one in another process nothing is received any more, and nothing of it stays mapped once all workers
-    /// have noticed. What it does to memory that it has mapped nobody can refuse: a process that must not is
-    /// [stopped](Fabric::stop) first.
+    /// From one in another process nothing is received any more, and nothing of it stays mapped
+    /// once all workers have noticed. What it does to memory that it has mapped nobody can refuse:
+    /// a process that must not is [stopped](Fabric::stop) first.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].

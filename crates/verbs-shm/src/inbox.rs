@@ -31,17 +31,18 @@ const RECEIVE_MAX: usize = 32;
 ///      0? wake one parked            a message? active += 1, do not park
 /// ```
 ///
-/// The two fences are ordered one way or the other. If the sender's is first, D sees A and the worker
-/// stays. If the worker's is first, B sees C, and then a sender that reads 0 finds the worker in the
-/// list, because the worker entered it before its fence. A sender that reads more than 0 leaves the message
-/// to an active worker: that one polls, or goes through C and D itself after B. (D does not see a
-/// message behind one that another sender has not finished; that sender's own A and B are to come.)
+/// The two fences are ordered one way or the other. If the sender's is first, D sees A and the
+/// worker stays. If the worker's is first, B sees C, and then a sender that reads 0 finds the
+/// worker in the list, because the worker entered it before its fence. A sender that reads more
+/// than 0 leaves the message to an active worker: that one polls, or goes through C and D itself
+/// after B. (D does not see a message behind one that another sender has not finished; that
+/// sender's own A and B are to come.)
 ///
 /// A worker that is taken from the list is counted active by the one who takes it, under the list's
 /// lock, so that a burst of messages wakes one worker and not all.
 ///
-/// Senders in other processes have rings of their own, and read `active` where it is shown to them; see
-/// [`crate::across`].
+/// Senders in other processes have rings of their own, and read `active` where it is shown to them;
+/// see [`crate::across`].
 pub(crate) struct Mailbox {
     queue: Queue,
     active: Active,
@@ -154,8 +155,8 @@ impl Mailbox {
     }
 }
 
-/// The inbox of one compute node. Clones are the same inbox; where senders are in other processes, each worker
-/// should have a clone of its own.
+/// The inbox of one compute node. Clones are the same inbox; where senders are in other processes,
+/// each worker should have a clone of its own.
 pub struct Inbox {
     mailbox: Arc<Mailbox>,
     view: View,
@@ -178,8 +179,8 @@ impl Inbox {
         Inbox::new(Arc::new(Mailbox::new(capacity, None)))
     }
 
-    /// Puts a message in, and wakes a worker if none polls; false when there is no room. A full barrier
-    /// when it does. Whoever receives the message sees what this thread did before.
+    /// Puts a message in, and wakes a worker if none polls; false when there is no room. A full
+    /// barrier when it does. Whoever receives the message sees what this thread did before.
     pub fn deliver(&self, message: &Message) -> bool {
         self.mailbox.send(message)
     }
@@ -187,9 +188,10 @@ impl Inbox {
     /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
     /// as active at once.
     ///
-    /// When there are senders in other processes, it is to be called by the worker's thread, which from now on
-    /// sleeps where they can wake it. A thread can sleep in one place only: of several subscriptions to
-    /// inboxes of that kind only the first lets its worker park. The same holds beyond 256 workers of a node.
+    /// When there are senders in other processes, it is to be called by the worker's thread, which
+    /// from now on sleeps where they can wake it. A thread can sleep in one place only: of several
+    /// subscriptions to inboxes of that kind only the first lets its worker park. The same holds
+    /// beyond 256 workers of a node.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);
@@ -299,8 +301,8 @@ impl Drop for Subscription {
         } else if !counted {
             return;
         }
-        // Active, or made active by a sender whose wake nobody will answer now. Or rung by one elsewhere, who
-        // makes nobody active.
+        // Active, or made active by a sender whose wake nobody will answer now. Or rung by one
+        // elsewhere, who makes nobody active.
         if counted {
             self.mailbox.remove_active();
         }

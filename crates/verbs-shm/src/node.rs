@@ -96,8 +96,8 @@ impl Node {
         Some(found.clone())
     }
 
-    /// Adds a region of a node of this process, after `publish`, which is told its key, has made it known. `None`
-    /// when there are as many as there can be.
+    /// Adds a region of a node of this process, after `publish`, which is told its key, has made it
+    /// known. `None` when there are as many as there can be.
     pub(crate) fn add_region(
         &self,
         region: Arc<Region>,
@@ -115,7 +115,8 @@ impl Node {
         self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// Cuts it off; false when it was before. Of a node elsewhere nothing stays mapped once all endpoints have noticed.
+    /// Cuts it off; false when it was before. Of a node elsewhere nothing stays mapped once all
+    /// endpoints have noticed.
     pub(crate) fn disconnect(&self) -> bool {
         let first = !self.disconnected.swap(true, Ordering::Relaxed);
         if let Post::Elsewhere(_) = &self.post {

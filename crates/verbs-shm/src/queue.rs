@@ -69,8 +69,8 @@ pub(crate) fn write_message(
     }
 }
 
-/// Reads the message in a slot. It is from `otherwise` if it has no sender, as it cannot be in a slot that was
-/// filled here.
+/// Reads the message in a slot. It is from `otherwise` if it has no sender, as it cannot be in a
+/// slot that was filled here.
 #[inline]
 pub(crate) fn read_message(
     head: &AtomicU64,
@@ -129,8 +129,8 @@ impl Queue {
                 Ok(_) => {
                     write_message(&slot.head, &slot.words, message);
                     slot.turn.store(position + 1, Ordering::Release);
-                    // The next message goes there, and a receiver has written it last. To read and not to
-                    // write: receivers look at it all the time.
+                    // The next message goes there, and a receiver has written it last. To read and
+                    // not to write: receivers look at it all the time.
                     Words::new(slice::from_ref(&self.slot(position + 1).turn)).prefetch(0..8);
                     return true;
                 }
@@ -170,8 +170,8 @@ impl Queue {
         }
     }
 
-    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true. Orders
-    /// nothing: whoever acts on it has a fence.
+    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true.
+    /// Orders nothing: whoever acts on it has a fence.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head.0.load(Ordering::Relaxed);
         self.slot(position).turn.load(Ordering::Relaxed) > position

@@ -13,8 +13,8 @@ use crate::inbox::Mailbox;
 use crate::node::{Memory, Node, Post};
 use crate::shared::Shared;
 
-/// Nodes and regions that were looked up once, so that a verb takes no lock and counts no reference.
-/// What becomes of them in the fabric is counted there ([`Routes::is_outdated`]).
+/// Nodes and regions that were looked up once, so that a verb takes no lock and counts no
+/// reference. What becomes of them in the fabric is counted there ([`Routes::is_outdated`]).
 pub(crate) struct Routes {
     shared: Arc<Shared>,
     own_id: ComputeNodeId,
@@ -64,7 +64,8 @@ impl Destination<'_> {
         }
     }
 
-    /// Asks for the CPU cache lines of a place that will be written, as far as there is such a place.
+    /// Asks for the CPU cache lines of a place that will be written, as far as there is such a
+    /// place.
     pub(crate) fn expect_write(&self, remote: u64, len: u32) {
         let Some(memory) = self.memory else { return };
         let first = usize::try_from(remote).unwrap_or(usize::MAX) / WORD;
@@ -100,8 +101,8 @@ impl Routes {
         self.version != self.shared.changes()
     }
 
-    /// Gives up the memory of nodes that are gone. What was posted for them fails from now on. To be followed by
-    /// [`Routes::forget_gone`] when all of that has been executed.
+    /// Gives up the memory of nodes that are gone. What was posted for them fails from now on. To
+    /// be followed by [`Routes::forget_gone`] when all of that has been executed.
     pub(crate) fn leave_gone(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
@@ -152,7 +153,8 @@ impl Routes {
         self.look_up(target).ok_or(VerbError::UnknownTarget { target })
     }
 
-    /// Looks up what of a target is not known yet. `None` when there is none, `Some(None)` when it has no memory.
+    /// Looks up what of a target is not known yet. `None` when there is none, `Some(None)` when it
+    /// has no memory.
     #[cold]
     fn look_up(&mut self, target: Target) -> Option<Option<u64>> {
         let (known, region) = match target {
@@ -208,9 +210,10 @@ impl Routes {
         }
     }
 
-    /// Asks for the CPU cache lines that a checked request begins with, so that what a ring finds posted does
-    /// not come out of memory one after the other: an atomic on a word that is not there stalls everything
-    /// behind it. Of long copies only the start, behind which the processor fetches ahead by itself.
+    /// Asks for the CPU cache lines that a checked request begins with, so that what a ring finds
+    /// posted does not come out of memory one after the other: an atomic on a word that is not
+    /// there stalls everything behind it. Of long copies only the start, behind which the processor
+    /// fetches ahead by itself.
     #[inline]
     pub(crate) fn fetch_ahead(&self, target: Target, request: &Request) {
         let Ok(to) = self.destination(target) else { return };

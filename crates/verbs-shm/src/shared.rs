@@ -48,7 +48,8 @@ impl Shared {
         self.nodes.read().get(&node).cloned()
     }
 
-    /// How often a node has gone, or taken the place of one that was gone. Endpoints compare it on every ring.
+    /// How often a node has gone, or taken the place of one that was gone. Endpoints compare it on
+    /// every ring.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         // Relaxed: whoever finds that it has changed looks under a lock.

@@ -1,5 +1,6 @@
-//! The shared-memory fabric keeps the contract of the verbs, with a thread for each worker: in one fabric, with a
-//! fabric for each node as if it were a process of its own, and with memory nodes that are in another process.
+//! The shared-memory fabric keeps the contract of the verbs, with a thread for each worker: in one
+//! fabric, with a fabric for each node as if it were a process of its own, and with memory nodes
+//! that are in another process.
 
 mod common;
 
@@ -146,7 +147,8 @@ fn child() {
     while hear().is_some() {}
 }
 
-/// What [`latchwork_verbs::Request::ReadIf`] permits is what is done here: the buffer is left alone.
+/// What [`latchwork_verbs::Request::ReadIf`] permits is what is done here: the buffer is left
+/// alone.
 #[test]
 fn a_read_whose_condition_does_not_hold_is_left_out() {
     use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};

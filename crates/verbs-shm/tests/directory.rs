@@ -1,4 +1,5 @@
-//! What a directory is made of: who may be stopped, what is removed, and what is refused with a reason.
+//! What a directory is made of: who may be stopped, what is removed, and what is refused with a
+//! reason.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -99,7 +100,8 @@ fn only_files_of_processes_that_ended_are_removed() {
     for name in foreign {
         fs::write(directory.0.join(name), "precious").unwrap();
     }
-    // Of a process that died before it had taken its lock, and of one that was being cleaned up after.
+    // Of a process that died before it had taken its lock, and of one that was being cleaned up
+    // after.
     for name in [
         "latchwork-00000000000000aa-owner",
         "latchwork-00000000000000bb-memory-7",
@@ -241,7 +243,8 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     assert_eq!((large.files(), directory.files()), (vec!["notes".to_owned()], vec![]));
 }
 
-/// Needs huge pages: `LATCHWORK_HUGE_PAGES` names a directory on a file system of those that has 8 MiB to give.
+/// Needs huge pages: `LATCHWORK_HUGE_PAGES` names a directory on a file system of those that has 8
+/// MiB to give.
 #[test]
 fn memory_of_huge_pages_has_whole_ones_or_is_refused() {
     let Some(large) = std::env::var_os("LATCHWORK_HUGE_PAGES") else {

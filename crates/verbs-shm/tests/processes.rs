@@ -1,5 +1,5 @@
-//! Several processes that share memory: nothing is lost or doubled, parked workers are woken, and whoever is
-//! killed, at whatever instruction, holds nobody up and leaves nothing behind.
+//! Several processes that share memory: nothing is lost or doubled, parked workers are woken, and
+//! whoever is killed, at whatever instruction, holds nobody up and leaves nothing behind.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -327,8 +327,8 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
 
 // ---- deaths ----------------------------------------------------------------------------------------
 
-/// Does whatever might be in the way of others when it is killed in between: floods them, answers them, parks,
-/// writes into their regions, by turns.
+/// Does whatever might be in the way of others when it is killed in between: floods them, answers
+/// them, parks, writes into their regions, by turns.
 fn suffer(id: u8, directory: &str, seed: u64) {
     let fabric = join(id, directory);
     let (executor, handle, serve) = worker(&fabric, id);

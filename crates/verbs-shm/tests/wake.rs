@@ -1,5 +1,5 @@
-//! Parked workers and messages: no wake is lost, and no worker is woken in vain; in one fabric, and between two
-//! that share a directory as two processes do.
+//! Parked workers and messages: no wake is lost, and no worker is woken in vain; in one fabric, and
+//! between two that share a directory as two processes do.
 
 mod common;
 

@@ -21,16 +21,18 @@ pub struct SimConfig {
     pub inbox_capacity: usize,
     /// When a message that met a full inbox tries again.
     pub inbox_retry: Duration,
-    /// What goes wrong by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes it later.
+    /// What goes wrong by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes it
+    /// later.
     pub faults: Faults,
     /// READs and WRITEs copy only so many of their first bytes, although they take the time of all:
     /// for measuring protocols, where nobody looks at the rest. A multiple of 8; `None` copies all.
     pub payload_max: Option<u32>,
     /// Whether it is told of batches that nothing of them was sent
-    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)), as a fabric of connections can; otherwise they only fail.
+    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)), as a fabric of
+    /// connections can; otherwise they only fail.
     pub tells_unsent: bool,
-    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. A fabric's bug: only tests want it, which
-    /// show that it would be noticed.
+    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. A
+    /// fabric's bug: only tests want it, which show that it would be noticed.
     pub strands: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Nodes that others know to be gone, and keep out: what becomes of batches to them, and of what they have posted.
+//! Nodes that others know to be gone, and keep out: what becomes of batches to them, and of what
+//! they have posted.
 //!
 //! ```text
 //!   about a node D           who posts                                       what becomes of it
@@ -8,8 +9,9 @@
 //!   kill(D), disconnect(D)   anybody, to D, once a batch has failed there    the same
 //! ```
 //!
-//! Each node learns of a death at a time of its own, so these are calls for one pair of nodes each. Fabrics differ in what they can
-//! tell: [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent).
+//! Each node learns of a death at a time of its own, so these are calls for one pair of nodes each.
+//! Fabrics differ in what they can tell:
+//! [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,8 +28,8 @@ use crate::node::bit;
 const UNSENT_NS: u64 = 2_000;
 
 impl Fabric {
-    /// From now on compute node `at` refuses whatever another one has posted and that has not begun here: in the middle of a batch, too,
-    /// and messages that would arrive once more.
+    /// From now on compute node `at` refuses whatever another one has posted and that has not begun
+    /// here: in the middle of a batch, too, and messages that would arrive once more.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -51,8 +53,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// Compute node `of` gives up another one, which is gone for it: batches that are on their way there go no further, and later ones
-    /// are not sent.
+    /// Compute node `of` gives up another one, which is gone for it: batches that are on their way
+    /// there go no further, and later ones are not sent.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -92,13 +94,14 @@ impl World {
         Err(key)
     }
 
-    /// Whether nobody is ever told of the end of this batch; see [`SimConfig::strands`](crate::SimConfig::strands).
+    /// Whether nobody is ever told of the end of this batch; see
+    /// [`SimConfig::strands`](crate::SimConfig::strands).
     pub(crate) fn strands(&self, flight: &Flight) -> bool {
         self.config.strands && flight.lane.is_given_up()
     }
 
-    /// Nobody polls these completions any more: what was submitted goes on with the bytes that it has, and local buffers are left
-    /// alone.
+    /// Nobody polls these completions any more: what was submitted goes on with the bytes that it
+    /// has, and local buffers are left alone.
     pub(crate) fn abandon(&self, completions: &Rc<Completions>) {
         // Not in the middle of an event: in a panic, for all that is known.
         if let Ok(mut flights) = self.flights.try_borrow_mut() {

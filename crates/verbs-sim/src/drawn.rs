@@ -26,15 +26,16 @@ pub struct Drawn {
     pub tail_one_in: u64,
     /// See `tail_one_in`.
     pub tail: Duration,
-    /// How far apart the effects of one batch are at the target: the longest pause before a request,
-    /// and the longest time over which the pieces of a READ or WRITE are scattered.
+    /// How far apart the effects of one batch are at the target: the longest pause before a
+    /// request, and the longest time over which the pieces of a READ or WRITE are scattered.
     pub spread: Duration,
     /// READs and WRITEs are placed in at most so many pieces (1 to [`PIECES_MAX`]), cut at random
     /// words, in random order. With 1 nothing is torn.
     pub pieces_max: usize,
     /// True: each batch goes its own way, as over several queue pairs. False: the batches of one
-    /// endpoint to one target are one queue pair, and [`Kind::before`](latchwork_verbs::Kind::before)
-    /// holds between them too. Code above must not rely on more than true gives.
+    /// endpoint to one target are one queue pair, and
+    /// [`Kind::before`](latchwork_verbs::Kind::before) holds between them too. Code above must not
+    /// rely on more than true gives.
     pub reorder_batches: bool,
 }
 

@@ -54,8 +54,8 @@ pub(crate) struct World {
 }
 
 impl Fabric {
-    /// A fabric without nodes, in the world of `kernel`. Limits of `config` that no batch could keep
-    /// are raised to the smallest possible.
+    /// A fabric without nodes, in the world of `kernel`. Limits of `config` that no batch could
+    /// keep are raised to the smallest possible.
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
         let world = Rc::new(World {
             kernel: kernel.clone(),
@@ -153,8 +153,8 @@ impl Fabric {
     }
 
     /// Cuts a compute node off: requests to it that have not begun fail their batches with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Its own verbs to others
-    /// are not affected.
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Its own verbs to
+    /// others are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -163,9 +163,9 @@ impl Fabric {
         Ok(())
     }
 
-    /// The end of a compute node: requests to it fail as after [`disconnect`](Fabric::disconnect), and
-    /// of its own those that have not begun never do, in the middle of a batch too. Its workers are
-    /// the caller's to stop.
+    /// The end of a compute node: requests to it fail as after [`disconnect`](Fabric::disconnect),
+    /// and of its own those that have not begun never do, in the middle of a batch too. Its workers
+    /// are the caller's to stop.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -201,7 +201,8 @@ impl Fabric {
         self.world.verbs.get()
     }
 
-    /// How many doorbells have been rung: one for all that a worker submits to one target at a time.
+    /// How many doorbells have been rung: one for all that a worker submits to one target at a
+    /// time.
     pub fn doorbells(&self) -> u64 {
         self.world.doorbells.get()
     }
@@ -216,11 +217,11 @@ impl Fabric {
         self.world.fault_counts.get()
     }
 
-    /// Holds back, from now on, the batches that `rule` picks; the first gate that picks a batch has
-    /// it. For tests that force a race: code above cannot tell it from a slow network.
+    /// Holds back, from now on, the batches that `rule` picks; the first gate that picks a batch
+    /// has it. For tests that force a race: code above cannot tell it from a slow network.
     ///
-    /// The rule is asked once per leg of each batch, in the order of events, also when the batch meets
-    /// no other gate: a rule that always says no is a log. It must not call the fabric.
+    /// The rule is asked once per leg of each batch, in the order of events, also when the batch
+    /// meets no other gate: a rule that always says no is a log. It must not call the fabric.
     pub fn gate(&self, rule: impl FnMut(&Passing<'_>) -> bool + 'static) -> Gate {
         Gate::new(&self.world, Box::new(rule))
     }
@@ -288,8 +289,8 @@ impl World {
         }
     }
 
-    /// A batch that is about to be sent. Flights are large, and most of one is written once only when
-    /// it is used again.
+    /// A batch that is about to be sent. Flights are large, and most of one is written once only
+    /// when it is used again.
     pub(crate) fn flight(
         &self,
         lane: &Rc<Lane>,

@@ -22,8 +22,8 @@ pub struct Faults {
     /// Messages that arrive a second time, up to [`delay`](Faults::delay) later.
     pub repeat_one_in: u64,
     /// Batches that complete with [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous),
-    /// cut off behind any of their requests, the last one included, or before the first. Where times
-    /// are drawn, the READ or WRITE at the cut may be placed in part.
+    /// cut off behind any of their requests, the last one included, or before the first. Where
+    /// times are drawn, the READ or WRITE at the cut may be placed in part.
     pub fail_one_in: u64,
 }
 

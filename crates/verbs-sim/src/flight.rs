@@ -94,7 +94,8 @@ pub(crate) struct Flight {
     cuts: [Cuts; BATCH_MAX],
     outcome: Outcome,
     error: Option<VerbError>,
-    /// What its WRITEs carry, by request, once its poster is gone and local buffers are somebody else's.
+    /// What its WRITEs carry, by request, once its poster is gone and local buffers are somebody
+    /// else's.
     abandoned: Option<Box<[Option<Arc<Region>>; BATCH_MAX]>>,
 }
 
@@ -181,7 +182,8 @@ impl Flight {
         (0..count).any(|i| self.steps[i] != Step::Done && self.kind(i).before(later))
     }
 
-    /// Whether a batch behind this one, on the same queue pair, must wait with a request of this kind.
+    /// Whether a batch behind this one, on the same queue pair, must wait with a request of this
+    /// kind.
     pub(crate) fn holds_back_followers(&self, later: Kind) -> bool {
         self.holds_back(self.len(), later)
     }
@@ -210,8 +212,8 @@ impl Flight {
         self.steps[request] = Step::Done;
     }
 
-    /// Decides what becomes of a request that is about to begin. When the target is gone, that is the
-    /// end of all that have not begun.
+    /// Decides what becomes of a request that is about to begin. When the target is gone, that is
+    /// the end of all that have not begun.
     pub(crate) fn decide(&mut self, request: usize) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
@@ -243,7 +245,8 @@ impl Flight {
         self.steps = [Step::Done; BATCH_MAX];
     }
 
-    /// Nobody waits for its end any more, and its local buffers are somebody else's: what it has to carry, it takes along.
+    /// Nobody waits for its end any more, and its local buffers are somebody else's: what it has to
+    /// carry, it takes along.
     pub(crate) fn abandon(&mut self) {
         let regions = self.lane.own.regions.borrow();
         let carried = |request: &Request| {

@@ -1,8 +1,8 @@
 //! [`Gate`]: holds chosen batches back, so that a test decides what comes first.
 //!
 //! Delays are drawn at random; a race that needs three of them to fall just so may not occur in a
-//! thousand seeds. A gate stands on the way of batches that its rule picks, and lets them pass when it
-//! is told to. Code above sees nothing but a slow network.
+//! thousand seeds. A gate stands on the way of batches that its rule picks, and lets them pass when
+//! it is told to. Code above sees nothing but a slow network.
 //!
 //! ```text
 //!   ring ──[There]──► effects at the target ──[Back]──► completion
@@ -25,11 +25,12 @@ use crate::inbox::Mailbox;
 pub enum Leg {
     /// Submitted, and nothing of it has taken effect.
     There,
-    /// Its message has been delivered, and the batch goes on to complete; but nobody has acted on the
-    /// message yet, as when the worker that took it out of the inbox lost its CPU. Others overtake it.
+    /// Its message has been delivered, and the batch goes on to complete; but nobody has acted on
+    /// the message yet, as when the worker that took it out of the inbox lost its CPU. Others
+    /// overtake it.
     Inbox,
-    /// All of it has taken effect, and the completion has not come. Until then it keeps its place in
-    /// the NIC's queues.
+    /// All of it has taken effect, and the completion has not come. Until then it keeps its place
+    /// in the NIC's queues.
     Back,
 }
 
@@ -46,8 +47,8 @@ pub struct Passing<'a> {
     pub requests: &'a [Request],
 }
 
-/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping it lets
-/// all of them go on, and holds no more.
+/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping it
+/// lets all of them go on, and holds no more.
 pub struct Gate {
     core: Rc<GateCore>,
     world: Weak<World>,
@@ -126,9 +127,9 @@ impl Gate {
         true
     }
 
-    /// Lets the first batch go on that it holds at [`Leg::There`], under a connection that fails: cut off
-    /// behind `done` of its requests, as [`Faults::fail_one_in`](crate::Faults::fail_one_in) does it.
-    /// False when it holds none.
+    /// Lets the first batch go on that it holds at [`Leg::There`], under a connection that fails:
+    /// cut off behind `done` of its requests, as
+    /// [`Faults::fail_one_in`](crate::Faults::fail_one_in) does it. False when it holds none.
     pub fn cut_off(&self, done: usize) -> bool {
         let taken = {
             let mut held = self.core.held.borrow_mut();
@@ -146,8 +147,8 @@ impl Gate {
     }
 
     /// Delivers a copy of the first message that it holds at [`Leg::Inbox`] and for which `chosen`
-    /// holds, and keeps the message: whenever that goes on, it arrives for the second time. False when
-    /// there is none.
+    /// holds, and keeps the message: whenever that goes on, it arrives for the second time. False
+    /// when there is none.
     pub fn deliver_copy(&self, mut chosen: impl FnMut(&Passing<'_>) -> bool) -> bool {
         let copy = self.core.held.borrow().iter().find_map(|Held { leg, from, batch, what }| {
             let (target, requests) = (batch.target, batch.requests());

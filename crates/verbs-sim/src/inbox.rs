@@ -12,8 +12,8 @@ use latchwork_verbs::Message;
 const RECEIVE_MAX: usize = 32;
 
 /// Idle workers of a world make no events, so nobody can be trusted to poll: every message notifies
-/// one of the subscribers that have parked, whichever the seed picks. Where none has, all are at work,
-/// and look before they park.
+/// one of the subscribers that have parked, whichever the seed picks. Where none has, all are at
+/// work, and look before they park.
 pub(crate) struct Mailbox {
     kernel: Kernel,
     capacity: usize,

@@ -25,14 +25,15 @@
 //!
 //! Where a test needs one certain order instead of any, it holds batches back: [`Fabric::gate`].
 //!
-//! With the figures of a NIC instead ([`Timing::Nic`]) nothing is torn, and batches overtake each other
-//! only where they go over several queue pairs: for measuring.
+//! With the figures of a NIC instead ([`Timing::Nic`]) nothing is torn, and batches overtake each
+//! other only where they go over several queue pairs: for measuring.
 //!
 //! # Faults
 //!
 //! By chance ([`Faults`]): batches delayed, messages lost or repeated, batches cut off by a failing
-//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost; and nodes that are given up and kept out,
-//! by one other at a time: [`Fabric::remove_peer`], [`Fabric::keep_out`].
+//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost; and nodes
+//! that are given up and kept out, by one other at a time: [`Fabric::remove_peer`],
+//! [`Fabric::keep_out`].
 //!
 //! # Example
 //!

@@ -15,8 +15,8 @@ const A: ComputeNodeId = ComputeNodeId::new(1).unwrap();
 const B: ComputeNodeId = ComputeNodeId::new(2).unwrap();
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 
-/// Posts these batches one after the other; what a watcher saw, what B received, what struck, and the
-/// event hash.
+/// Posts these batches one after the other; what a watcher saw, what B received, what struck, and
+/// the event hash.
 fn play(
     config: SimConfig,
     watched: bool,

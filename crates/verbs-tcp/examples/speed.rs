@@ -1,5 +1,5 @@
-//! What the fabric over sockets does beside other things that answer on a socket. `scripts/tcp-speed.sh` runs it
-//! beside Redis.
+//! What the fabric over sockets does beside other things that answer on a socket.
+//! `scripts/tcp-speed.sh` runs it beside Redis.
 //!
 //! ```text
 //! speed serve                             a memory node; prints its address

@@ -5,23 +5,27 @@ use std::time::Duration;
 
 use crate::security::Security;
 
-/// How a process takes part in a fabric of sockets. [`Config::new`] has a default for all but the security.
+/// How a process takes part in a fabric of sockets. [`Config::new`] has a default for all but the
+/// security.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How peers prove who they are. The same for all processes of a cluster.
     pub security: Security,
-    /// Where nodes listen that are added without an address, at a port of the operating system's choice.
+    /// Where nodes listen that are added without an address, at a port of the operating system's
+    /// choice.
     pub listen: IpAddr,
-    /// Threads that execute the verbs of peers, at least one. Each connection belongs to one of them.
+    /// Threads that execute the verbs of peers, at least one. Each connection belongs to one of
+    /// them.
     pub threads: usize,
-    /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two. What is
-    /// beyond waits at the senders.
+    /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two.
+    /// What is beyond waits at the senders.
     pub inbox_capacity: usize,
     /// The epoch of this process's membership; agents refuse those that were fenced
     /// ([`Fabric::fence`](crate::Fabric::fence)).
     pub epoch: u64,
-    /// How long a peer may be silent while something is expected from it. Then the connection has failed; and
-    /// what was sent on it and did not come in time, the peer does not execute any more.
+    /// How long a peer may be silent while something is expected from it. Then the connection has
+    /// failed; and what was sent on it and did not come in time, the peer does not execute any
+    /// more.
     pub patience: Duration,
     /// The most that one attempt to connect may take, greetings included.
     pub connect_time: Duration,

@@ -18,11 +18,11 @@ use crate::peers::{Peer, Peers};
 use crate::security::random;
 use crate::wire::Node;
 
-/// What one process has of a fabric of sockets: its own nodes, each with an agent that listens at an address of
-/// its own, and the addresses of others. Clones are the same.
+/// What one process has of a fabric of sockets: its own nodes, each with an agent that listens at
+/// an address of its own, and the addresses of others. Clones are the same.
 ///
-/// When the last clone and the last endpoint are dropped, the agents stop: for its peers, the process's nodes
-/// are gone.
+/// When the last clone and the last endpoint are dropped, the agents stop: for its peers, the
+/// process's nodes are gone.
 #[derive(Clone)]
 pub struct Fabric {
     inner: Arc<Inner>,
@@ -119,8 +119,8 @@ impl Fabric {
 
     // ---- nodes of this process ---------------------------------------------------------------------
 
-    /// Serves `region` as memory node `id` at `addr`, with port 0 for one of the operating system's choice;
-    /// where it listens.
+    /// Serves `region` as memory node `id` at `addr`, with port 0 for one of the operating system's
+    /// choice; where it listens.
     ///
     /// # Errors
     /// [`TcpError::KnownPeer`] and [`TcpError::Listen`].
@@ -146,8 +146,8 @@ impl Fabric {
         self.inner.host(Node::Compute(id), addr, (Some(inbox), Vec::new()))
     }
 
-    /// Adds a memory node of `bytes` zero bytes to this process. It takes the lowest free id and listens where
-    /// [`Config::listen`] says.
+    /// Adds a memory node of `bytes` zero bytes to this process. It takes the lowest free id and
+    /// listens where [`Config::listen`] says.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::Listen`].
@@ -171,8 +171,9 @@ impl Fabric {
         SocketAddr::new(self.inner.config.listen, 0)
     }
 
-    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and as a target
-    /// of its peers'. Keys count from 0 per node. The fabric keeps the region for its own lifetime.
+    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
+    /// as a target of its peers'. Keys count from 0 per node. The fabric keeps the region for its
+    /// own lifetime.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -220,8 +221,9 @@ impl Fabric {
 
     // ---- peers -------------------------------------------------------------------------------------
 
-    /// Learns of a node of another process, as `own` (any node of this one), by asking its agent at `addr`. From
-    /// then on exactly this start of the node is meant: one that was started anew is refused as gone.
+    /// Learns of a node of another process, as `own` (any node of this one), by asking its agent at
+    /// `addr`. From then on exactly this start of the node is meant: one that was started anew is
+    /// refused as gone.
     ///
     /// # Errors
     /// [`TcpError::KnownPeer`], or why the agent could not be asked; then the node is not known.
@@ -232,9 +234,9 @@ impl Fabric {
     }
 
     /// Cuts a compute node off: verbs of this process to it, also those pushed back, complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Those that its agent
-    /// has already end as they do. Its own verbs to nodes of this process are not affected; see
-    /// [`Fabric::fence`].
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Those
+    /// that its agent has already end as they do. Its own verbs to nodes of this process are not
+    /// affected; see [`Fabric::fence`].
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -256,14 +258,16 @@ impl Fabric {
         Ok(())
     }
 
-    /// Forgets a node of another process that is gone, so that another start of it can be added: verbs of this
-    /// process to the old one complete as after [`Fabric::disconnect`]. False when no such node is known.
+    /// Forgets a node of another process that is gone, so that another start of it can be added:
+    /// verbs of this process to the old one complete as after [`Fabric::disconnect`]. False when no
+    /// such node is known.
     pub fn remove_peer(&self, node: Node) -> bool {
         self.inner.peers.remove(node)
     }
 
-    /// From now on the nodes of this process refuse `node` with epochs below `epoch`. When this returns true,
-    /// none of its verbs is executed here any more; false when its connections did not stop within `patience`.
+    /// From now on the nodes of this process refuse `node` with epochs below `epoch`. When this
+    /// returns true, none of its verbs is executed here any more; false when its connections did
+    /// not stop within `patience`.
     pub fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
         let hosted = self.inner.hosted.lock().clone();
         let (sender, receiver) = channel();

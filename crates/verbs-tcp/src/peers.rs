@@ -10,7 +10,8 @@ use latchwork_verbs::Target;
 use crate::agent::Hosted;
 use crate::wire::{Node, Welcome};
 
-/// A node that verbs can be for, here or elsewhere. It is one start of that node: one that was started anew is another.
+/// A node that verbs can be for, here or elsewhere. It is one start of that node: one that was
+/// started anew is another.
 pub(crate) struct Peer {
     pub(crate) node: Node,
     pub(crate) addr: SocketAddr,

@@ -16,8 +16,8 @@ use crate::error::{TcpError, TlsText};
 /// How peers prove who they are. There is no mode without.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Both prove that they know a secret. What they then say is neither hidden nor protected: for a network
-    /// that nobody else can listen or write to.
+    /// Both prove that they know a secret. What they then say is neither hidden nor protected: for
+    /// a network that nobody else can listen or write to.
     Secret(Secret),
     /// Mutual TLS: both show a certificate that the cluster's authority has signed.
     Tls(Tls),
@@ -69,7 +69,8 @@ impl Secret {
 
     /// Whether `mac` is that of `parts`; takes as long whatever it is.
     pub(crate) fn verify(&self, role: Role, parts: &[&[u8]], mac: &[u8; 32]) -> bool {
-        // The parts have known lengths or come last, so that no two sequences of them are the same bytes.
+        // The parts have known lengths or come last, so that no two sequences of them are the same
+        // bytes.
         let mut bytes = role.label().to_vec();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         hmac::verify(&self.0, &bytes, mac).is_ok()
@@ -107,9 +108,9 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// From texts in PEM form: the certificate of the `authority` that signs those of all processes, this
-    /// process's own `certificate` (and what is between the two), and its private `key`. `name` is the DNS
-    /// name that every certificate of the cluster has.
+    /// From texts in PEM form: the certificate of the `authority` that signs those of all
+    /// processes, this process's own `certificate` (and what is between the two), and its private
+    /// `key`. `name` is the DNS name that every certificate of the cluster has.
     ///
     /// # Errors
     /// [`TcpError::Certificate`], which says what is wrong with which.

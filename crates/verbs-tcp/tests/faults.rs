@@ -1,5 +1,5 @@
-//! Connections that are cut, freeze and come back: every batch ends in time, with an error that says what is
-//! known, and nothing of it takes effect later.
+//! Connections that are cut, freeze and come back: every batch ends in time, with an error that
+//! says what is known, and nothing of it takes effect later.
 
 mod common;
 #[path = "common/proxy.rs"]

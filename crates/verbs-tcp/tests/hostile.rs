@@ -1,5 +1,5 @@
-//! Connections by the thousand that are not a peer's, or are one's and do what no peer does: each ends soon and
-//! clearly, nothing grows, and those who do as they should are served meanwhile.
+//! Connections by the thousand that are not a peer's, or are one's and do what no peer does: each
+//! ends soon and clearly, nothing grows, and those who do as they should are served meanwhile.
 //!
 //! One test, alone in its process: it looks at the process's memory and open files.
 #![cfg(target_os = "linux")]
@@ -67,7 +67,8 @@ fn welcome(addr: SocketAddr, session: u64) -> TcpStream {
     }
 }
 
-/// `None` where the agent is busy, or does not wait any longer for what a busy machine is late with.
+/// `None` where the agent is busy, or does not wait any longer for what a busy machine is late
+/// with.
 fn greeted(addr: SocketAddr, session: u64) -> Option<TcpStream> {
     let mut stream = raw::connect(addr);
     let hello = Hello { version: VERSION, secret: true, nonce: [9; NONCE_LEN] }.bytes();

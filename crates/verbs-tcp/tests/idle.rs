@@ -1,4 +1,5 @@
-//! Who has nothing to do uses no CPU time. A test program of its own, because it looks at all threads of its process.
+//! Who has nothing to do uses no CPU time. A test program of its own, because it looks at all
+//! threads of its process.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -19,8 +20,8 @@ fn wait(time: Duration) {
     thread::sleep(time);
 }
 
-/// Ticks of CPU time (10 ms mostly) that each thread of this process whose name begins so has used, and how often
-/// it has gone to sleep by itself.
+/// Ticks of CPU time (10 ms mostly) that each thread of this process whose name begins so has used,
+/// and how often it has gone to sleep by itself.
 fn used(name: &str) -> (u64, u64) {
     let (mut ticks, mut sleeps) = (0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -64,7 +65,8 @@ fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
         assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
         assert!(endpoint.may_park());
 
-        // On a busy machine it may take them some time to come to rest; who wakes up now and then never does.
+        // On a busy machine it may take them some time to come to rest; who wakes up now and then
+        // never does.
         let mut seen = Vec::new();
         let is_calm = (0..20).any(|_| {
             wait(Duration::from_millis(100));

@@ -66,7 +66,8 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     assert!(error.contains("no TLS with") && error.contains("certificate"), "{error}");
     assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
 
-    // It trusts the agent's authority, but its own certificate is another's: the agent must find out.
+    // It trusts the agent's authority, but its own certificate is another's: the agent must find
+    // out.
     let (certificate, key) = other.sign(NAME);
     let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
     let (error, refused) = try_to_join(one.security(), Security::Tls(half.unwrap()));
@@ -80,8 +81,8 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     assert!(error.contains("no TLS with") && error.contains("invalid peer certificate"), "{error}");
 }
 
-/// Bug: the error was `keys may not be consistent: KeyMismatch`, and named no text. Fix: each error says which text is
-/// wrong, and a key of another certificate is named as such.
+/// Bug: the error was `keys may not be consistent: KeyMismatch`, and named no text. Fix: each error
+/// says which text is wrong, and a key of another certificate is named as such.
 #[test]
 fn an_error_of_certificates_says_which_text_is_wrong() {
     let authority = Authority::new();

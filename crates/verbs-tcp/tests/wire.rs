@@ -99,8 +99,8 @@ fn same(request: &Request, parsed: &WireRequest<'_>) -> bool {
     }
 }
 
-/// Parses `bytes` as the agent does, to the end or the first error. Must not panic, nor take more than is
-/// there.
+/// Parses `bytes` as the agent does, to the end or the first error. Must not panic, nor take more
+/// than is there.
 fn read_as_agent(mut bytes: &[u8]) -> Result<usize, WireError> {
     let mut frames = 0;
     while let Some((frame, used)) = FromClient::parse(bytes)? {

@@ -151,8 +151,8 @@ impl Words<'_> {
     }
 }
 
-/// How many of `len` bytes belong to the word of which `within` bytes come before them; none if they
-/// start with a word.
+/// How many of `len` bytes belong to the word of which `within` bytes come before them; none if
+/// they start with a word.
 #[inline]
 fn head_len(within: usize, len: usize) -> usize {
     if within == 0 { 0 } else { len.min(WORD - within) }

@@ -7,9 +7,9 @@ use crate::words::WORD;
 
 /// From so many words on the string instruction is worth its start.
 ///
-/// Measured on a busy Xeon of two cores, best of several, loop against string instruction: 512 bytes
-/// in cache 14 and 21 ns, in memory 520 and 220; 2 KiB 45 and 23, in memory 1200 and 580; 8 KiB 300
-/// and 91, in memory 3150 and 2220.
+/// Measured on a busy Xeon of two cores, best of several, loop against string instruction: 512
+/// bytes in cache 14 and 21 ns, in memory 520 and 220; 2 KiB 45 and 23, in memory 1200 and 580; 8
+/// KiB 300 and 91, in memory 3150 and 2220.
 const STRING_WORDS: usize = 64;
 
 const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri), not(loom)));
@@ -20,8 +20,8 @@ const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri), not(loom)))
 pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `to` is as long and may be written through a shared reference, since its words are
-        // atomic.
+        // SAFETY: `to` is as long and may be written through a shared reference, since its words
+        // are atomic.
         unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
     } else {
         for (to, from) in to.iter().zip(from) {
@@ -45,8 +45,8 @@ pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 #[inline]
 unsafe fn move_string(from: *const u8, to: *mut u8, words: usize) {
-    // SAFETY: the caller vouches for the memory; Rust's view of the block is that of a loop of relaxed
-    // accesses. The ABI has the direction flag clear.
+    // SAFETY: the caller vouches for the memory; Rust's view of the block is that of a loop of
+    // relaxed accesses. The ABI has the direction flag clear.
     unsafe {
         std::arch::asm!(
             "rep movsq",
@@ -63,12 +63,12 @@ unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
     unreachable!("only where there is a string instruction")
 }
 
-/// Copies all words of `from` to `to`, which is as long and may overlap it: the first ones first with
-/// `ascending`, which is for a move to the front, else the last ones first. Each word is loaded once and
-/// stored once, relaxed.
+/// Copies all words of `from` to `to`, which is as long and may overlap it: the first ones first
+/// with `ascending`, which is for a move to the front, else the last ones first. Each word is
+/// loaded once and stored once, relaxed.
 ///
-/// The string instruction is no help here: downwards, and upwards onto itself, it goes word by word. In
-/// steps of eight there is a load and a store per word and next to nothing else.
+/// The string instruction is no help here: downwards, and upwards onto itself, it goes word by
+/// word. In steps of eight there is a load and a store per word and next to nothing else.
 #[inline]
 pub(crate) fn shift_words(from: &[AtomicU64], to: &[AtomicU64], ascending: bool) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
@@ -118,8 +118,8 @@ fn shift_step<const N: usize>(from: &[AtomicU64; N], to: &[AtomicU64; N]) {
     to.iter().zip(loaded).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
 }
 
-/// Loads `from` into `to`, which is as long: bytes of the words in memory order. Each word is loaded
-/// once, relaxed; the words in any order.
+/// Loads `from` into `to`, which is as long: bytes of the words in memory order. Each word is
+/// loaded once, relaxed; the words in any order.
 #[inline]
 pub(crate) fn load_words(from: &[AtomicU64], to: &mut [[u8; WORD]]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
@@ -138,8 +138,8 @@ pub(crate) fn load_words(from: &[AtomicU64], to: &mut [[u8; WORD]]) {
 pub(crate) fn store_words(from: &[[u8; WORD]], to: &[AtomicU64]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `to` is as long and may be written through a shared reference, since its words are
-        // atomic.
+        // SAFETY: `to` is as long and may be written through a shared reference, since its words
+        // are atomic.
         unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
     } else {
         for (to, from) in to.iter().zip(from) {
@@ -210,14 +210,14 @@ pub fn prefetch<T>(place: &T) {
     let _ = place;
 }
 
-/// Asks for the cache lines of `words`, to write them. They are taken from whichever core has them, so
-/// this is for lines that this core is about to write for certain.
+/// Asks for the cache lines of `words`, to write them. They are taken from whichever core has them,
+/// so this is for lines that this core is about to write for certain.
 #[inline]
 pub fn prefetch_write(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     for line in words.chunks(64 / WORD) {
-        // SAFETY: a prefetch reads nothing and cannot fail. The instruction is not in the oldest x86-64
-        // processors' feature lists, but all of them decode it, at worst as no operation.
+        // SAFETY: a prefetch reads nothing and cannot fail. The instruction is not in the oldest
+        // x86-64 processors' feature lists, but all of them decode it, at worst as no operation.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]",

@@ -23,8 +23,8 @@ pub trait Endpoint {
     /// comes.
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError>;
 
-    /// Says that a WRITE of `len` bytes to this place will most likely be posted soon. A hint without
-    /// effect: where the poster's own CPU copies, it gets hold of the memory meanwhile.
+    /// Says that a WRITE of `len` bytes to this place will most likely be posted soon. A hint
+    /// without effect: where the poster's own CPU copies, it gets hold of the memory meanwhile.
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         let _ = (target, remote, len);
     }
@@ -32,8 +32,8 @@ pub trait Endpoint {
     /// Submits what was posted. A worker rings once per sweep.
     fn ring(&mut self);
 
-    /// Gives the completions that have arrived to `sink`, in any order, and submits batches that had
-    /// been pushed back. True when there was one.
+    /// Gives the completions that have arrived to `sink`, in any order, and submits batches that
+    /// had been pushed back. True when there was one.
     ///
     /// After its completion a READ's data is in the local buffer and a WRITE is visible to every
     /// later verb of any node. It need not be visible to the target's CPU yet, which must be told:
@@ -46,8 +46,8 @@ pub trait Endpoint {
     /// Whether the worker may park: true when everything in flight will wake its notifier.
     fn may_park(&self) -> bool;
 
-    /// Sleeps until a completion may have arrived, for `time` at most; `false` at once where there is nothing to
-    /// sleep on. For a worker that may not park, on a core that other threads want.
+    /// Sleeps until a completion may have arrived, for `time` at most; `false` at once where there
+    /// is nothing to sleep on. For a worker that may not park, on a core that other threads want.
     fn nap(&self, time: Duration) -> bool {
         let _ = time;
         false
@@ -56,8 +56,8 @@ pub trait Endpoint {
 
 /// The messages that arrived for one compute node. Any worker of the node may take them.
 ///
-/// Whoever receives a message sees, with plain relaxed loads after it, all that the same batch wrote
-/// before the message: receiving is an acquire operation.
+/// Whoever receives a message sees, with plain relaxed loads after it, all that the same batch
+/// wrote before the message: receiving is an acquire operation.
 pub trait Inbox {
     /// Gives messages to `sink`, a bounded number per call. True when there was one.
     ///
@@ -82,8 +82,8 @@ pub trait Subscription {
 /// Checks a batch: sizes, alignment and bounds. What every backend does first in
 /// [`Endpoint::post`].
 ///
-/// `remote_len` is the length in bytes of the target's memory, if it has any, and `local_len` that of
-/// a registered region of the posting node.
+/// `remote_len` is the length in bytes of the target's memory, if it has any, and `local_len` that
+/// of a registered region of the posting node.
 ///
 /// # Errors
 /// What is wrong with the first request that is wrong.

@@ -8,8 +8,9 @@ use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///
-/// Everything but [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`] and
-/// [`VerbError::Barred`] is found when the batch is posted, and nothing of a batch that was refused then has taken effect.
+/// Everything but [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`]
+/// and [`VerbError::Barred`] is found when the batch is posted, and nothing of a batch that was
+/// refused then has taken effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -74,8 +75,8 @@ pub enum VerbError {
         /// The target.
         target: Target,
     },
-    /// The connection failed under the batch. Its requests took effect up to some point, perhaps all
-    /// or none of them, and those behind that point never will. The connection stands again.
+    /// The connection failed under the batch. Its requests took effect up to some point, perhaps
+    /// all or none of them, and those behind that point never will. The connection stands again.
     #[error("the connection to {target:?} failed: whether the batch took effect is unknown")]
     Ambiguous {
         /// The target.
@@ -87,15 +88,15 @@ pub enum VerbError {
         /// The target.
         target: Target,
     },
-    /// The target is gone, or cannot be reached for now, and nothing of the batch has left the posting node. A fabric that cannot
-    /// tell says [`VerbError::Disconnected`].
+    /// The target is gone, or cannot be reached for now, and nothing of the batch has left the
+    /// posting node. A fabric that cannot tell says [`VerbError::Disconnected`].
     #[error("{target:?} cannot be reached")]
     Unreachable {
         /// The target.
         target: Target,
     },
-    /// The posting node's own lease has ended, or may have. What was rung before may have taken effect in part,
-    /// or as a whole; nothing is rung any more.
+    /// The posting node's own lease has ended, or may have. What was rung before may have taken
+    /// effect in part, or as a whole; nothing is rung any more.
     #[error(
         "this node's lease has ended, so that it touches memory no more and the cluster goes on without it: \
          start it again"
@@ -104,8 +105,8 @@ pub enum VerbError {
 }
 
 impl VerbError {
-    /// Whether it is certain that nothing of the batch has got to its target, because there is no such target or none that can be
-    /// reached.
+    /// Whether it is certain that nothing of the batch has got to its target, because there is no
+    /// such target or none that can be reached.
     pub fn is_unsent(self) -> bool {
         matches!(self, VerbError::Unreachable { .. } | VerbError::UnknownTarget { .. })
     }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use crate::region::Region;
 
 impl Region {
-    /// Blocks the thread while the low half of the word with index `word` is `value`, until somebody calls
-    /// [`wake_sleepers`](Region::wake_sleepers), for `timeout` at most. May also end for no reason.
+    /// Blocks the thread while the low half of the word with index `word` is `value`, until
+    /// somebody calls [`wake_sleepers`](Region::wake_sleepers), for `timeout` at most. May also end
+    /// for no reason.
     ///
-    /// The comparison and the falling asleep are one step for whoever wakes: a thread that changes the word
-    /// first and wakes then leaves nobody asleep who has seen the old value. The call orders nothing itself.
-    /// Where there are no such words (other systems than Linux) it gives up the processor and returns.
+    /// The comparison and the falling asleep are one step for whoever wakes: a thread that changes
+    /// the word first and wakes then leaves nobody asleep who has seen the old value. The call
+    /// orders nothing itself. Where there are no such words (other systems than Linux) it gives up
+    /// the processor and returns.
     ///
     /// # Panics
     /// When there is no such word.
@@ -18,7 +20,8 @@ impl Region {
         imp::wait(self, word, value, timeout);
     }
 
-    /// Wakes all threads that sleep on the word with index `word`, in all processes that map the region.
+    /// Wakes all threads that sleep on the word with index `word`, in all processes that map the
+    /// region.
     ///
     /// # Panics
     /// When there is no such word.
@@ -47,9 +50,9 @@ mod imp {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let until = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the kernel reads an aligned word that lives as long as the borrow of the region, and the
-        // time; it writes neither. Not the private kind of futex: the key is the page of the file where the
-        // region is one, so that all who map it mean the same.
+        // SAFETY: the kernel reads an aligned word that lives as long as the borrow of the region,
+        // and the time; it writes neither. Not the private kind of futex: the key is the page of
+        // the file where the region is one, so that all who map it mean the same.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_futex,

@@ -1,5 +1,5 @@
-//! Huge pages for large memory that is read all over: with small ones most reads of it would miss the
-//! TLB as well.
+//! Huge pages for large memory that is read all over: with small ones most reads of it would miss
+//! the TLB as well.
 
 use std::mem::MaybeUninit;
 
@@ -13,17 +13,18 @@ pub fn large_slice<T>(len: usize, make: impl FnMut() -> T) -> Box<[T]> {
     values.into_boxed_slice()
 }
 
-/// Asks the operating system for huge pages where `memory` lies, if it is large. A hint, whose failure
-/// changes nothing; memory that was touched already stays as it is.
+/// Asks the operating system for huge pages where `memory` lies, if it is large. A hint, whose
+/// failure changes nothing; memory that was touched already stays as it is.
 pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if size_of_val(memory) >= HUGE_FROM {
-        // Its first and last page may be shared with other memory of the process: they are left alone.
+        // Its first and last page may be shared with other memory of the process: they are left
+        // alone.
         let (start, len) = (memory.as_ptr().cast::<u8>(), size_of_val(memory));
         let skip = start.align_offset(PAGE);
         let whole = len.saturating_sub(skip) / PAGE * PAGE;
-        // SAFETY: the range is page aligned and inside what is borrowed, and the advice changes neither
-        // its contents nor what may be done with it.
+        // SAFETY: the range is page aligned and inside what is borrowed, and the advice changes
+        // neither its contents nor what may be done with it.
         let _ =
             unsafe { libc::madvise(start.add(skip).cast_mut().cast(), whole, libc::MADV_HUGEPAGE) };
     }

@@ -1,7 +1,8 @@
 //! One-sided verbs as types: addresses, registered memory, ordered batches, completions, messages.
 //!
-//! This crate owns the *contract* between the code above and every fabric below. It has no transport
-//! of its own; with the feature `contract` it has the suite of tests that each transport must pass.
+//! This crate owns the *contract* between the code above and every fabric below. It has no
+//! transport of its own; with the feature `contract` it has the suite of tests that each transport
+//! must pass.
 //!
 //! ```text
 //!   worker (one thread, or one actor of a simulated world)
@@ -18,19 +19,19 @@
 //!   requests of a batch, not two batches, not even of one endpoint to one target.
 //! - **Atomics** are atomic against the other atomics of the same fabric. Only the shared-memory
 //!   fabric lets CPU atomics take part.
-//! - **A word is never torn**, everything larger may be: words of a READ or a WRITE are placed in any
-//!   order and at any time between its start and its end.
+//! - **A word is never torn**, everything larger may be: words of a READ or a WRITE are placed in
+//!   any order and at any time between its start and its end.
 //! - **A completion** says that every request of the batch has taken effect, and gives the local
 //!   buffers back. A completed WRITE is visible to later verbs, not yet to the target's CPU.
 //! - **The target's CPU** learns of a WRITE from a message, or from a word that it polls, when the
 //!   message or the WRITE of the word came later in the same batch. The CPU then needs acquire
 //!   order: [`Inbox::receive`] has it; a polled word wants an acquire load, or a fence behind the
 //!   relaxed one.
-//! - **Full queues push back.** READs, atomics and messages outstanding are few; what is beyond waits
-//!   in the endpoint's software queue, and nothing fails.
+//! - **Full queues push back.** READs, atomics and messages outstanding are few; what is beyond
+//!   waits in the endpoint's software queue, and nothing fails.
 //!
-//! CPU access to registered memory is through relaxed atomic words, [`Words`], so that racing with a
-//! verb is no data race.
+//! CPU access to registered memory is through relaxed atomic words, [`Words`], so that racing with
+//! a verb is no data race.
 //!
 //! # Example
 //!

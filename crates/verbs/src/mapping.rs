@@ -13,15 +13,16 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `file`, which has `len_file` bytes, and at least the `bytes` that are wanted. `None` when the
-    /// operating system refuses.
+    /// Maps `file`, which has `len_file` bytes, and at least the `bytes` that are wanted. `None`
+    /// when the operating system refuses.
     pub(crate) fn new(file: &File, bytes: usize, len_file: u64) -> Option<Mapping> {
         // Where pages are huge a mapping is as long as whole ones, and the file is.
         let len = usize::try_from(len_file).ok()?.max(bytes);
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, at a place that the kernel chooses, so nothing that exists changes. Others may
-        // write the file: whoever looks at the mapping does so through atomic words alone. The file is as long
-        // as the mapping, and keeps its length (`Region::map` says so to its callers).
+        // SAFETY: a new mapping, at a place that the kernel chooses, so nothing that exists
+        // changes. Others may write the file: whoever looks at the mapping does so through atomic
+        // words alone. The file is as long as the mapping, and keeps its length (`Region::map` says
+        // so to its callers).
         let first = unsafe { libc::mmap(ptr::null_mut(), len, access, how, file.as_raw_fd(), 0) };
         if first == libc::MAP_FAILED {
             return None;
@@ -36,16 +37,16 @@ impl Mapping {
 
     /// Asks for huge pages. A hint, whose failure changes nothing.
     pub(crate) fn prefer_huge_pages(&self) {
-        // SAFETY: the range is this mapping, and the advice changes neither its contents nor what may be done
-        // with it.
+        // SAFETY: the range is this mapping, and the advice changes neither its contents nor what
+        // may be done with it.
         let _ = unsafe { libc::madvise(self.first.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's, as long as it was made, and its owner is gone, through which alone
-        // it was to be reached.
+        // SAFETY: the mapping is this one's, as long as it was made, and its owner is gone, through
+        // which alone it was to be reached.
         let _ = unsafe { libc::munmap(self.first.as_ptr().cast(), self.len) };
     }
 }

@@ -35,7 +35,8 @@ pub enum RegionError {
         /// The length that was asked for, in bytes.
         bytes: usize,
     },
-    /// The file that should be mapped has another length: touching what it lacks would end the process.
+    /// The file that should be mapped has another length: touching what it lacks would end the
+    /// process.
     #[error(
         "a file of {found} bytes cannot be a region of {bytes}: it is not the one that was meant"
     )]
@@ -47,7 +48,8 @@ pub enum RegionError {
     },
 }
 
-/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by whoever holds the `Arc`.
+/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by whoever holds the
+/// `Arc`.
 ///
 /// The pages are the operating system's lazily zeroed ones when the region is large (32 MiB and
 /// above in practice): a memory node of many gigabytes costs nothing until it is touched. On Linux
@@ -69,11 +71,13 @@ impl Region {
         Ok(Arc::new(Region { memory }))
     }
 
-    /// Maps the first `bytes` bytes of `file`, a positive multiple of 8, to be shared with whoever maps it too,
-    /// in this process or another one. With `huge`, asks for huge pages, as far as the file's system has them.
+    /// Maps the first `bytes` bytes of `file`, a positive multiple of 8, to be shared with whoever
+    /// maps it too, in this process or another one. With `huge`, asks for huge pages, as far as the
+    /// file's system has them.
     ///
-    /// The file must keep its length for as long as anybody has it mapped: it gets its length, and all of its
-    /// pages, before others learn its name. What is no longer there when it is touched ends the process.
+    /// The file must keep its length for as long as anybody has it mapped: it gets its length, and
+    /// all of its pages, before others learn its name. What is no longer there when it is touched
+    /// ends the process.
     ///
     /// # Errors
     /// [`RegionError::BadLength`], [`RegionError::FileLength`] when the file is shorter, and
@@ -97,8 +101,8 @@ impl Region {
         Ok(Arc::new(Region { memory }))
     }
 
-    /// Has the operating system give all of the memory now, instead of page by page at the first touch,
-    /// which would slow down whoever comes first. Harmless while others use it.
+    /// Has the operating system give all of the memory now, instead of page by page at the first
+    /// touch, which would slow down whoever comes first. Harmless while others use it.
     pub fn prefault(&self) {
         for page in self.atomics().chunks(Self::ALIGN / WORD) {
             // Changes nothing, but is a write. (An addition of nothing would be made a load.)
@@ -187,8 +191,8 @@ impl Memory {
     #[inline]
     fn atomics(&self) -> &[AtomicU64] {
         // SAFETY: `first` is aligned and has `words` initialised (zeroed) words behind it, which
-        // live as long as `self`; all access to them is through shared atomics, in other processes that map
-        // the same file as well. Those may store anything, and any bits are a word.
+        // live as long as `self`; all access to them is through shared atomics, in other processes
+        // that map the same file as well. Those may store anything, and any bits are a word.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }

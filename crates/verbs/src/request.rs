@@ -21,10 +21,11 @@ pub enum Request {
         /// Destination; the fabric's until the batch completes.
         local: LocalBuffer,
     },
-    /// As [`Request::Read`], but of use to the poster only if the last atomic before it in the batch found
-    /// `value` in its word under `mask`. Where it did not, a fabric may leave the READ out: on one that
-    /// copies with the poster's own CPU it is work for nothing. A NIC, which cannot know, does it. So what
-    /// the buffer holds then is unspecified. Without an atomic before it in the batch, the word counts as 0.
+    /// As [`Request::Read`], but of use to the poster only if the last atomic before it in the
+    /// batch found `value` in its word under `mask`. Where it did not, a fabric may leave the READ
+    /// out: on one that copies with the poster's own CPU it is work for nothing. A NIC, which
+    /// cannot know, does it. So what the buffer holds then is unspecified. Without an atomic before
+    /// it in the batch, the word counts as 0.
     ReadIf {
         /// First byte on the target.
         remote: u64,
@@ -127,11 +128,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a request of this kind takes effect, as a whole, before any part of a `later` request
-    /// of the same batch. This is the whole of the order that a fabric promises.
+    /// Whether a request of this kind takes effect, as a whole, before any part of a `later`
+    /// request of the same batch. This is the whole of the order that a fabric promises.
     ///
-    /// A WRITE goes before whatever follows it, and an atomic before a READ. The rest would need the
-    /// fence bit of a work request (InfiniBand architecture, volume 1, work request operation
+    /// A WRITE goes before whatever follows it, and an atomic before a READ. The rest would need
+    /// the fence bit of a work request (InfiniBand architecture, volume 1, work request operation
     /// ordering), which batches do not have, or is an order that nothing here needs.
     pub const fn before(self, later: Kind) -> bool {
         matches!((self, later), (Kind::Write, _) | (Kind::Atomic, Kind::Read))
@@ -155,7 +156,8 @@ impl Message {
 /// What the atomics of a batch returned.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
-    /// The words' values before, in the order of the atomics in the batch; zero where there was none.
+    /// The words' values before, in the order of the atomics in the batch; zero where there was
+    /// none.
     pub old: [u64; BATCH_ATOMICS_MAX],
 }
 
@@ -164,6 +166,7 @@ pub struct Outcome {
 pub struct Completion {
     /// What [`Endpoint::post`](crate::Endpoint::post) was given.
     pub token: u64,
-    /// What the atomics returned, or why the batch failed. A failed batch may have taken effect in part.
+    /// What the atomics returned, or why the batch failed. A failed batch may have taken effect in
+    /// part.
     pub result: Result<Outcome, VerbError>,
 }

@@ -12,10 +12,9 @@ pub const WORD: usize = 8;
 ///
 /// Every access is a relaxed atomic access of whole words, so that a reader racing with a writer
 /// (another worker, or a verb) is no data race: it reads some mix of old and new *words*, and the
-/// version check around the read throws the result away. For the same reason a **read out of
-/// bounds yields zero** instead of panicking: an optimistic reader may follow an offset that is
-/// garbage. Writes are for the one holder of the exclusive latch; a write out of bounds is a bug and
-/// panics.
+/// version check around the read throws the result away. For the same reason a **read out of bounds
+/// yields zero** instead of panicking: an optimistic reader may follow an offset that is garbage.
+/// Writes are for the one holder of the exclusive latch; a write out of bounds is a bug and panics.
 ///
 /// Offsets and lengths are in bytes. Scalars must be aligned to their own size.
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +134,8 @@ impl<'a> Words<'a> {
         self.set_bits(offset, offset & 7, u64::from(u8::MAX), u64::from(value));
     }
 
-    // Load and store instead of a read-modify-write: only the exclusive holder writes, so nobody can
-    // change the word in between.
+    // Load and store instead of a read-modify-write: only the exclusive holder writes, so nobody
+    // can change the word in between.
     #[inline]
     fn set_bits(&self, offset: usize, byte: usize, mask: u64, value: u64) {
         let cell = &self.0[offset / WORD];

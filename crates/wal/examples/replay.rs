@@ -4,8 +4,9 @@
 //! cargo run --release -p latchwork-wal --example replay -- [DIRECTORY] [MILLION COMMITS] [KEYS, THOUSANDS]
 //! ```
 //!
-//! Four nodes commit values of 100 bytes to random keys, as fast as the log takes them; then all of it is read
-//! by one thread, two and four. What is read comes from the system's memory, where it was just written to.
+//! Four nodes commit values of 100 bytes to random keys, as fast as the log takes them; then all of
+//! it is read by one thread, two and four. What is read comes from the system's memory, where it
+//! was just written to.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -12,8 +12,8 @@ use crate::{DatabaseId, NodeId, SettingsError};
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The system refused something outside the log's own path: while opening, reading, or writing a
-    /// checkpoint.
+    /// The system refused something outside the log's own path: while opening, reading, or writing
+    /// a checkpoint.
     #[error("{file}: {doing} failed: {cause}")]
     Io {
         /// What was being done.
@@ -154,7 +154,8 @@ pub enum WalError {
         /// Bytes of it that count.
         bytes: u64,
     },
-    /// The batch could not be written. None of it is in the log, now and after a restart; the log goes on.
+    /// The batch could not be written. None of it is in the log, now and after a restart; the log
+    /// goes on.
     #[error("{file}: the commit could not be written and is not in the log: {cause}")]
     Refused {
         /// The segment.
@@ -162,8 +163,8 @@ pub enum WalError {
         /// The system's error.
         cause: Arc<io::Error>,
     },
-    /// The log takes nothing any more. What was not acknowledged before may be there after a restart
-    /// or not, each commit whole.
+    /// The log takes nothing any more. What was not acknowledged before may be there after a
+    /// restart or not, each commit whole.
     #[error("{file}: {doing} failed: {cause}; the log takes nothing more, start again to recover")]
     Failed {
         /// What was being done.

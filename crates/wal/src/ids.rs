@@ -21,7 +21,8 @@ pub struct TableId(pub u32);
 ///  | counter                      | node id |
 /// ```
 ///
-/// Transactions that conflict have timestamps in the order in which they committed; others need not.
+/// Transactions that conflict have timestamps in the order in which they committed; others need
+/// not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
 
@@ -33,8 +34,8 @@ impl Timestamp {
     /// The most nodes that can draw timestamps.
     pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
 
-    /// The timestamp that `node` draws when its counter stands at `counter`; `None` where either does
-    /// not fit.
+    /// The timestamp that `node` draws when its counter stands at `counter`; `None` where either
+    /// does not fit.
     pub fn new(counter: u64, node: NodeId) -> Option<Timestamp> {
         let fits = counter < 1 << (64 - Timestamp::NODE_BITS) && node.0 < Timestamp::NODES_MAX;
         fits.then_some(Timestamp(counter << Timestamp::NODE_BITS | u64::from(node.0)))
@@ -76,8 +77,8 @@ pub struct End {
 }
 
 impl End {
-    /// Whether the log lacks groups here that it has at `other`. Groups alone are compared: without its end record, or
-    /// without a last segment that is empty, a log lacks nothing.
+    /// Whether the log lacks groups here that it has at `other`. Groups alone are compared: without
+    /// its end record, or without a last segment that is empty, a log lacks nothing.
     pub(crate) fn is_short_of(&self, other: &End) -> bool {
         self.groups < other.groups
     }

@@ -1,8 +1,9 @@
 //! The write-ahead log: storage that can be torn, group commit, checkpoints, parallel replay.
 //!
-//! A log holds *values*: for each commit one checksummed group of what the transaction wrote, with its
-//! commit timestamp. Conflicting commits have timestamps in their order, so replay needs no other order:
-//! it takes the highest timestamp of each key, from all logs of all nodes, side by side.
+//! A log holds *values*: for each commit one checksummed group of what the transaction wrote, with
+//! its commit timestamp. Conflicting commits have timestamps in their order, so replay needs no
+//! other order: it takes the highest timestamp of each key, from all logs of all nodes, side by
+//! side.
 //!
 //! ```text
 //!   node 0: worker, worker ..                        one directory, one process
@@ -28,16 +29,17 @@
 //! # What holds
 //!
 //! - A group that [`Log::durable`] reported is there after any crash, of process or power.
-//! - Any other is there whole or not at all. One that was [refused](WalError::Refused) is not there, and one
-//!   that a restart did not find does not come back with the next one.
+//! - Any other is there whole or not at all. One that was [refused](WalError::Refused) is not
+//!   there, and one that a restart did not find does not come back with the next one.
 //! - Nothing is in a replay that was not appended.
-//! - What was durable and is not as it was is an error that names file and byte, not a shorter log, as far as a
-//!   second place knows that it was durable: the logs of the other nodes, which say so with every batch, and the
-//!   file `WITNESS`, which is written once a second and when a log is closed.
+//! - What was durable and is not as it was is an error that names file and byte, not a shorter log,
+//!   as far as a second place knows that it was durable: the logs of the other nodes, which say so
+//!   with every batch, and the file `WITNESS`, which is written once a second and when a log is
+//!   closed.
 //! - Bytes from outside never panic, and every wait has a deadline.
 //!
-//! What it stands on: a sector of 512 bytes is written whole or not at all, `fdatasync` and `fsync` of
-//! the directory do what POSIX says, and a sync that failed is not trusted again: the log fails.
+//! What it stands on: a sector of 512 bytes is written whole or not at all, `fdatasync` and `fsync`
+//! of the directory do what POSIX says, and a sync that failed is not trusted again: the log fails.
 //!
 //! # Example
 //!

@@ -129,8 +129,9 @@ impl GroupReader {
         Ok(Step::Group(at, group))
     }
 
-    /// How many commits stand behind `cut` by their headers, whether the rest of them is whole or not. `all`: each of them
-    /// was durable; else only those are counted of which a later header says so.
+    /// How many commits stand behind `cut` by their headers, whether the rest of them is whole or
+    /// not. `all`: each of them was durable; else only those are counted of which a later header
+    /// says so.
     pub(crate) fn commits_behind(&mut self, cut: u64, all: bool) -> Result<u64, WalError> {
         let header = self.header;
         let (mut commits, mut synced) = (Vec::new(), if all { u64::MAX } else { 0 });
@@ -152,8 +153,9 @@ impl GroupReader {
         Ok(commits.into_iter().filter(|at| *at < synced).count() as u64)
     }
 
-    /// Whether a group behind `cut` says that more than `cut` bytes were lasting when it was written: then
-    /// what stands at `cut` was, and is damaged. Else it is the end of what was never acknowledged.
+    /// Whether a group behind `cut` says that more than `cut` bytes were lasting when it was
+    /// written: then what stands at `cut` was, and is damaged. Else it is the end of what was never
+    /// acknowledged.
     ///
     /// The header of that group is proof enough: its checksum covers the place.
     pub(crate) fn was_synced_beyond(&mut self, cut: u64) -> Result<bool, WalError> {

@@ -83,7 +83,8 @@ impl Replayed {
         tables.flat_map(|(table, keys)| keys.iter().map(|key| (*table, key)))
     }
 
-    /// Takes entries as if they were of commits in the logs: for a layer above that has made commits out of its notes.
+    /// Takes entries as if they were of commits in the logs: for a layer above that has made
+    /// commits out of its notes.
     pub fn merge<'a>(&mut self, entries: impl IntoIterator<Item = Entry<'a>>) {
         let mut shards: BTreeMap<usize, Shard> = BTreeMap::new();
         for entry in entries {
@@ -120,7 +121,8 @@ impl Shard {
         let Entry { timestamp, table, key, value } = entry;
         let keys = self.0.entry(table).or_default();
         if let Some(latest) = keys.get_mut(key) {
-            // Equal ones are of one group, where the last counts, or of a checkpoint that read this commit.
+            // Equal ones are of one group, where the last counts, or of a checkpoint that read this
+            // commit.
             if timestamp >= latest.0 {
                 latest.0 = timestamp;
                 match (&mut latest.1, value) {
@@ -196,9 +198,9 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
 }
 
 impl LogDirectory {
-    /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment in
-    /// order, segments side by side on so many threads. Segments that the checkpoint has made unnecessary, and a crash
-    /// has left, are passed over.
+    /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment
+    /// in order, segments side by side on so many threads. Segments that the checkpoint has made
+    /// unnecessary, and a crash has left, are passed over.
     ///
     /// # Errors
     /// As [`replay`](LogDirectory::replay).
@@ -227,9 +229,10 @@ impl LogDirectory {
         read.into_iter().try_for_each(|read| read.map(|_| ()))
     }
 
-    /// Reads the checkpoint and all logs: for each key the entry with the highest timestamp of all that the
-    /// checkpoint holds and all that was committed above its floor. Files are read side by side by so many
-    /// threads, in whatever order; the result is the same. Memory goes by the keys and their last values.
+    /// Reads the checkpoint and all logs: for each key the entry with the highest timestamp of all
+    /// that the checkpoint holds and all that was committed above its floor. Files are read side by
+    /// side by so many threads, in whatever order; the result is the same. Memory goes by the keys
+    /// and their last values.
     ///
     /// Everything is checked. No log may be open: a group that is being written looks like damage.
     ///
@@ -277,7 +280,8 @@ impl LogDirectory {
         files
     }
 
-    /// The segments of a node without those that the checkpoint has made unnecessary: a crash may have left them.
+    /// The segments of a node without those that the checkpoint has made unnecessary: a crash may
+    /// have left them.
     fn needed<'a>(
         &self,
         segments: &'a [Segment],

@@ -61,8 +61,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Bytes that may wait to be written. 64 MiB by default.
     pub backlog_bytes: usize,
-    /// How old the file `WITNESS` may be, which tells how far logs were durable: what is older cannot be lost without
-    /// an error, also where no other node's log knows of it. 1 s by default.
+    /// How old the file `WITNESS` may be, which tells how far logs were durable: what is older
+    /// cannot be lost without an error, also where no other node's log knows of it. 1 s by default.
     pub witness: Duration,
 }
 

@@ -1,8 +1,9 @@
 //! [`Witness`]: the file that says how far each log of the directory is durable.
 //!
-//! A log that lost its end looks like a log that ends there. The witness is the second place that knows.
-//! What it says stays true: a log never becomes shorter than it was durable, except by an accepted loss,
-//! which rewrites the witness first. So an old witness that a crash brings back does no harm.
+//! A log that lost its end looks like a log that ends there. The witness is the second place that
+//! knows. What it says stays true: a log never becomes shorter than it was durable, except by an
+//! accepted loss, which rewrites the witness first. So an old witness that a crash brings back does
+//! no harm.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,10 +38,11 @@ pub(crate) struct Witness {
     pub(crate) ends: BTreeMap<NodeId, End>,
     /// A loss was accepted: logs end here, and what stands behind is to be taken away.
     pub(crate) cut: bool,
-    /// What was lost and given up with this cut. The opening that completes it has to say so, whichever that is.
+    /// What was lost and given up with this cut. The opening that completes it has to say so,
+    /// whichever that is.
     pub(crate) losses: BTreeMap<NodeId, Lost>,
-    /// There is a checkpoint, and it is durable. Without this a directory that has lost its checkpoint looks like one
-    /// that never had one.
+    /// There is a checkpoint, and it is durable. Without this a directory that has lost its
+    /// checkpoint looks like one that never had one.
     pub(crate) checkpoint: bool,
 }
 
@@ -159,8 +161,9 @@ impl Witness {
         Witness::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this witness in place. Its bytes are durable then. Which name the file has is durable when the
-    /// directory has been synced after; until then a crash may leave the witness before, which is true as well.
+    /// Puts this witness in place. Its bytes are durable then. Which name the file has is durable
+    /// when the directory has been synced after; until then a crash may leave the witness before,
+    /// which is true as well.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let fresh = format!("{}{}", names::WITNESS, names::FRESH);
         let io = |doing| {

@@ -45,9 +45,10 @@ fn it_is_the_old_one_or_the_new_one_wherever_the_power_goes_off() {
     assert!(old > 50 && new > 50, "{old} old, {new} new");
 }
 
-/// Bug: a process was killed between putting a checkpoint in place and making that lasting. The next one saw
-/// the new checkpoint, removed the parts of the old one, and lost the power before the new name lasted: the
-/// old manifest was back, without its parts. Fix: what a crash may go back to is removed last.
+/// Bug: a process was killed between putting a checkpoint in place and making that lasting. The
+/// next one saw the new checkpoint, removed the parts of the old one, and lost the power before the
+/// new name lasted: the old manifest was back, without its parts. Fix: what a crash may go back to
+/// is removed last.
 #[test]
 fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
     for seed in 0..400 {
@@ -62,8 +63,8 @@ fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
     }
 }
 
-/// A sync of the directory that failed is not trusted: what a restart reads it puts in place once more,
-/// before the one before is thrown away.
+/// A sync of the directory that failed is not trusted: what a restart reads it puts in place once
+/// more, before the one before is thrown away.
 #[test]
 fn what_a_restart_finds_lasts_although_its_sync_failed() {
     for seed in 0..100 {

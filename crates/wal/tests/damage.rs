@@ -93,9 +93,10 @@ fn last_batch(files: &[(String, Vec<u8>)]) -> u64 {
     at as u64 * 8
 }
 
-/// No byte of what was durable can change without an error that names the file and a place at or before
-/// it. After a clean end that holds for every commit; only the end record may be gone, which is none. After
-/// a kill the last batch may have been torn, for all that the directory of one node knows.
+/// No byte of what was durable can change without an error that names the file and a place at or
+/// before it. After a clean end that holds for every commit; only the end record may be gone, which
+/// is none. After a kill the last batch may have been torn, for all that the directory of one node
+/// knows.
 #[test]
 fn every_byte_of_what_was_durable_counts() {
     for (with_checkpoint, end) in
@@ -149,7 +150,8 @@ fn no_file_may_be_missing() {
     }
 }
 
-/// What was silent: a log without its end, or without its last segments, looks like a log that ends there.
+/// What was silent: a log without its end, or without its last segments, looks like a log that ends
+/// there.
 #[test]
 fn a_log_that_was_closed_cannot_lose_its_end_unnoticed() {
     for with_checkpoint in [false, true] {
@@ -226,8 +228,8 @@ fn a_loss_that_is_accepted_leaves_a_beginning_and_is_told() {
     assert!(lengths.len() > 2, "{lengths:?}");
 }
 
-/// A cut is decided by one rename. Whatever a crash leaves of it, the next start completes it, and without the cut
-/// nothing was changed.
+/// A cut is decided by one rename. Whatever a crash leaves of it, the next start completes it, and
+/// without the cut nothing was changed.
 #[test]
 fn an_accepted_loss_is_all_there_or_not_at_all_wherever_the_power_goes_off() {
     let mut files = example(false, End::Closed);
@@ -278,8 +280,8 @@ fn what_is_accepted_as_lost_is_not_what_the_checkpoint_has() {
     assert_eq!(again, (1..=10).chain(100..=110).collect::<Vec<_>>());
 }
 
-/// What the checkpoint shows and the log has lost cannot be taken out of the checkpoint again: a commit above the
-/// floor that was there when the rows were read.
+/// What the checkpoint shows and the log has lost cannot be taken out of the checkpoint again: a
+/// commit above the floor that was there when the rows were read.
 #[test]
 fn a_loss_below_the_checkpoint_cannot_be_accepted() {
     let torn = Torn::new(0);
@@ -374,7 +376,8 @@ fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
     }
 }
 
-/// What the log's own files say was there is said to be missing, although no other place knows of it.
+/// What the log's own files say was there is said to be missing, although no other place knows of
+/// it.
 #[test]
 fn the_commits_behind_a_damaged_one_are_told() {
     let whole = example(false, End::Killed);
@@ -398,7 +401,8 @@ fn the_commits_behind_a_damaged_one_are_told() {
     assert!(loss.missing_bytes > 0 && loss.to_string().contains("are missing"), "{loss}");
 }
 
-/// A cut that is decided and interrupted is completed by the next opening, which tells what was lost.
+/// A cut that is decided and interrupted is completed by the next opening, which tells what was
+/// lost.
 #[test]
 fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
     let mut files = example(false, End::Closed);
@@ -463,8 +467,9 @@ fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
     LogDirectory::open(Arc::new(torn), DatabaseId(99)).expect("any database can begin there");
 }
 
-/// A header under a right checksum that says less was committed before its segment than an earlier header says.
-/// Believed, it would make the segment before it look like one that the checkpoint has.
+/// A header under a right checksum that says less was committed before its segment than an earlier
+/// header says. Believed, it would make the segment before it look like one that the checkpoint
+/// has.
 #[test]
 fn headers_that_contradict_each_other_are_damage() {
     let whole = example(true, End::Closed);
@@ -525,9 +530,10 @@ fn a_directory_has_one_process_and_a_log_one_owner() {
     assert!(matches!(far, Err(WalError::Node { .. })));
 }
 
-/// Bug it guards against: behind a torn group stand the bytes of whole ones, of another file or place, that
-/// somebody keeps as a value. Taken for groups of this log, they would make a tear look like damage, or bring
-/// back what was never committed here. Mechanism: a group's checksum covers the place where it stands.
+/// Bug it guards against: behind a torn group stand the bytes of whole ones, of another file or
+/// place, that somebody keeps as a value. Taken for groups of this log, they would make a tear look
+/// like damage, or bring back what was never committed here. Mechanism: a group's checksum covers
+/// the place where it stands.
 #[test]
 fn a_log_that_is_kept_as_a_value_is_no_log() {
     let whole = example(false, End::Closed);

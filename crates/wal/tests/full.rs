@@ -1,4 +1,5 @@
-//! A device that is full when a directory is opened: it can be read, and whoever would write is told what to do.
+//! A device that is full when a directory is opened: it can be read, and whoever would write is
+//! told what to do.
 
 mod common;
 

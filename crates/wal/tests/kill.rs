@@ -1,6 +1,6 @@
-//! Processes that are killed while they commit, on a real directory. Killing does not lose what the system
-//! was given, so this is not about syncs (`worlds` is): it is about the whole path on real files, with a
-//! process that ends at any instruction.
+//! Processes that are killed while they commit, on a real directory. Killing does not lose what the
+//! system was given, so this is not about syncs (`worlds` is): it is about the whole path on real
+//! files, with a process that ends at any instruction.
 
 mod common;
 
@@ -193,7 +193,8 @@ fn kills(count: u64, seed: u64) {
     let mut random = Random::new(seed);
     let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
     let mut removed = 0;
-    // As many more as it takes until there have been checkpoints, to which a busy machine may come late.
+    // As many more as it takes until there have been checkpoints, to which a busy machine may come
+    // late.
     for kill in 0..20 * count {
         if kill >= count && removed >= count {
             break;
@@ -231,7 +232,8 @@ fn more_kills() {
     kills(count, 2);
 }
 
-/// Bug: the thread of a log that was closed still had the directory, for a moment after everybody knew.
+/// Bug: the thread of a log that was closed still had the directory, for a moment after everybody
+/// knew.
 #[test]
 fn a_directory_can_be_opened_again_when_its_logs_are_closed() {
     let home = tempfile::tempdir().expect("a directory");

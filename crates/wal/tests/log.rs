@@ -28,7 +28,8 @@ fn simulated(settings: Settings) -> (VirtualWorker, Log, Torn) {
     (worker, log, torn)
 }
 
-/// So many committers, each with so many commits one after the other, each of which is followed by some work.
+/// So many committers, each with so many commits one after the other, each of which is followed by
+/// some work.
 fn committers(count: u64, commits: u64) -> (Stats, Duration) {
     let (worker, log, _) = simulated(Settings::default());
     let handle = worker.handle();
@@ -257,9 +258,9 @@ fn async_does_not_give_up_what_was_acknowledged() {
     assert_eq!(counters(&replayed), [1, 2, 3]);
 }
 
-/// Bug it guards against: a sync that failed has dropped what it could not write, and the next one succeeds.
-/// A log that goes on then acknowledges what is lost. And a process that starts again may read those bytes
-/// from memory: they have to be written anew before anything is built on them.
+/// Bug it guards against: a sync that failed has dropped what it could not write, and the next one
+/// succeeds. A log that goes on then acknowledges what is lost. And a process that starts again may
+/// read those bytes from memory: they have to be written anew before anything is built on them.
 #[test]
 fn a_sync_that_fails_ends_the_log_and_what_a_restart_finds_lasts() {
     let mut found_then = 0;
@@ -407,7 +408,8 @@ fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
     assert_eq!(segments[0].1.iter().map(|segment| segment.number).collect::<Vec<_>>(), [2]);
 }
 
-/// A witness that could not be written is written later, also when the log has nothing to write meanwhile.
+/// A witness that could not be written is written later, also when the log has nothing to write
+/// meanwhile.
 #[test]
 fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
     let witness = Duration::from_millis(20);

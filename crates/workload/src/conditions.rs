@@ -23,7 +23,8 @@ pub struct Machine {
     pub steal: f64,
 }
 
-/// What one worker's thread had of the processor, from the begin of the warm-up to the end of the run.
+/// What one worker's thread had of the processor, from the begin of the warm-up to the end of the
+/// run.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerTime {
     /// Index of its compute node, from 0.
@@ -58,8 +59,8 @@ impl Conditions {
         self.share(|worker| worker.cpu_s)
     }
 
-    /// Whether the workers waited for cores for more than a tenth of their time: then the figures say as much of
-    /// the machine's other work as of the program.
+    /// Whether the workers waited for cores for more than a tenth of their time: then the figures
+    /// say as much of the machine's other work as of the program.
     pub fn is_crowded(&self) -> bool {
         self.kept_off() > KEPT_OFF_MAX
     }

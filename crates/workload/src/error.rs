@@ -60,7 +60,8 @@ pub enum WorkloadError {
     },
 }
 
-/// Escapes in a property file can put line ends and control characters of terminals into keys and values.
+/// Escapes in a property file can put line ends and control characters of terminals into keys and
+/// values.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -82,8 +83,8 @@ mod tests {
     use crate::properties::Properties;
     use crate::ycsb::CoreWorkload;
 
-    /// Bug: a key or a value with an escaped line end made an error of two lines, and one with an escape character
-    /// reached the terminal. Found by fuzzing.
+    /// Bug: a key or a value with an escaped line end made an error of two lines, and one with an
+    /// escape character reached the terminal. Found by fuzzing.
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
         for (text, shown) in [

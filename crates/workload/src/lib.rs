@@ -14,13 +14,15 @@
 //!
 //! # Invariants
 //!
-//! * Draws come from seeded generators that the caller owns. The same seed gives the same operations
-//!   on every machine and in every release, apart from the last bits of the platform's `powf`.
-//! * Nothing here reads a clock or sleeps: times come from the caller, so all of it works in virtual
-//!   time.
+//! * Draws come from seeded generators that the caller owns. The same seed gives the same
+//!   operations on every machine and in every release, apart from the last bits of the platform's
+//!   `powf`.
+//! * Nothing here reads a clock or sleeps: times come from the caller, so all of it works in
+//!   virtual time.
 //! * On the path of an operation (draw, key, contents, check, latency) nothing is allocated, except
 //!   the first time that a kind of operation is measured.
-//! * Bad input is an error of one line that names what is wrong, where it stands, and what would do.
+//! * Bad input is an error of one line that names what is wrong, where it stands, and what would
+//!   do.
 //!
 //! # Example
 //!

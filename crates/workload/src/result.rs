@@ -49,7 +49,8 @@ pub struct Node {
     /// What it counted.
     #[serde(deserialize_with = "unique::map", default)]
     pub counters: BTreeMap<String, u64>,
-    /// Its operations so far, at the end of each interval that the run was divided into, where it was.
+    /// Its operations so far, at the end of each interval that the run was divided into, where it
+    /// was.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<u64>,
 }
@@ -80,8 +81,8 @@ pub struct ResultDocument {
     /// Everything that it was asked to do, defaults included.
     #[serde(deserialize_with = "unique::map")]
     pub config: BTreeMap<String, Value>,
-    /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the same
-    /// configuration gives the same again.
+    /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the
+    /// same configuration gives the same again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_hash: Option<String>,
     /// The signal that ended the measured part before its time, where one did.

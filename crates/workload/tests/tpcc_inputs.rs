@@ -39,8 +39,9 @@ fn payments(settings: InputSettings, count: usize) -> Vec<PaymentInput> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Chi-square: the sum over all values of (seen - expected)^2 / expected is below what chance passes
-/// once in millions, five standard deviations above its mean. Rare values are judged together.
+/// Chi-square: the sum over all values of (seen - expected)^2 / expected is below what chance
+/// passes once in millions, five standard deviations above its mean. Rare values are judged
+/// together.
 fn assert_distributed(what: &str, seen: &BTreeMap<u32, u64>, expected: &BTreeMap<u32, f64>) {
     let draws: u64 = seen.values().sum();
     let total: f64 = expected.values().sum();
@@ -107,8 +108,8 @@ fn customers_and_last_names_are_as_non_uniform_as_the_standards() {
 
 #[test]
 fn items_are_as_non_uniform_as_the_standards() {
-    // 8192 times 100000 pairs are many, so of A = 8191 the thirteen low bits are judged one by one: a
-    // bit of the OR is set unless both numbers lack it.
+    // 8192 times 100000 pairs are many, so of A = 8191 the thirteen low bits are judged one by one:
+    // a bit of the OR is set unless both numbers lack it.
     let constants = Constants { item: 0, ..LOAD };
     let mut random = Random::new(23);
     let items = constants.items(Scale::default());

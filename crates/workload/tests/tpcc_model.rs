@@ -1,6 +1,6 @@
-//! The five transactions over tables in memory: the inputs, the rows and the arithmetic fit together,
-//! the twelve conditions hold after any number of transactions, and a transaction that is lost, torn
-//! or done twice breaks them.
+//! The five transactions over tables in memory: the inputs, the rows and the arithmetic fit
+//! together, the twelve conditions hold after any number of transactions, and a transaction that is
+//! lost, torn or done twice breaks them.
 
 use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
 use latchwork_workload::tpcc::key::{

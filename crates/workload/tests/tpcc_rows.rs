@@ -1,5 +1,5 @@
-//! Rows become bytes and come back, updates touch their beginnings only, and the standard's arithmetic
-//! is exact.
+//! Rows become bytes and come back, updates touch their beginnings only, and the standard's
+//! arithmetic is exact.
 
 use latchwork_workload::random::Random;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};

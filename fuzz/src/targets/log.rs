@@ -19,7 +19,8 @@ pub const DATABASE: DatabaseId = DatabaseId(0xda7a);
 const FILE_HEADER: usize = 64;
 const GROUP_HEADER: usize = 40;
 
-/// Opens the directory in `data` to read it, then to write it, then once more, and replays it each time.
+/// Opens the directory in `data` to read it, then to write it, then once more, and replays it each
+/// time.
 ///
 /// - An error is one line, and names a file of the directory or the directory.
 /// - Reading changes nothing and shows what opening shows.
@@ -61,7 +62,8 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// Accepts what was lost, if it can be accepted: to read, then to write, then nothing is lost any more.
+/// Accepts what was lost, if it can be accepted: to read, then to write, then nothing is lost any
+/// more.
 fn accept(files: &Files) {
     let torn = directory(files);
     let before = torn.operations();
@@ -136,8 +138,8 @@ fn told(error: &WalError) {
 
 // ---- mutation ----------------------------------------------------------------------------------
 
-/// Changes one file, its name, or which files there are. Mostly the checksums are made right again, so that
-/// what is behind them is reached.
+/// Changes one file, its name, or which files there are. Mostly the checksums are made right again,
+/// so that what is behind them is reached.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     let mut files = unpack(data);
     if files.is_empty() || mutator.one_in(32) {
@@ -201,7 +203,8 @@ fn seal_end(bytes: &mut [u8]) {
     }
 }
 
-/// The group at `at`: the checksum of its body, if all of it is there, and that of its header and place.
+/// The group at `at`: the checksum of its body, if all of it is there, and that of its header and
+/// place.
 fn seal_group(head: &[u8; FILE_HEADER], bytes: &mut [u8], at: usize) {
     let Some(group) = bytes.get(at..).filter(|group| group.len() >= GROUP_HEADER) else { return };
     let length = u32::from_le_bytes([group[4], group[5], group[6], group[7]]) as usize;
@@ -245,7 +248,8 @@ mod tests {
         assert!(sealed > 4, "{sealed} files");
     }
 
-    /// Bug: the segment after the one with the highest number had no number. Only a forged header has it.
+    /// Bug: the segment after the one with the highest number had no number. Only a forged header
+    /// has it.
     #[test]
     fn a_segment_without_a_next_number_is_refused() {
         let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");

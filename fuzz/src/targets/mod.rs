@@ -1,4 +1,5 @@
-//! The targets: one module for each, `run` asserts, `mutate` makes inputs that get past the outermost checks.
+//! The targets: one module for each, `run` asserts, `mutate` makes inputs that get past the
+//! outermost checks.
 
 pub mod archive;
 pub mod frames;

@@ -3,8 +3,8 @@
 use super::Target;
 use crate::Mutator;
 
-/// The target with bugs. Its input says which bug: a corpus that begins with `crash:` holds one mutation
-/// away from a panic, and so on.
+/// The target with bugs. Its input says which bug: a corpus that begins with `crash:` holds one
+/// mutation away from a panic, and so on.
 pub const TARGET: Target = Target { name: "planted", run, mutate: Mutator::bytes, tried: 1000 };
 
 /// Fails in the way that the first bytes name, if the byte behind them is not a zero.

@@ -54,7 +54,8 @@ impl Ran {
     }
 }
 
-/// Runs the matrix: 0 when all of it is good, 1 when a run failed, 128 and a signal's number when one came.
+/// Runs the matrix: 0 when all of it is good, 1 when a run failed, 128 and a signal's number when
+/// one came.
 pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError> {
     let path =
         |file: &Path| std::path::absolute(file).unwrap_or(file.to_owned()).display().to_string();

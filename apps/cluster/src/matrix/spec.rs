@@ -282,7 +282,8 @@ pub(crate) fn differing(cases: &[Case]) -> Vec<String> {
         }
     }
     let differs = |key: &&str| {
-        // Other programs have other flags: a flag that only some cases of a program have tells them apart.
+        // Other programs have other flags: a flag that only some cases of a program have tells them
+        // apart.
         let mut values = BTreeSet::new();
         let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
         for case in cases {
@@ -405,8 +406,8 @@ flags = { threads = 2 }
         assert_ne!(of(GOOD), of(&GOOD.replace("64M", "128M")), "not its name only");
     }
 
-    /// Bug: two lists of five thousand values made 25 million cases before they were counted: gigabytes. And each of
-    /// ten thousand cases was compared with each other.
+    /// Bug: two lists of five thousand values made 25 million cases before they were counted:
+    /// gigabytes. And each of ten thousand cases was compared with each other.
     #[test]
     fn a_matrix_of_too_many_cases_is_refused_before_they_are_made() {
         let numbers = |most: u32| (0..most).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");

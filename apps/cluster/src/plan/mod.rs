@@ -1,6 +1,7 @@
 //! What is started where: a list of commands, made before anything starts.
 //!
-//! Words of commands may have placeholders in them, for what is known later only: [`SCRATCH`], [`HOLDER`].
+//! Words of commands may have placeholders in them, for what is known later only: [`SCRATCH`],
+//! [`HOLDER`].
 
 mod hosts;
 mod namespaces;
@@ -58,7 +59,8 @@ pub(crate) struct Launch {
     pub(crate) command: Vec<String>,
     /// It says this on standard error when the next may start.
     pub(crate) ready: Option<&'static str>,
-    /// Signals go to its standard input, since it is elsewhere, and its standard output is an archive.
+    /// Signals go to its standard input, since it is elsewhere, and its standard output is an
+    /// archive.
     pub(crate) is_attended: bool,
     /// Its standard output is an archive of a run's results.
     pub(crate) is_run: bool,

@@ -9,9 +9,9 @@
 //!    M0         C1           C2         a namespace each
 //! ```
 //!
-//! They are files of a file system in memory, which is mounted in the holder's mount namespace only: nobody else sees them, and all of it
-//! is gone with the last process in it. Whoever is not root gets a user namespace around all of that, where the system
-//! allows it.
+//! They are files of a file system in memory, which is mounted in the holder's mount namespace
+//! only: nobody else sees them, and all of it is gone with the last process in it. Whoever is not
+//! root gets a user namespace around all of that, where the system allows it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};

@@ -1,6 +1,7 @@
 //! Processes on other machines, each at the end of a connection of its own.
 //!
-//! On its machine `cluster attend` keeps the process company: it ends it when the connection does, and sends back what it left.
+//! On its machine `cluster attend` keeps the process company: it ends it when the connection does,
+//! and sends back what it left.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

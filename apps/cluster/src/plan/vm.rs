@@ -1,5 +1,5 @@
-//! Processes in the virtual machine of `scripts/rxe-vm.sh`: this program runs there as well, over the machine's RDMA devices, and prints
-//! what is to be kept.
+//! Processes in the virtual machine of `scripts/rxe-vm.sh`: this program runs there as well, over
+//! the machine's RDMA devices, and prints what is to be kept.
 
 use std::time::Duration;
 

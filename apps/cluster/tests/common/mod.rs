@@ -1,4 +1,5 @@
-//! Clusters of stand-ins: scripts that do as memory nodes and programs do, as far as whoever starts them can see.
+//! Clusters of stand-ins: scripts that do as memory nodes and programs do, as far as whoever starts
+//! them can see.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -92,8 +93,8 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// Writes a script, by another process: what one thread holds open for writing while another forks cannot be
-/// executed.
+/// Writes a script, by another process: what one thread holds open for writing while another forks
+/// cannot be executed.
 pub(crate) fn script(path: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
@@ -267,7 +268,8 @@ pub(crate) fn processes(test: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has).collect()
 }
 
-/// What a command of this number has left in the memory that processes share, and whoever it started in the test's directory.
+/// What a command of this number has left in the memory that processes share, and whoever it
+/// started in the test's directory.
 pub(crate) fn directories(test: &Path, pid: u32) -> Vec<String> {
     let names = |place: &Path| {
         let entries = fs::read_dir(place).into_iter().flatten().flatten();

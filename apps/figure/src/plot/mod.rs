@@ -52,7 +52,8 @@ pub(crate) fn draw(spec: &Spec, rows: &[Row]) -> Result<String> {
     }
 }
 
-/// The values of a column in the rows' order; numbers in theirs, if all are numbers and `sorted` says so.
+/// The values of a column in the rows' order; numbers in theirs, if all are numbers and `sorted`
+/// says so.
 fn values(rows: &[&Row], column: &str, sorted: bool) -> Result<Vec<String>> {
     let mut values: Vec<String> = Vec::new();
     for row in rows {

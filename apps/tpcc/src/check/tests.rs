@@ -65,7 +65,8 @@ async fn plant(
         Fault::Change(_) => {
             let mut row = Vec::new();
             assert!(tx.get_for_update(rows, &key, &mut row).await?, "a row to spoil");
-            // The second byte of a stock is that of its quantity, which nothing compares; what follows counts.
+            // The second byte of a stock is that of its quantity, which nothing compares; what
+            // follows counts.
             let at = if table == Table::Stock { 2 } else { 0 };
             tx.update_part(rows, &key, at, &[row[at].wrapping_add(1)]).await
         }

@@ -1,4 +1,5 @@
-//! The layout of the tables `latchwork_workload` has by hand: schemas read its bytes, and write the same.
+//! The layout of the tables `latchwork_workload` has by hand: schemas read its bytes, and write the
+//! same.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ fn schemas() -> BTreeMap<Table, Schema> {
     Table::ALL.into_iter().map(of).collect()
 }
 
-/// Calls `each` for every row of a small database of two warehouses: its table, key and row, and the key
-/// that it has in the table's index.
+/// Calls `each` for every row of a small database of two warehouses: its table, key and row, and
+/// the key that it has in the table's index.
 fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
     let scale = Scale::new(50, 60).expect("a small scale");
     let population = Population::new(scale, 2, 7, 1_234_567).expect("warehouses");
@@ -32,7 +33,8 @@ fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
     }
 }
 
-/// What the columns of a row hold, in the order of the schemas, as the crate of the workload reads it.
+/// What the columns of a row hold, in the order of the schemas, as the crate of the workload reads
+/// it.
 fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>, BadRow> {
     let key = match table {
         Table::Warehouse => WarehouseKey::from_bytes(key).map(|key| vec![key.warehouse.into()]),
@@ -199,8 +201,8 @@ fn what_transactions_change_stands_where_they_write_it() {
     }
 }
 
-/// The keys of an index, each by the workload's and by the schema's, of the rows of a table and of those
-/// that `more` makes of one.
+/// The keys of an index, each by the workload's and by the schema's, of the rows of a table and of
+/// those that `more` makes of one.
 fn index_keys(
     schema: &Schema,
     wanted: Index,
@@ -246,8 +248,8 @@ fn next_order(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (id.to_bytes().to_vec(), row.to_vec(), by_hand.to_vec())
 }
 
-/// The schema ends a text with two zero bytes where the workload has one: the bytes differ, the order
-/// does not.
+/// The schema ends a text with two zero bytes where the workload has one: the bytes differ, the
+/// order does not.
 #[test]
 fn customers_are_in_the_order_of_their_names() {
     let schema = &schemas()[&Table::Customer];

@@ -1,8 +1,9 @@
 //! The five transactions (clause 2).
 //!
-//! What the standard has them read and write is what they do, in the order that holds the hottest rows for the shortest
-//! time: stocks and customers before districts and warehouses (clause 2.3 leaves the order open). Rows are changed in place
-//! where they stand: only the bytes that transactions change at all.
+//! What the standard has them read and write is what they do, in the order that holds the hottest
+//! rows for the shortest time: stocks and customers before districts and warehouses (clause 2.3
+//! leaves the order open). Rows are changed in place where they stand: only the bytes that
+//! transactions change at all.
 
 mod delivery;
 mod new_order;
@@ -73,7 +74,8 @@ pub(crate) struct Buffers {
     many: [Values; 2],
 }
 
-/// Tries a transaction once, in `tx`, which has just begun. It has committed, was rolled back on request, or has left nothing.
+/// Tries a transaction once, in `tx`, which has just begun. It has committed, was rolled back on
+/// request, or has left nothing.
 pub(crate) async fn attempt<T: Rows<Worker>>(
     tx: T,
     tables: &Tables,
@@ -95,7 +97,8 @@ pub(crate) async fn attempt<T: Rows<Worker>>(
             Ok(ended)
         }
         ended => {
-            // What it acts on without a commit has to be true, and an optimistic transaction does not know yet.
+            // What it acts on without a commit has to be true, and an optimistic transaction does
+            // not know yet.
             if acts_on_what_it_read(&ended) {
                 work.tx.validate().await?;
             }
@@ -113,7 +116,8 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-/// Does a step at once, if that takes no waiting, which is the rule; else awaits it. A future that is not made costs nothing.
+/// Does a step at once, if that takes no waiting, which is the rule; else awaits it. A future that
+/// is not made costs nothing.
 macro_rules! step {
     ($work:ident.$now:ident or $later:ident($($argument:expr),*)) => {
         if !$work.$now($($argument),*) {
@@ -158,8 +162,9 @@ impl<T: Rows<Worker>> Work<'_, T> {
         Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
-    /// Adds the row in `buffers.made`. No such row is there before: a district and a worker's counter number each once.
-    /// A look-up would cost an access, and could only find what a stale read has made up.
+    /// Adds the row in `buffers.made`. No such row is there before: a district and a worker's
+    /// counter number each once. A look-up would cost an access, and could only find what a stale
+    /// read has made up.
     async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
         Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }

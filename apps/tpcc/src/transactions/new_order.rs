@@ -38,7 +38,8 @@ impl<T: Rows<Worker>> Work<'_, T> {
         let [rows, stocks] = &mut self.buffers.many;
         self.tx.get_many(self.tables.of(Table::Item), &items[..asked.len()], rows).await?;
         self.tx.expect(self.tables.of(Table::Customer), &customer);
-        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause 2.4.2.3).
+        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause
+        // 2.4.2.3).
         let taken = rows.iter().take_while(Option::is_some).count();
         let keys = &keys[..taken];
         self.tx.get_many_for_update(self.tables.of(Table::Stock), keys, stocks).await?;

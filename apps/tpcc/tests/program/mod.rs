@@ -74,8 +74,9 @@ pub(crate) fn orders(at: &str) -> u64 {
     figure(line.expect("the sixth condition"), "ok     ")
 }
 
-/// Kills runs on this database, `count` one after the other, each with the flags for its number; what they have left has to
-/// pass all checks, with all orders that they have acknowledged. Returns these.
+/// Kills runs on this database, `count` one after the other, each with the flags for its number;
+/// what they have left has to pass all checks, with all orders that they have acknowledged. Returns
+/// these.
 pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String) -> u64 {
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
     let (mut before, mut all) = (orders(&at), 0);

@@ -1,5 +1,5 @@
-//! `congee`, an adaptive radix tree whose keys and values are machine words. Values of 100 bytes are
-//! behind `Arc`s; that form cannot be scanned.
+//! `congee`, an adaptive radix tree whose keys and values are machine words. Values of 100 bytes
+//! are behind `Arc`s; that form cannot be scanned.
 
 use std::sync::Arc;
 

@@ -74,9 +74,9 @@ impl<V: Content> Map for SkipList<V> {
 /// How often a reader looks again for a key that is being replaced.
 const LOOKS_MAX: usize = 1 << 20;
 
-// An insertion replaces what is there and tells nothing of it: an update is the same call. It removes
-// the old entry before it adds the new one, so for a moment the key is not there, and a reader on
-// another thread looks again.
+// An insertion replaces what is there and tells nothing of it: an update is the same call. It
+// removes the old entry before it adds the new one, so for a moment the key is not there, and a
+// reader on another thread looks again.
 impl<V: Content> Session<V> for &SkipList<V> {
     #[inline]
     fn insert(&mut self, key: u64, value: V) -> bool {

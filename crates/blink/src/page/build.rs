@@ -35,8 +35,8 @@ impl PartialEq for Image {
 
 /// Fills a page with entries in ascending order. The page is one only after [`Builder::finish`].
 ///
-/// It is a fixed page until an entry does not fit the shape. A slotted page's heads and cells are put
-/// down at the end, when it is known how many there are.
+/// It is a fixed page until an entry does not fit the shape. A slotted page's heads and cells are
+/// put down at the end, when it is known how many there are.
 ///
 /// Equal calls on zeroed words give equal words, on which the comparison of images rests.
 #[derive(Debug)]
@@ -173,8 +173,8 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Appends the entries in `slots` of `page`, whose fences may be wider than this page's, unless the
-    /// page has no room for them: then returns false. The first one of an inner page loses its
+    /// Appends the entries in `slots` of `page`, whose fences may be wider than this page's, unless
+    /// the page has no room for them: then returns false. The first one of an inner page loses its
     /// suffix, for its key is the low fence.
     pub(super) fn take(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<bool, Broken> {
         let cut = self.header.prefix().checked_sub(page.header.prefix());
@@ -289,8 +289,8 @@ impl<'a> Builder<'a> {
         self.header.store(self.words);
     }
 
-    /// Puts heads and cells down, with room for as many more as will fill the heap meanwhile, if they
-    /// are like these.
+    /// Puts heads and cells down, with room for as many more as will fill the heap meanwhile, if
+    /// they are like these.
     fn put_slots(&mut self) {
         let count = self.slots.len();
         let heap = usize::from(self.header.high.offset) - self.header.heap();
@@ -305,8 +305,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Makes a page of constant suffixes one of derived ones, if none of it, and neither `suffix`, ends in
-/// zero.
+/// Makes a page of constant suffixes one of derived ones, if none of it, and neither `suffix`, ends
+/// in zero.
 pub(super) fn relax(header: &mut Header, words: Words<'_>, suffix: &[u8]) -> bool {
     let Some(len) = header.shape.constant_len() else { return false };
     let tells = |slot| Shape::DERIVED.suffix_len(words.u64(Header::head_at(slot))) == len;

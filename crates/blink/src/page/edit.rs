@@ -94,8 +94,9 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot, key, value })
     }
 
-    /// As [`insert`](Page::insert), of the first of `entries`, and of as many that follow in ascending order, come into the
-    /// same place, have room as the page is, and are not more than `most` with it. Returns how many.
+    /// As [`insert`](Page::insert), of the first of `entries`, and of as many that follow in
+    /// ascending order, come into the same place, have room as the page is, and are not more than
+    /// `most` with it. Returns how many.
     pub(crate) fn insert_run(
         &self,
         slot: usize,
@@ -135,7 +136,8 @@ impl Page<'_> {
                 || self.search(key) == Err(slot))
     }
 
-    /// Inserts as many as the page's shape holds, side by side into a fixed page that has slots for all of them.
+    /// Inserts as many as the page's shape holds, side by side into a fixed page that has slots for
+    /// all of them.
     fn insert_run_fixed(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
         let mut header = self.header;
         let holds = |(key, value): &&(&[u8], &[u8])| {
@@ -157,7 +159,8 @@ impl Page<'_> {
         (new, Dirty::range(0..cells.end))
     }
 
-    /// As [`insert_run_fixed`](Page::insert_run_fixed), into a slotted page: as many as its gap has room for.
+    /// As [`insert_run_fixed`](Page::insert_run_fixed), into a slotted page: as many as its gap has
+    /// room for.
     fn insert_run_slotted(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
         let mut header = self.header;
         let suffix = |key: &'_ [u8]| key.len().saturating_sub(header.prefix());
@@ -182,7 +185,8 @@ impl Page<'_> {
         (new, Dirty::range(0..end))
     }
 
-    /// Writes an entry of a slotted page: below the others in the heap, which has room for it, and its head and cell.
+    /// Writes an entry of a slotted page: below the others in the heap, which has room for it, and
+    /// its head and cell.
     #[inline]
     fn put_slotted(
         &self,
@@ -285,7 +289,8 @@ impl Page<'_> {
         Ok(entry.offset()..entry.offset() + entry.value_len())
     }
 
-    /// The entry of `slot`, if it lies inside the heap, or is a cell: writes must not leave the page.
+    /// The entry of `slot`, if it lies inside the heap, or is a cell: writes must not leave the
+    /// page.
     pub(super) fn checked_entry(&self, slot: usize) -> Result<Entry, Broken> {
         let entry = self.entry(slot);
         let outside = entry.offset() < self.header.heap()
@@ -299,8 +304,8 @@ impl Page<'_> {
         Ok(entry)
     }
 
-    /// Moves the slots from `slot` on up by `new`, for which there is room. Returns what of the heads and
-    /// of the cells is written then.
+    /// Moves the slots from `slot` on up by `new`, for which there is room. Returns what of the
+    /// heads and of the cells is written then.
     #[inline]
     fn open_slots(&self, slot: usize, new: usize) -> [Range<usize>; 2] {
         let (header, count) = (&self.header, self.header.count());
@@ -322,8 +327,8 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot + 1, key: &key, value })
     }
 
-    /// Whether the page may become a fixed one when an entry of these lengths replaces those in `slots`
-    /// of a slotted page.
+    /// Whether the page may become a fixed one when an entry of these lengths replaces those in
+    /// `slots` of a slotted page.
     fn may_become_fixed(&self, slots: &Range<usize>, suffix: usize, value: usize) -> bool {
         let others = (0..self.header.count()).filter(|slot| !slots.contains(slot));
         let fits = |entry: Entry| entry.value_len() == value && entry.suffix_len() <= HEAD;

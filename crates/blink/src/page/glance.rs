@@ -1,4 +1,5 @@
-//! The way of a hot descent through a page: as few loads and comparisons as lead on when all is well.
+//! The way of a hot descent through a page: as few loads and comparisons as lead on when all is
+//! well.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -12,8 +13,8 @@ use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
 use crate::Value;
 
 /// Of so many heads not all are fetched before a search begins. Without branches no step begins
-/// before the one before has its head, so on a page that is far away it would wait for each in turn:
-/// it asks for the rest when fewer are left.
+/// before the one before has its head, so on a page that is far away it would wait for each in
+/// turn: it asks for the rest when fewer are left.
 const LONG: usize = 128;
 
 /// Pages from this level on are so few that they are in the processor's cache anyway.
@@ -21,10 +22,11 @@ const LEVEL_HOT: u8 = 2;
 
 /// A page of which nothing was checked but its tag.
 ///
-/// Whoever descends so relies on what holds for every page of the tree: a validated way leads to pages
-/// that hold the key or have it to their right, and a page that carries the tag is in order. What does not
-/// fit is answered with `None`: then the careful way ([`Page::open`], [`Page::place`]) has to be taken,
-/// which finds out what it was. Reads stay inside the page on any bytes, as everywhere here.
+/// Whoever descends so relies on what holds for every page of the tree: a validated way leads to
+/// pages that hold the key or have it to their right, and a page that carries the tag is in order.
+/// What does not fit is answered with `None`: then the careful way ([`Page::open`],
+/// [`Page::place`]) has to be taken, which finds out what it was. Reads stay inside the page on any
+/// bytes, as everywhere here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance<'a> {
     words: Words<'a>,
@@ -160,8 +162,8 @@ impl<'a> Glance<'a> {
     /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
     fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
         self.head(slot).cmp(&head).then_with(|| {
-            // With equal heads the rests decide; if there is none on either side, a zero byte of the
-            // longer suffix equals the padding of the shorter one, which therefore comes first.
+            // With equal heads the rests decide; if there is none on either side, a zero byte of
+            // the longer suffix equals the padding of the shorter one, which therefore comes first.
             let entry = self.entry(slot);
             let (rest, len) = entry.rest();
             self.words
@@ -267,8 +269,8 @@ fn count_below_many(words: Words<'_>, level: u8, heads: &[AtomicU64], head: u64)
     start / WORD + count_below(window, head)
 }
 
-/// As [`count_below`], of `N..2 * N` heads, where `N` is a power of two: bisects without a branch or a
-/// check of bounds, three or four instructions a step.
+/// As [`count_below`], of `N..2 * N` heads, where `N` is a power of two: bisects without a branch
+/// or a check of bounds, three or four instructions a step.
 #[inline]
 fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     let (Some(first), Some(last)) = (heads.first_chunk::<N>(), heads.last_chunk::<N>()) else {
@@ -281,7 +283,8 @@ fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     let (mut below, mut half) = (0, N / 2);
     while half > 0 {
         let middle = below + half;
-        // A conditional move instead of a branch: the outcome is a coin toss. The mask changes nothing.
+        // A conditional move instead of a branch: the outcome is a coin toss. The mask changes
+        // nothing.
         let is_above = window[(middle - 1) & (N - 1)].load(Relaxed) < head;
         below = select_unpredictable(is_above, middle, below);
         half /= 2;
@@ -289,8 +292,8 @@ fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     start + below + usize::from(window[below & (N - 1)].load(Relaxed) < head)
 }
 
-/// The half of `window`, of at least two heads, in which the first one not below `head` is, or before
-/// or behind which it is.
+/// The half of `window`, of at least two heads, in which the first one not below `head` is, or
+/// before or behind which it is.
 #[inline]
 fn upper_or_lower(window: &[AtomicU64], head: u64) -> &[AtomicU64] {
     let half = window.len() / 2;

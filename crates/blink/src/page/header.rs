@@ -99,7 +99,8 @@ impl Header {
         let [a, b, high_head, c, right] = header
             .map_or([0; HEADER / WORD], |header| header.each_ref().map(|word| word.load(Relaxed)));
         let (low_len, high_len) = (c as u16, (c >> 16) as u16);
-        // The fences are the last bytes of the page. Those of a damaged one may be longer than it is.
+        // The fences are the last bytes of the page. Those of a damaged one may be longer than it
+        // is.
         let low_at = words.len().saturating_sub(align(low_len.into()));
         let high_at = low_at.saturating_sub(align(high_len.into()));
         Header {
@@ -119,8 +120,8 @@ impl Header {
         }
     }
 
-    /// The header of a page of `len` bytes without entries, if its fences fit. Both fences still have to
-    /// be written.
+    /// The header of a page of `len` bytes without entries, if its fences fit. Both fences still
+    /// have to be written.
     pub(super) fn new(len: usize, tag: Tag, level: u8, low: &[u8], high: &[u8]) -> Option<Header> {
         let low_at = len.checked_sub(align(low.len()))?;
         let high_at = low_at.checked_sub(align(high.len())).filter(|&at| at >= HEADER)?;

@@ -21,27 +21,28 @@
 //!
 //! A page holds keys `low <= key < high`. An empty low fence is minus infinity and an empty high
 //! fence plus infinity, since no key is empty. What the two fences have in common, all keys between
-//! them have in common too: it is the page's *prefix*, and an entry stores only the *suffix* behind it.
-//! So heads are compared where keys differ, which for integers and for keys like `user0001234` is
-//! nearly always enough to leave the rest of the page alone. The heads stand side by side, eight in a
-//! cache line.
+//! them have in common too: it is the page's *prefix*, and an entry stores only the *suffix* behind
+//! it. So heads are compared where keys differ, which for integers and for keys like `user0001234`
+//! is nearly always enough to leave the rest of the page alone. The heads stand side by side, eight
+//! in a cache line.
 //!
 //! **Shapes.** Where no suffix is longer than its head and all values have one length, the page is
-//! *fixed*: values are cells, and there are no entries in a heap. The suffixes' lengths are either all
-//! the same (*constant*, the length is in the shape), or none ends in a zero byte, so that a head tells
-//! how long it is (*derived*: separators, which are cut as short as can be). Everything else is
-//! *slotted*. Whoever writes a page anew chooses the shape, fixed whenever possible, and how many entries
-//! the arrays have room for: in a fixed page as many as go in, in a slotted one so many that the arrays
-//! and the heap will be full together if the entries to come are like those that are there. What
-//! does not fit the shape, or the arrays although bytes are free, causes a page to be written anew.
+//! *fixed*: values are cells, and there are no entries in a heap. The suffixes' lengths are either
+//! all the same (*constant*, the length is in the shape), or none ends in a zero byte, so that a
+//! head tells how long it is (*derived*: separators, which are cut as short as can be). Everything
+//! else is *slotted*. Whoever writes a page anew chooses the shape, fixed whenever possible, and
+//! how many entries the arrays have room for: in a fixed page as many as go in, in a slotted one so
+//! many that the arrays and the heap will be full together if the entries to come are like those
+//! that are there. What does not fit the shape, or the arrays although bytes are free, causes a
+//! page to be written anew.
 //!
 //! In an inner page the value of a slot is the address of a child, and slot `i` leads to the keys
 //! from its own key up to that of slot `i + 1`. Slot 0 has an empty suffix, below everything; the
 //! key that it stands for is the low fence.
 //!
-//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten, or
-//! at a line that is no page at all. Loops are bounded by the view's length, offsets out of bounds read
-//! as zero, nothing panics; the reader's validation throws the result away.
+//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten,
+//! or at a line that is no page at all. Loops are bounded by the view's length, offsets out of
+//! bounds read as zero, nothing panics; the reader's validation throws the result away.
 
 mod build;
 mod check;
@@ -69,8 +70,8 @@ use latchwork_verbs::GlobalAddr;
 
 /// Bytes of a head and the cell of a slotted page.
 pub(crate) const SLOT: usize = 16;
-/// The longest values of a fixed page. What it saves is 8 bytes an entry, and what it costs is that an
-/// insert moves values: with these it still saves 5 %.
+/// The longest values of a fixed page. What it saves is 8 bytes an entry, and what it costs is that
+/// an insert moves values: with these it still saves 5 %.
 pub(crate) const FIXED_VALUE_MAX: usize = 128;
 /// Bytes of a child address.
 pub(crate) const CHILD: usize = 8;
@@ -116,7 +117,8 @@ pub(crate) fn head_of(suffix: &[u8]) -> u64 {
 pub(crate) fn head_behind(key: &[u8], prefix: usize) -> u64 {
     let head = |at: usize, bytes: u64| bytes.checked_shl(8 * (prefix - at) as u32).unwrap_or(0);
     match key.len().checked_sub(HEAD) {
-        // The last 8 bytes of the key, if there are no 8 behind the prefix: what is too much falls out.
+        // The last 8 bytes of the key, if there are no 8 behind the prefix: what is too much falls
+        // out.
         Some(last) => {
             let at = prefix.min(last);
             key.get(at..)

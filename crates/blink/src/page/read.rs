@@ -8,12 +8,12 @@ use latchwork_verbs::{GlobalAddr, Words};
 use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_behind, head_of};
 use crate::Value;
 
-/// A leaf of so many bytes is fetched whole before anything in it is looked at: most likely it is far
-/// away, and where in it a lookup goes, the processor cannot guess.
+/// A leaf of so many bytes is fetched whole before anything in it is looked at: most likely it is
+/// far away, and where in it a lookup goes, the processor cannot guess.
 const FETCHED_WHOLE: usize = 2048;
 
-/// Of a longer leaf, so many bytes at its start, which are header and heads, and at its end, which are
-/// its fences.
+/// Of a longer leaf, so many bytes at its start, which are header and heads, and at its end, which
+/// are its fences.
 const FETCHED_ENDS: (usize, usize) = (256, 64);
 
 /// The key that a descent is after.
@@ -141,8 +141,9 @@ impl<'a> Page<'a> {
         Glance::of(self.words).map_or(Err(0), |page| page.search(key))
     }
 
-    /// Whether `key`, which lies within the fences, is certain to belong between the entry in front of `slot` and the
-    /// one in it: as their heads tell. Of a slot without an entry in front of it they never do.
+    /// Whether `key`, which lies within the fences, is certain to belong between the entry in front
+    /// of `slot` and the one in it: as their heads tell. Of a slot without an entry in front of it
+    /// they never do.
     #[inline]
     pub(crate) fn is_place(&self, slot: usize, key: &[u8]) -> bool {
         let Some(before) = slot.checked_sub(1) else { return false };
@@ -150,7 +151,8 @@ impl<'a> Page<'a> {
         slot <= count && self.head(before) < head && (slot == count || head < self.head(slot))
     }
 
-    /// If entries were added where a search had found no key, and nothing else has happened since: the slot behind them.
+    /// If entries were added where a search had found no key, and nothing else has happened since:
+    /// the slot behind them.
     #[inline]
     pub(crate) fn slot_behind(&self, found: Result<usize, usize>) -> Option<usize> {
         let slot = found.err()?;
@@ -229,8 +231,8 @@ impl<'a> Page<'a> {
         bytes
     }
 
-    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; `first` are
-    /// those of the fence, and usually decide.
+    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; `first`
+    /// are those of the fence, and usually decide.
     #[inline]
     fn compare_fence(&self, fence: Span, first: u64, key: &[u8], head: u64) -> Ordering {
         if first != head {

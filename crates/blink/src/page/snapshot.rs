@@ -1,5 +1,5 @@
-//! Entries copied out of shared memory, to be shown one by one once the read was validated: from then
-//! on nothing of them can change, and their bytes are plain ones.
+//! Entries copied out of shared memory, to be shown one by one once the read was validated: from
+//! then on nothing of them can change, and their bytes are plain ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -27,9 +27,9 @@ pub(crate) struct Snapshot {
 
 /// Puts heads behind the prefix.
 ///
-/// Whoever is shown a key probably loads it a word at a time. A load that needs bytes of two stores waits
-/// until both are in the cache, which took a third of a scan's time; so the bytes of the prefix that
-/// share a word with the head are stored along with it.
+/// Whoever is shown a key probably loads it a word at a time. A load that needs bytes of two stores
+/// waits until both are in the cache, which took a third of a scan's time; so the bytes of the
+/// prefix that share a word with the head are stored along with it.
 #[derive(Clone, Copy, Debug)]
 struct Splice {
     /// The word that the prefix ends in, and how many bits of it are the prefix's.
@@ -114,8 +114,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Shows the entries of a leaf that was consistent, the last one first with `down`. Returns how many
-    /// it showed, and whether the visitor wants more.
+    /// Shows the entries of a leaf that was consistent, the last one first with `down`. Returns how
+    /// many it showed, and whether the visitor wants more.
     #[inline]
     pub(crate) fn show(
         &mut self,

@@ -17,9 +17,10 @@ pub(crate) struct Split {
 
 /// Decides where to cut a page that has no room for `key`.
 ///
-/// At the middle of its bytes, unless keys seem to come in ascending order: then beside `key`, so that what
-/// stays of the page is full for good, and those to come have a page to fill. That is so for a key behind
-/// everything in the last page of its level, and in a slot of which `is_next` says that the last key came in front of it.
+/// At the middle of its bytes, unless keys seem to come in ascending order: then beside `key`, so
+/// that what stays of the page is full for good, and those to come have a page to fill. That is so
+/// for a key behind everything in the last page of its level, and in a slot of which `is_next` says
+/// that the last key came in front of it.
 pub(crate) fn plan_split(
     page: &Page<'_>,
     key: &[u8],
@@ -47,9 +48,9 @@ pub(crate) fn plan_split(
     Ok(Split { at, separator })
 }
 
-/// Cuts a leaf where `key` is to come, into `slot`: in front of it when it is the last, so that the page stays full, else
-/// behind it, so that nothing takes up room behind those to come. `None` when there is no entry to the left, or no room for
-/// another fence.
+/// Cuts a leaf where `key` is to come, into `slot`: in front of it when it is the last, so that the
+/// page stays full, else behind it, so that nothing takes up room behind those to come. `None` when
+/// there is no entry to the left, or no room for another fence.
 fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     let count = page.header.count();
     let last = page.key(slot.checked_sub(1)?);
@@ -67,14 +68,16 @@ fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     fits.then_some(Split { at: slot, separator })
 }
 
-/// Builds both halves of a page in zeroed words. The right one is to live at `right_addr`; the left one links to it.
+/// Builds both halves of a page in zeroed words. The right one is to live at `right_addr`; the left
+/// one links to it.
 ///
-/// Both always fit. Beside a key that is to come they were found to. Else the left page loses an entry whose key starts with
-/// the separator (or, in an append, was found to have room for it); the right page loses an entry whose key is at most one
-/// byte shorter than the separator; and the fence that is replaced holds at least the prefix that the
-/// entry had spared. Of a fixed page, no separator is longer than the prefix and 8 bytes, and each half
-/// loses an entry with a head of 8. Half of a fixed page is fixed, and what half of a slotted page
-/// takes when it becomes fixed is less.
+/// Both always fit. Beside a key that is to come they were found to. Else the left page loses an
+/// entry whose key starts with the separator (or, in an append, was found to have room for it); the
+/// right page loses an entry whose key is at most one byte shorter than the separator; and the
+/// fence that is replaced holds at least the prefix that the entry had spared. Of a fixed page, no
+/// separator is longer than the prefix and 8 bytes, and each half loses an entry with a head of 8.
+/// Half of a fixed page is fixed, and what half of a slotted page takes when it becomes fixed is
+/// less.
 pub(crate) fn write_halves(
     page: &Page<'_>,
     split: &Split,

@@ -4,8 +4,8 @@ use super::{FIXED_VALUE_MAX, HEAD, HEADER, SLOT, Shape, align, entry_size};
 
 /// Counts the bytes of a page that is to hold some entries, with any fences.
 ///
-/// The prefix that the fences will spare is not known yet, so the count is exact for keys of up to 8
-/// bytes and an upper bound for others.
+/// The prefix that the fences will spare is not known yet, so the count is exact for keys of up to
+/// 8 bytes and an upper bound for others.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// Header, entries and, by `new`, the low fence.

@@ -59,16 +59,17 @@ impl Level {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Fills an empty tree from entries in strictly ascending order, which is much faster than inserting
-    /// them, and gives full pages. Returns how many there were.
+    /// Fills an empty tree from entries in strictly ascending order, which is much faster than
+    /// inserting them, and gives full pages. Returns how many there were.
     ///
     /// `fill` is the share of each page to use: 1 for data that will only be read, less to leave
     /// room for inserts. The entries become visible all at once at the end. Nobody should insert
     /// meanwhile: whoever comes second fails, or finds the other's entry in the way.
     ///
     /// # Errors
-    /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or [`TreeError::FillFactor`],
-    /// keys and values out of bounds, and when memory fails or is full. Then the tree is as it was.
+    /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or
+    /// [`TreeError::FillFactor`], keys and values out of bounds, and when memory fails or is full.
+    /// Then the tree is as it was.
     pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -204,8 +205,8 @@ impl<M: CoherentMemory> Tree<M> {
         stamp.ok_or(TreeError::NotEmpty)
     }
 
-    /// Writes the root, if it is an empty leaf, and nobody left a time in its stamp since the image's was
-    /// inherited from it.
+    /// Writes the root, if it is an empty leaf, and nobody left a time in its stamp since the
+    /// image's was inherited from it.
     async fn replace_empty_root(&self, image: &Image) -> Result<(), TreeError> {
         let operation = self.memory.enter().await?;
         let replaced = self

@@ -1,10 +1,11 @@
-//! The hot way: what an operation does when every line that it meets is cached here and nobody is in its
-//! way, which is nearly always. Whatever is unusual ends it: a line that is elsewhere or being written, a
-//! split that the level above does not know of, a page that is none of the tree's. Nothing has happened
-//! then, and the careful way, which can wait and tells what is wrong, goes on at the page where that was.
+//! The hot way: what an operation does when every line that it meets is cached here and nobody is
+//! in its way, which is nearly always. Whatever is unusual ends it: a line that is elsewhere or
+//! being written, a split that the level above does not know of, a page that is none of the tree's.
+//! Nothing has happened then, and the careful way, which can wait and tells what is wrong, goes on
+//! at the page where that was.
 //!
-//! Readers trust a page that carries the tree's tag, but for what they would trip over; writers check its
-//! header and its fences in full, so that they do no damage where somebody else has.
+//! Readers trust a page that carries the tree's tag, but for what they would trip over; writers
+//! check its header and its fences in full, so that they do no damage where somebody else has.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
@@ -29,8 +30,8 @@ pub(super) struct Child<'m> {
 }
 
 impl Child<'_> {
-    /// The careful way from here: keys only move to the right, so a page that was on the way to one leads
-    /// to it for ever.
+    /// The careful way from here: keys only move to the right, so a page that was on the way to one
+    /// leads to it for ever.
     #[inline]
     pub(super) fn descent(self) -> Descent {
         Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))
@@ -59,10 +60,11 @@ impl<M: CoherentMemory> Tree<M> {
         Child { addr: self.root, hint: &self.hints.root, siblings: &[], level: ANY_LEVEL }
     }
 
-    /// From the page `at`, which is not a leaf, to its child for `key`, whose first 8 bytes are `head`.
+    /// From the page `at`, which is not a leaf, to its child for `key`, whose first 8 bytes are
+    /// `head`.
     ///
-    /// Inlined wherever it is used: a child that is handed back through memory costs as much as the search,
-    /// since it is stored in words and loaded in pairs of them.
+    /// Inlined wherever it is used: a child that is handed back through memory costs as much as the
+    /// search, since it is stored in words and loaded in pairs of them.
     #[inline(always)]
     pub(super) fn hot_step<'m>(
         &'m self,
@@ -126,8 +128,8 @@ impl<M: CoherentMemory> Tree<M> {
         read(&page, line).ok().filter(|_| seen.validate())
     }
 
-    /// What [`try_get`](Tree::try_get) finds, and what `seen` makes of the leaf's line; or where the careful
-    /// way is to go on.
+    /// What [`try_get`](Tree::try_get) finds, and what `seen` makes of the leaf's line; or where
+    /// the careful way is to go on.
     #[inline]
     pub(super) fn hot_get<R, S>(
         &self,
@@ -163,8 +165,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Applies `change` to the leaf where `key` belongs, or says where the careful way is to go on.
     ///
-    /// Everything is looked up before the latch is taken, which then has to wait for nothing and is held
-    /// for as long as the change takes. No operation is begun, which might have to wait: see
+    /// Everything is looked up before the latch is taken, which then has to wait for nothing and is
+    /// held for as long as the change takes. No operation is begun, which might have to wait: see
     /// [`try_get`](Tree::try_get).
     #[inline]
     pub(super) fn hot_write<R>(
@@ -183,13 +185,13 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn fetch_to_change(&self, leaf: Child<'_>) {
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
-        // A reader that was misled finds nothing or something else, a writer would do damage: so the low
-        // fence is looked at, too, which stands at the end.
+        // A reader that was misled finds nothing or something else, a writer would do damage: so
+        // the low fence is looked at, too, which stands at the end.
         self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
     }
 
-    /// Applies `change` to the leaf `leaf`, if `key` belongs there, probably into the slot `next`. If entries were added
-    /// then, the second result is the slot behind them.
+    /// Applies `change` to the leaf `leaf`, if `key` belongs there, probably into the slot `next`.
+    /// If entries were added then, the second result is the slot behind them.
     #[inline(always)]
     pub(super) fn hot_change<R>(
         &self,

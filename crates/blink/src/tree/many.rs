@@ -6,17 +6,18 @@ use super::Tree;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, Value};
 
-/// Lookups that are under way together: enough to hide a miss of the processor's cache behind the others'
-/// work, and few enough for what was fetched to be there still.
+/// Lookups that are under way together: enough to hide a miss of the processor's cache behind the
+/// others' work, and few enough for what was fetched to be there still.
 const LANES: usize = 16;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Looks up all of `keys`: `found` gets one result for each, in their order, and loses what was in
-    /// it. Each key is seen at some instant of its own.
+    /// Looks up all of `keys`: `found` gets one result for each, in their order, and loses what was
+    /// in it. Each key is seen at some instant of its own.
     ///
-    /// As [`get_with`](Tree::get_with) for each, but several times as fast when the tree is larger than
-    /// the processor's caches: all descend together, one level at a time, and each one's next page is on
-    /// its way from memory while the others have their turn. `visit` is given the key's position, too.
+    /// As [`get_with`](Tree::get_with) for each, but several times as fast when the tree is larger
+    /// than the processor's caches: all descend together, one level at a time, and each one's next
+    /// page is on its way from memory while the others have their turn. `visit` is given the key's
+    /// position, too.
     ///
     /// # Errors
     /// When one of the keys is empty or too long, and when memory fails; `found` is empty then.
@@ -60,9 +61,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// As [`get_many`](Tree::get_many), of those keys whose pages are all cached and in order: a plain function that
-    /// writes no shared memory. `found` is told of each key in order what became of it: `None` if
-    /// [`get_with`](Tree::get_with) has to find out.
+    /// As [`get_many`](Tree::get_many), of those keys whose pages are all cached and in order: a
+    /// plain function that writes no shared memory. `found` is told of each key in order what
+    /// became of it: `None` if [`get_with`](Tree::get_with) has to find out.
     pub fn try_get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -83,8 +84,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Up to [`LANES`] lookups; `done` is called for each in order, without a result for those that have
-    /// to take the careful way.
+    /// Up to [`LANES`] lookups; `done` is called for each in order, without a result for those that
+    /// have to take the careful way.
     #[inline]
     fn hot_group<K: AsRef<[u8]>, R>(
         &self,

@@ -8,14 +8,14 @@ use crate::page::{Dirty, Edit, Page, Seek};
 use crate::{TreeError, Value, ValueMut};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// The value of `key`, if all pages on the way are cached: a plain function that writes no shared
-    /// memory. `visit` sees the value in place, perhaps torn (see [`Value`]); what it returned on
-    /// consistent bytes is the result.
+    /// The value of `key`, if all pages on the way are cached: a plain function that writes no
+    /// shared memory. `visit` sees the value in place, perhaps torn (see [`Value`]); what it
+    /// returned on consistent bytes is the result.
     ///
     /// # Errors
     /// The line to [`ensure`](CoherentMemory::ensure) before trying again;
-    /// [`get_with`](Tree::get_with) does that. It also tells what is wrong with a key or a page, which
-    /// here is `None` and a need.
+    /// [`get_with`](Tree::get_with) does that. It also tells what is wrong with a key or a page,
+    /// which here is `None` and a need.
     pub fn try_get<R>(
         &self,
         key: &[u8],
@@ -38,8 +38,8 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, Need> {
-        // No operation is begun, which might have to wait: pages leave the tree never, so none that is
-        // reached from the root can have been handed out anew.
+        // No operation is begun, which might have to wait: pages leave the tree never, so none that
+        // is reached from the root can have been handed out anew.
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
             Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::Mode::Shared },
@@ -99,8 +99,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// Adds a key that is not there yet.
     ///
     /// # Errors
-    /// [`TreeError::Exists`] when it is; when key or value is empty or too long; when memory fails or is
-    /// full.
+    /// [`TreeError::Exists`] when it is; when key or value is empty or too long; when memory fails
+    /// or is full.
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
@@ -147,8 +147,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// Overwrites a part of a value in place; only these bytes count as changed.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the key is not there, [`TreeError::OutsideValue`] when the value
-    /// is too short; else as [`get_with`](Tree::get_with).
+    /// [`TreeError::NotFound`] when the key is not there, [`TreeError::OutsideValue`] when the
+    /// value is too short; else as [`get_with`](Tree::get_with).
     pub async fn update_range(
         &self,
         key: &[u8],
@@ -190,9 +190,9 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Replaces a value by what `change` makes of it, atomically; its length may change. `change`
-    /// sees the old value under the page's write guard and leaves the new one in the buffer, which is
-    /// empty. It may run several times, before the page is split and after, so it must have no effect but
-    /// that.
+    /// sees the old value under the page's write guard and leaves the new one in the buffer, which
+    /// is empty. It may run several times, before the page is split and after, so it must have no
+    /// effect but that.
     ///
     /// # Errors
     /// As [`update`](Tree::update).
@@ -218,8 +218,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Removes a key. Returns whether it was there.
     ///
-    /// Pages are never merged (Lehman and Yao): a leaf that becomes empty stays in its place, is passed
-    /// by scans, and takes new keys between its fences.
+    /// Pages are never merged (Lehman and Yao): a leaf that becomes empty stays in its place, is
+    /// passed by scans, and takes new keys between its fences.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).
@@ -231,8 +231,8 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key if its value is `value`, atomically. Returns whether it did: for whoever cleans up
-    /// behind others, who may have given the key another value meanwhile.
+    /// Removes a key if its value is `value`, atomically. Returns whether it did: for whoever
+    /// cleans up behind others, who may have given the key another value meanwhile.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).

@@ -1,12 +1,14 @@
 //! Where keys were added last, so that the next ones need no descent.
 //!
-//! Who adds keys in ascending order (the next order of a district, the next row of a log) adds them to one leaf
-//! for a while, each behind the one before. A handle remembers such leaves, one for each beginning of keys.
+//! Who adds keys in ascending order (the next order of a district, the next row of a log) adds them
+//! to one leaf for a while, each behind the one before. A handle remembers such leaves, one for
+//! each beginning of keys.
 //!
-//! It is a guess at the way, never at the place: a leaf of the tree stays one for ever, with the same low
-//! fence, since pages never leave the tree and splits only take keys to the right. Before anything is written there
-//! its tag, its level and both fences are looked at in full, as at the end of any way ([`Tree::hot_write`]); the
-//! root, which alone changes its level, is noticed by that. Whatever does not fit means a descent.
+//! It is a guess at the way, never at the place: a leaf of the tree stays one for ever, with the
+//! same low fence, since pages never leave the tree and splits only take keys to the right. Before
+//! anything is written there its tag, its level and both fences are looked at in full, as at the
+//! end of any way ([`Tree::hot_write`]); the root, which alone changes its level, is noticed by
+//! that. Whatever does not fit means a descent.
 
 use std::cell::{Cell, OnceCell};
 
@@ -27,7 +29,8 @@ const LEAVES: usize = 128;
 /// Bytes at the end of a key in which those that come to one leaf differ.
 const COUNTED: usize = 3;
 
-/// How far a leaf is trusted to which two keys in a row have come. One key elsewhere is what a split looks like.
+/// How far a leaf is trusted to which two keys in a row have come. One key elsewhere is what a
+/// split looks like.
 const TRUST: u8 = 2;
 
 /// The last leaves by the beginning of the keys that were added.
@@ -48,8 +51,8 @@ pub(super) struct RecentLeaf {
     mark: Cell<u32>,
     /// The slot behind it.
     next: Cell<u16>,
-    /// How often keys may come elsewhere until it is not looked at any more: keys that come anywhere would do that
-    /// in vain.
+    /// How often keys may come elsewhere until it is not looked at any more: keys that come
+    /// anywhere would do that in vain.
     trust: Cell<u8>,
 }
 
@@ -75,7 +78,8 @@ impl Recent {
         &leaves[(start.0 >> (64 - LEAVES.trailing_zeros())) as usize & (leaves.len() - 1)]
     }
 
-    /// Whether the last key with the beginning of `key` came into the slot before `slot` of this leaf.
+    /// Whether the last key with the beginning of `key` came into the slot before `slot` of this
+    /// leaf.
     pub(super) fn is_next(&self, key: &[u8], addr: GlobalAddr, slot: usize) -> bool {
         let start = Beginning::of(key);
         let last = self.leaf(start);
@@ -96,7 +100,8 @@ impl RecentLeaf {
         (self.is_of(start) && self.trust.get() > 0).then(|| (leaf, self.next.get().into()))
     }
 
-    /// Notes that keys were added up to the slot `next`, in a leaf that is probably where the hint says.
+    /// Notes that keys were added up to the slot `next`, in a leaf that is probably where the hint
+    /// says.
     #[inline]
     pub(super) fn note(&self, start: Beginning, addr: GlobalAddr, hint: &Hint, next: usize) {
         let is_known = self.is_of(start);
@@ -113,8 +118,8 @@ impl RecentLeaf {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// As [`hot_write`](Tree::hot_write), of a change that probably adds the key: to the leaf, then, to which
-    /// the last one was added that begins as it does.
+    /// As [`hot_write`](Tree::hot_write), of a change that probably adds the key: to the leaf,
+    /// then, to which the last one was added that begins as it does.
     #[inline]
     pub(super) fn hot_add<R>(
         &self,

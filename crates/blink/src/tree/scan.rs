@@ -41,9 +41,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_up(from, Bound::Unbounded, limit, visit, |_| (), |()| ()).await
     }
 
-    /// As [`scan_up`](Tree::scan_up), no further than `to`, and tells of each leaf that it looked at, once, before it shows
-    /// what it took from there, also if that is nothing. The ranges of keys of these leaves cover all from `from` up to
-    /// where the scan ended.
+    /// As [`scan_up`](Tree::scan_up), no further than `to`, and tells of each leaf that it looked
+    /// at, once, before it shows what it took from there, also if that is nothing. The ranges of
+    /// keys of these leaves cover all from `from` up to where the scan ended.
     ///
     /// # Errors
     /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no stamps.
@@ -59,8 +59,8 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_up(from, to, limit, visit, Leaf::of, leaf).await
     }
 
-    /// Scans upwards. What `look` makes of the line of each page, as of the instant when the page was seen,
-    /// `report` is given.
+    /// Scans upwards. What `look` makes of the line of each page, as of the instant when the page
+    /// was seen, `report` is given.
     async fn scan_pages_up<S>(
         &self,
         from: Bound<&[u8]>,
@@ -155,7 +155,8 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_down(from, limit, visit, |_| (), |()| ()).await
     }
 
-    /// As [`scan_down`](Tree::scan_down), and tells of each leaf as [`scan_up_seen`](Tree::scan_up_seen) does.
+    /// As [`scan_down`](Tree::scan_down), and tells of each leaf as
+    /// [`scan_up_seen`](Tree::scan_up_seen) does.
     ///
     /// # Errors
     /// As [`scan_up_seen`](Tree::scan_up_seen).
@@ -273,8 +274,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Makes sure that whoever walks along a level comes closer to its end. A damaged page may say in its header where
-    /// a key belongs and have other fences: then links could lead in a circle.
+    /// Makes sure that whoever walks along a level comes closer to its end. A damaged page may say
+    /// in its header where a key belongs and have other fences: then links could lead in a circle.
     fn check_progress(&self, page: GlobalAddr, goes_on: bool) -> Result<(), TreeError> {
         let broken = || self.corrupt(page, Broken("a page that does not end where it leads on"));
         if goes_on { Ok(()) } else { Err(broken()) }

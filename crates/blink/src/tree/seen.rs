@@ -10,7 +10,8 @@ use crate::stamp::{Insertion, Leaf, Line, Replacement, Split, Stamp};
 use crate::{TreeError, Value};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// As [`get_with`](Tree::get_with), with the leaf where the key is or would be, as of the same instant.
+    /// As [`get_with`](Tree::get_with), with the leaf where the key is or would be, as of the same
+    /// instant.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with); [`TreeError::NotStamped`] when this tree has no stamps.
@@ -29,8 +30,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// As [`get_seen`](Tree::get_seen), if all pages on the way are cached and in order: a plain function that writes no
-    /// shared memory. `None`: [`get_seen`](Tree::get_seen) finds out, and tells what is wrong if something is.
+    /// As [`get_seen`](Tree::get_seen), if all pages on the way are cached and in order: a plain
+    /// function that writes no shared memory. `None`: [`get_seen`](Tree::get_seen) finds out, and
+    /// tells what is wrong if something is.
     #[inline]
     pub fn try_get_seen<R>(
         &self,
@@ -63,16 +65,18 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// Adds a key that is not there yet, if `admit` agrees to the stamp of the leaf where it belongs.
+    /// Adds a key that is not there yet, if `admit` agrees to the stamp of the leaf where it
+    /// belongs.
     ///
-    /// `admit` is asked under the leaf's write guard, and again when the leaf had to be split first, so it must
-    /// have no effect but its answer; what it agreed to last is what the key went into. A key that is there is
-    /// shown to `visit`, also under the guard, and `admit` is not asked. `split` is told of each leaf that this splits, also if
-    /// it comes to nothing then: whoever has seen the leaf as it was before can depend on its halves from then on.
+    /// `admit` is asked under the leaf's write guard, and again when the leaf had to be split
+    /// first, so it must have no effect but its answer; what it agreed to last is what the key went
+    /// into. A key that is there is shown to `visit`, also under the guard, and `admit` is not
+    /// asked. `split` is told of each leaf that this splits, also if it comes to nothing then:
+    /// whoever has seen the leaf as it was before can depend on its halves from then on.
     ///
     /// # Errors
-    /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when this tree has
-    /// no stamps.
+    /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when
+    /// this tree has no stamps.
     pub async fn insert_seen<R>(
         &self,
         key: &[u8],
@@ -89,8 +93,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(key, change, split).await
     }
 
-    /// As [`insert_seen`](Tree::insert_seen), if all pages on the way are here and in order, and the leaf has room: a plain
-    /// function. `None`: nothing has happened, and [`insert_seen`](Tree::insert_seen) does it, or tells what is wrong.
+    /// As [`insert_seen`](Tree::insert_seen), if all pages on the way are here and in order, and
+    /// the leaf has room: a plain function. `None`: nothing has happened, and
+    /// [`insert_seen`](Tree::insert_seen) does it, or tells what is wrong.
     #[inline]
     pub fn try_insert_seen<R>(
         &self,
@@ -140,9 +145,10 @@ impl<M: CoherentMemory> Tree<M> {
         Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
     }
 
-    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values, and of as many that follow in
-    /// strictly ascending order of keys and go into the same place of the same leaf, all at one instant. Returns how
-    /// many were added; of the others nothing is known yet. `admit`, `visit`, `split` and what is told are about the first.
+    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values, and of as
+    /// many that follow in strictly ascending order of keys and go into the same place of the same
+    /// leaf, all at one instant. Returns how many were added; of the others nothing is known yet.
+    /// `admit`, `visit`, `split` and what is told are about the first.
     ///
     /// # Errors
     /// As [`insert_seen`](Tree::insert_seen), about any of the keys and values.
@@ -166,9 +172,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(first, change, split).await
     }
 
-    /// As [`insert_run_seen`](Tree::insert_run_seen), if all pages on the way are here and in order, and the leaf has room
-    /// for the first: a plain function. `None`: nothing has happened, and
-    /// [`insert_run_seen`](Tree::insert_run_seen) does it, or tells what is wrong.
+    /// As [`insert_run_seen`](Tree::insert_run_seen), if all pages on the way are here and in
+    /// order, and the leaf has room for the first: a plain function. `None`: nothing has happened,
+    /// and [`insert_run_seen`](Tree::insert_run_seen) does it, or tells what is wrong.
     #[inline]
     pub fn try_insert_run_seen<R>(
         &self,
@@ -216,12 +222,12 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Replaces a value, if it is `old` and `admit` agrees to the leaf's stamp (see
-    /// [`insert_seen`](Tree::insert_seen)). It counts as a change of the leaf's structure, also when `new` is the
-    /// same as `old`.
+    /// [`insert_seen`](Tree::insert_seen)). It counts as a change of the leaf's structure, also
+    /// when `new` is the same as `old`.
     ///
     /// # Errors
-    /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when this tree has
-    /// no stamps.
+    /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when
+    /// this tree has no stamps.
     pub async fn replace_seen(
         &self,
         key: &[u8],
@@ -248,8 +254,8 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key, if its value is `value`, and raises the times of its leaf to at least `read` and
-    /// `removed`, all at one instant. Returns whether it did.
+    /// Removes a key, if its value is `value`, and raises the times of its leaf to at least `read`
+    /// and `removed`, all at one instant. Returns whether it did.
     ///
     /// # Errors
     /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no stamps.

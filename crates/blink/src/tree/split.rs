@@ -3,19 +3,20 @@
 //! A split writes a new page Q and then the full page P, which from that moment links to Q. Nobody
 //! knows Q before, so all that matters is that Q holds P's upper half *as it is when P is cut*.
 //!
-//! When both lines are here, one step writes both. But an operation reserves one line at a time, and
-//! with a protocol without a cache, or a cache of a few frames, it may never find both at once. So the
-//! step that misses Q leaves behind the image of what Q should hold (*prepared*). A later step fills
-//! Q from it; a yet later one, holding P, builds the image again: if it is equal, Q is right, and P
-//! alone is left to write. If not, somebody changed P's upper half meanwhile, the image is replaced
-//! and Q filled anew. An operation can therefore only be held up by others that make progress; and
-//! since P is full, all inserts into it are such operations.
+//! When both lines are here, one step writes both. But an operation reserves one line at a time,
+//! and with a protocol without a cache, or a cache of a few frames, it may never find both at once.
+//! So the step that misses Q leaves behind the image of what Q should hold (*prepared*). A later
+//! step fills Q from it; a yet later one, holding P, builds the image again: if it is equal, Q is
+//! right, and P alone is left to write. If not, somebody changed P's upper half meanwhile, the
+//! image is replaced and Q filled anew. An operation can therefore only be held up by others that
+//! make progress; and since P is full, all inserts into it are such operations.
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!
-//! In a tree with stamps the page that was split has another structure than before: the left half, and the root
-//! that became an inner page. New pages take over what else the stamp says, so that a reader who depended on
-//! the page depends on them. Images hold the stamp, too: if it was raised since Q was filled, Q is filled anew.
+//! In a tree with stamps the page that was split has another structure than before: the left half,
+//! and the root that became an inner page. New pages take over what else the stamp says, so that a
+//! reader who depended on the page depends on them. Images hold the stamp, too: if it was raised
+//! since Q was filled, Q is filled anew.
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;

@@ -13,15 +13,17 @@ use crate::stamp::{Leaf, Stamp};
 const RAISES_MAX: u32 = 1000;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Whether a leaf of this tree still is as it was seen: then no entry came, went or got another value in the
-    /// whole range of keys that it had. A plain function that writes no shared memory.
+    /// Whether a leaf of this tree still is as it was seen: then no entry came, went or got another
+    /// value in the whole range of keys that it had. A plain function that writes no shared memory.
     ///
-    /// Who has entered keys before, and relies on one of two seeing the other's, puts a `fence(SeqCst)` in between:
-    /// a store that gives a latch back may become visible after a load of another line.
+    /// Who has entered keys before, and relies on one of two seeing the other's, puts a
+    /// `fence(SeqCst)` in between: a store that gives a latch back may become visible after a load
+    /// of another line.
     ///
     /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before trying again; [`still`](Tree::still) does that. It
-    /// also tells what is wrong with a page or with a tree without stamps, which here is a need.
+    /// The line to [`ensure`](CoherentMemory::ensure) before trying again; [`still`](Tree::still)
+    /// does that. It also tells what is wrong with a page or with a tree without stamps, which here
+    /// is a need.
     pub fn try_still(&self, leaf: &Leaf) -> Result<bool, Need> {
         let need = Need { addr: leaf.addr, mode: Mode::Shared };
         if !self.config.stamped {
@@ -37,8 +39,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// As [`try_still`](Tree::try_still), and obtains the leaf if it is not here.
     ///
     /// # Errors
-    /// [`TreeError::NotStamped`] when this tree has no stamps, [`TreeError::Corrupt`] when the leaf is none of
-    /// its pages, and when memory fails.
+    /// [`TreeError::NotStamped`] when this tree has no stamps, [`TreeError::Corrupt`] when the leaf
+    /// is none of its pages, and when memory fails.
     pub async fn still(&self, leaf: &Leaf) -> Result<bool, TreeError> {
         self.check_stamped()?;
         let stamp = match self.stamp_at(leaf.addr) {
@@ -54,9 +56,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(stamp.structure == leaf.stamp.structure)
     }
 
-    /// Raises the read time of a leaf to at least `to`, if its structure still is as it was seen: whoever
-    /// changes the leaf from now on finds that time. Returns the leaf's stamp then; `None` when it has changed.
-    /// Nothing is written where the time is as high already.
+    /// Raises the read time of a leaf to at least `to`, if its structure still is as it was seen:
+    /// whoever changes the leaf from now on finds that time. Returns the leaf's stamp then; `None`
+    /// when it has changed. Nothing is written where the time is as high already.
     ///
     /// # Errors
     /// As [`still`](Tree::still).
@@ -65,11 +67,12 @@ impl<M: CoherentMemory> Tree<M> {
         self.raise(leaf, to, 0).await
     }
 
-    /// Raises the removal time of the leaf that has `key`, or would, to at least `to`: as if an entry had gone that
-    /// stays for now. Nothing else of the leaf changes.
+    /// Raises the removal time of the leaf that has `key`, or would, to at least `to`: as if an
+    /// entry had gone that stays for now. Nothing else of the leaf changes.
     ///
     /// # Errors
-    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when others change the leaf over and over.
+    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when others change the leaf over and
+    /// over.
     pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
         let mut page = self.root;
         for _ in 0..RAISES_MAX {

@@ -18,8 +18,8 @@ use crate::stamp::{Line, Split, Stamp};
 /// Where a search found its key, or the place for it.
 pub(super) type Found = Result<usize, usize>;
 
-/// A change of one page under its write guard, where a search found its key or the place for it: its
-/// result and what it wrote.
+/// A change of one page under its write guard, where a search found its key or the place for it:
+/// its result and what it wrote.
 pub(super) type Change<'c, R> =
     dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
 
@@ -64,8 +64,8 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(result)
     }
 
-    /// As [`write`](Tree::write), of a change that probably adds the key. `split` is told of each leaf of a stamped tree that
-    /// this splits, also when it fails then.
+    /// As [`write`](Tree::write), of a change that probably adds the key. `split` is told of each
+    /// leaf of a stamped tree that this splits, also when it fails then.
     pub(super) async fn add<R>(
         &self,
         key: &[u8],
@@ -193,8 +193,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Reports what a change of a page on `level` wrote. In a stamped tree any change of a leaf changes its
-    /// structure, whoever made it.
+    /// Reports what a change of a page on `level` wrote. In a stamped tree any change of a leaf
+    /// changes its structure, whoever made it.
     #[inline(always)]
     pub(super) fn mark_changed(&self, guard: &mut WriteGuard<'_>, dirty: Dirty, level: u8) {
         let page_at = self.page_at * WORD;

@@ -5,9 +5,9 @@ use loom::thread;
 
 use super::*;
 
-/// One thread takes two frames and puts the first one back, so that an old head returns over another
-/// frame, while the other takes one: with no count in the head this one would bring back a frame that is
-/// in use.
+/// One thread takes two frames and puts the first one back, so that an old head returns over
+/// another frame, while the other takes one: with no count in the head this one would bring back a
+/// frame that is in use.
 #[test]
 fn no_frame_is_in_two_hands_while_an_old_top_returns() {
     loom::model(|| {

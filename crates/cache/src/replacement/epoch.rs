@@ -1,5 +1,5 @@
-//! The epoch approximation of LRU (ScaleStore 4.1): a frame knows the epoch in which it was used last, and
-//! victims are the oldest of a sample.
+//! The epoch approximation of LRU (ScaleStore 4.1): a frame knows the epoch in which it was used
+//! last, and victims are the oldest of a sample.
 
 use std::cmp::Reverse;
 

@@ -1,7 +1,7 @@
 //! Least recently used, exactly: a list of all frames with lines in the order of their last use.
 //!
-//! The list runs through the frames' headers, so it takes no memory of its own. All of it is under one lock,
-//! which every hit takes: that is what the epochs are there to spare.
+//! The list runs through the frames' headers, so it takes no memory of its own. All of it is under
+//! one lock, which every hit takes: that is what the epochs are there to spare.
 
 use latchwork_runtime::sync::{Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -16,8 +16,8 @@ const NONE: u32 = u32::MAX;
 /// Every frame's last use, where the list says more: for whoever watches whether it is used.
 const USED: u32 = 1;
 
-/// Frames that are looked at besides those that are wanted, so that lines in use at the end of the list do
-/// not hide all others, and a look has an end.
+/// Frames that are looked at besides those that are wanted, so that lines in use at the end of the
+/// list do not hide all others, and a look has an end.
 const BESIDES: usize = 64;
 
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(super) struct Lru {
     ends: Mutex<Ends>,
 }
 
-/// The ends of the list. The links in the frames belong to the lock, too, so their accesses are relaxed.
+/// The ends of the list. The links in the frames belong to the lock, too, so their accesses are
+/// relaxed.
 #[derive(Debug)]
 struct Ends {
     newest: u32,
@@ -106,9 +107,9 @@ impl Replacement for Lru {
         }
     }
 
-    /// Whatever is looked at counts as used now. What is evicted leaves the list anyway; what is in use, or
-    /// turns out to be when it is to be given up, is used indeed, and would otherwise be looked at again
-    /// and again.
+    /// Whatever is looked at counts as used now. What is evicted leaves the list anyway; what is in
+    /// use, or turns out to be when it is to be given up, is used indeed, and would otherwise be
+    /// looked at again and again.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
         let mut ends = self.ends.lock();
         let mut found = 0;

@@ -14,16 +14,16 @@ use lru::Lru;
 /// How lines are chosen that leave when frames run short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplacementPolicy {
-    /// Of a sample, those that were used longest ago, told by the epoch of their last use (ScaleStore 4.1). A
-    /// hit writes shared memory once in an epoch.
+    /// Of a sample, those that were used longest ago, told by the epoch of their last use
+    /// (ScaleStore 4.1). A hit writes shared memory once in an epoch.
     Epoch {
         /// Frames that are looked at for each that is wanted.
         sample: usize,
         /// A new epoch begins when one frame in this many was replaced.
         share: usize,
     },
-    /// Those that were used longest ago (SELCC 5.2). Every hit locks and writes a list that all workers
-    /// share.
+    /// Those that were used longest ago (SELCC 5.2). Every hit locks and writes a list that all
+    /// workers share.
     Lru,
 }
 
@@ -33,8 +33,8 @@ impl Default for ReplacementPolicy {
     }
 }
 
-/// A policy at work. All may be called by any thread at any time, with frames that have changed hands since:
-/// whatever is said about them is a guess.
+/// A policy at work. All may be called by any thread at any time, with frames that have changed
+/// hands since: whatever is said about them is a guess.
 pub(crate) trait Replacement {
     /// The frame got a line.
     fn enter(&self, frames: &[Frame], id: FrameId);
@@ -45,16 +45,16 @@ pub(crate) trait Replacement {
     /// The frame is free.
     fn leave(&self, frames: &[Frame], id: FrameId);
 
-    /// Adds up to `wanted` lines that are not in use to `out`, those that were used longest ago as far as the
-    /// policy knows.
+    /// Adds up to `wanted` lines that are not in use to `out`, those that were used longest ago as
+    /// far as the policy knows.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>);
 }
 
 /// The policy of a cache.
 ///
-/// No hit asks which one it is. It compares the frame's last use with the clock; with epochs they differ
-/// once in an epoch, and with LRU always, since the clock shows a time that no frame has. What follows is
-/// a call, and only then the policies part.
+/// No hit asks which one it is. It compares the frame's last use with the clock; with epochs they
+/// differ once in an epoch, and with LRU always, since the clock shows a time that no frame has.
+/// What follows is a call, and only then the policies part.
 #[derive(Debug)]
 pub(crate) struct Policy {
     clock: AtomicU32,

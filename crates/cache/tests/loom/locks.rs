@@ -1,11 +1,12 @@
-//! Locks of transactions, and transactions that only look whether others have locked what they have read.
+//! Locks of transactions, and transactions that only look whether others have locked what they have
+//! read.
 
 use latchwork_cache::{Frame, Hint, TryLock};
 
 use super::*;
 
-/// Transactions of three workers, one of which upgrades. What is done under a lock is seen by the next that
-/// excludes it.
+/// Transactions of three workers, one of which upgrades. What is done under a lock is seen by the
+/// next that excludes it.
 #[test]
 fn locks_of_transactions_exclude_each_other() {
     loom::model(|| {
@@ -50,8 +51,8 @@ fn locks_of_transactions_exclude_each_other() {
     });
 }
 
-/// What a transaction does that has read the line `theirs` as 0 and writes the line `mine`: it locks, and
-/// reads again. Whether it commits.
+/// What a transaction does that has read the line `theirs` as 0 and writes the line `mine`: it
+/// locks, and reads again. Whether it commits.
 fn commit(cache: &Cache, mine: GlobalAddr, theirs: GlobalAddr) -> bool {
     let frame = cache.frame(cache.find(mine).expect("attached"));
     if frame.try_lock(Ownership::Exclusive).is_none() {
@@ -87,9 +88,9 @@ fn of_two_that_write_what_the_other_has_read_one_sees_the_lock_or_the_write() {
     });
 }
 
-/// A reader with the timestamp 2 leaves it in the line, unless that is locked; a writer with the timestamp 1 locks
-/// the line, looks for such a stamp, and writes. Whether the latch alone orders the two, or they need fences, is up to
-/// how the writer looks.
+/// A reader with the timestamp 2 leaves it in the line, unless that is locked; a writer with the
+/// timestamp 1 locks the line, looks for such a stamp, and writes. Whether the latch alone orders
+/// the two, or they need fences, is up to how the writer looks.
 fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'static, fences: bool) {
     let write = move |cache: &Cache| {
         let frame = cache.frame(cache.find(line(0)).expect("attached"));
@@ -111,7 +112,8 @@ fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'sta
         }
         stamps
     };
-    // Loom starts from what the first thread does first, and does not come to all the rest: so both.
+    // Loom starts from what the first thread does first, and does not come to all the rest: so
+    // both.
     for writer_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);

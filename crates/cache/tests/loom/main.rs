@@ -127,7 +127,8 @@ fn hand_the_frame_on_beside(
             }
         }
     };
-    // Loom starts from what the first thread does first, and does not come to all the rest: so both.
+    // Loom starts from what the first thread does first, and does not come to all the rest: so
+    // both.
     for reader_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);

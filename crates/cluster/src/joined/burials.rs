@@ -7,9 +7,10 @@
 //!                         each compute node:  C3's epoch slot := empty      (the first does it, the others find it done)
 //! ```
 //!
-//! Members that count are those of the view at hand: a node that comes later has nothing that the dead one could know of.
-//! Memory nodes that come later are no part of the pool. A member that dies before it has said anything is not waited for:
-//! what was on it is lost, or, of a compute node, is named by latch words that nobody frees.
+//! Members that count are those of the view at hand: a node that comes later has nothing that the
+//! dead one could know of. Memory nodes that come later are no part of the pool. A member that dies
+//! before it has said anything is not waited for: what was on it is lost, or, of a compute node, is
+//! named by latch words that nobody frees.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

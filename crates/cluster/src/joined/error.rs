@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use crate::ClusterError;
 
-/// Why a process could not join a cluster, could not go on as one of its nodes, or could not leave it in order.
+/// Why a process could not join a cluster, could not go on as one of its nodes, or could not leave
+/// it in order.
 #[derive(Debug, Error)]
 pub enum JoinError {
     /// What a cluster in one process could meet as well.

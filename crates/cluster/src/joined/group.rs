@@ -1,7 +1,8 @@
 //! [`Group`]: the compute nodes that do something together, such as one run of a program.
 //!
-//! Runs of a cluster are numbered, and each has as many seats as it has compute nodes. A node takes the first seat that
-//! nobody has, of the last run that is not full. All of it is decided by facts, which never change:
+//! Runs of a cluster are numbered, and each has as many seats as it has compute nodes. A node takes
+//! the first seat that nobody has, of the last run that is not full. All of it is decided by facts,
+//! which never change:
 //!
 //! ```text
 //!   run-7.parties = 3
@@ -12,8 +13,9 @@
 //!
 //! # Words
 //!
-//! What one node of a group has to tell all others, such as that it has failed, is a *word*: a fact, so that all hear the same,
-//! and a bell, which is an entry in the contact of whoever told it, so that nobody has to ask the store again and again.
+//! What one node of a group has to tell all others, such as that it has failed, is a *word*: a
+//! fact, so that all hear the same, and a bell, which is an entry in the contact of whoever told
+//! it, so that nobody has to ask the store again and again.
 
 use latchwork_membership::{Membership, NodeName, Party, View};
 use latchwork_runtime::{Clock, Time};
@@ -28,7 +30,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a value in one exchange of membership. What is longer takes several.
 const CHUNK: usize = 512 << 10;
 
-/// The compute nodes that started together, by rank: a number from 0 for each, in the order of their names.
+/// The compute nodes that started together, by rank: a number from 0 for each, in the order of
+/// their names.
 #[derive(Clone, Debug)]
 pub struct Group {
     membership: Membership,
@@ -121,8 +124,8 @@ impl Group {
         self.run
     }
 
-    /// Waits until all nodes of the group have given a value under `name`, and returns the values, by rank. Each name is used
-    /// once, and by all.
+    /// Waits until all nodes of the group have given a value under `name`, and returns the values,
+    /// by rank. Each name is used once, and by all.
     ///
     /// # Errors
     /// When one of them is gone, or has not come in time; when this one's lease has ended.
@@ -170,7 +173,8 @@ impl Group {
         Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
 
-    /// Tells all nodes of the group something, unless one has told a word of this name already; what was told.
+    /// Tells all nodes of the group something, unless one has told a word of this name already;
+    /// what was told.
     ///
     /// # Errors
     /// When membership's store does not answer, or this node's lease has ended.

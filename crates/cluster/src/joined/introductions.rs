@@ -2,9 +2,10 @@
 //!
 //! # Nobody is met who is not known
 //!
-//! A compute node that touches a line may be sent a message by any other, and must be answered. So of two compute nodes
-//! the one with the higher epoch waits, before it touches anything, until it knows the other and the other says, in its
-//! contact, that it knows this one, with this epoch. The lower one waits for nobody: there is no circle.
+//! A compute node that touches a line may be sent a message by any other, and must be answered. So
+//! of two compute nodes the one with the higher epoch waits, before it touches anything, until it
+//! knows the other and the other says, in its contact, that it knows this one, with this epoch. The
+//! lower one waits for nobody: there is no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::JoinError;
 use crate::ports::Ports;
 use crate::transport::Link;
 
-/// How long a look at the view waits for a change, and so how late the thread sees that it shall end.
+/// How long a look at the view waits for a change, and so how late the thread sees that it shall
+/// end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long the node's workers may take to see that another is gone.
@@ -77,13 +79,14 @@ impl Introductions {
         Ok(Introductions { shared, thread: Some(thread) })
     }
 
-    /// Names this process's compute node, which forgets the messages of nodes that are gone, and sees to what the dead left
-    /// in the pool.
+    /// Names this process's compute node, which forgets the messages of nodes that are gone, and
+    /// sees to what the dead left in the pool.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }
 
-    /// Waits until this node and so many memory nodes, and all compute nodes that were there before it, are introduced.
+    /// Waits until this node and so many memory nodes, and all compute nodes that were there before
+    /// it, are introduced.
     pub(crate) fn wait(
         &self,
         memory_nodes: usize,
@@ -159,7 +162,8 @@ impl Introductions {
     }
 }
 
-/// The first memory node that has died: what it held is lost, and so is all that was to be done with it.
+/// The first memory node that has died: what it held is lost, and so is all that was to be done
+/// with it.
 pub(crate) fn lost_memory(view: &View) -> Option<JoinError> {
     let dead = view.dead().find(|member| member.node.memory().is_some())?;
     Some(JoinError::MemoryLost { node: dead.node, how: "died" })
@@ -190,7 +194,8 @@ impl Shared {
             let revision = seen.as_ref().map(|view| view.revision);
             match self.membership.wait(LOOK, |view| Some(view.revision) != revision) {
                 Ok(view) => seen = Some(view),
-                // Whom the fabric refused it may take now. A store that does not answer is the keeper's trouble.
+                // Whom the fabric refused it may take now. A store that does not answer is the
+                // keeper's trouble.
                 Err(_) if self.known.lock().refused.is_empty() && !owes => continue,
                 Err(_) => {}
             }
@@ -236,8 +241,8 @@ impl Shared {
         }
     }
 
-    /// Sees to it that a dead node does nothing here any more, and says so in this node's contact, for everybody. Whether
-    /// that is done.
+    /// Sees to it that a dead node does nothing here any more, and says so in this node's contact,
+    /// for everybody. Whether that is done.
     fn keep_out(&self, dead: &Member) -> bool {
         if self.known.lock().kept_out.contains(&dead.node) {
             return true;
@@ -257,8 +262,8 @@ impl Shared {
         done
     }
 
-    /// Once everybody keeps a dead compute node out, ends what it holds up in the pool. Whether there is nothing left for this node
-    /// to do until the view changes.
+    /// Once everybody keeps a dead compute node out, ends what it holds up in the pool. Whether
+    /// there is nothing left for this node to do until the view changes.
     fn bury(&self, burials: &mut Burials, view: &View, dead: &Member) -> bool {
         let NodeName::Compute(id) = dead.node else { return true };
         let node = self.node.lock().clone();
@@ -266,7 +271,8 @@ impl Shared {
             Some((own, ports)) if is_kept_out_by_all(view, dead) => {
                 burials.bury(own.id(), &ports, id)
             }
-            // Whoever has no compute node leaves it to those that have; a process whose node is about to be there looks again.
+            // Whoever has no compute node leaves it to those that have; a process whose node is
+            // about to be there looks again.
             Some(_) => true,
             None => self.membership.me().node.compute().is_none(),
         }

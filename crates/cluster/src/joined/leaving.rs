@@ -21,18 +21,21 @@ use crate::ports::Ports;
 const WITHDRAW: Duration = Duration::from_secs(2);
 
 impl Joined {
-    /// Leaves the cluster in order: gives back every line, waits until nobody is about to ask for one here, and gives up its place
-    /// in the pool and in membership. What it made stays; of the memory that it took it gives back what it has not used.
+    /// Leaves the cluster in order: gives back every line, waits until nobody is about to ask for
+    /// one here, and gives up its place in the pool and in membership. What it made stays; of the
+    /// memory that it took it gives back what it has not used.
     ///
     /// # Errors
-    /// What could not be given back, as when a memory node is gone: then the node's place is not given up, and it is dead for its
-    /// peers when its lease has ended. [`JoinError::LeaseLost`] when that is so already.
+    /// What could not be given back, as when a memory node is gone: then the node's place is not
+    /// given up, and it is dead for its peers when its lease has ended. [`JoinError::LeaseLost`]
+    /// when that is so already.
     pub fn leave(self) -> Result<(), JoinError> {
         let patience = self.epochs.settings().deadline;
         self.leave_within(patience)
     }
 
-    /// As [`leave`](Joined::leave); operations of other nodes that take longer than `patience` may find this one gone, and fail.
+    /// As [`leave`](Joined::leave); operations of other nodes that take longer than `patience` may
+    /// find this one gone, and fail.
     ///
     /// # Errors
     /// As [`leave`](Joined::leave).
@@ -40,11 +43,13 @@ impl Joined {
         self.depart(false, patience)
     }
 
-    /// As [`leave_within`](Joined::leave_within), by all nodes of the group, which are done with everything that they have made:
-    /// each of them calls this. All memory that they took is free again. Names that lead there are removed before.
+    /// As [`leave_within`](Joined::leave_within), by all nodes of the group, which are done with
+    /// everything that they have made: each of them calls this. All memory that they took is free
+    /// again. Names that lead there are removed before.
     ///
-    /// It stays taken when one of them has not come within `limit`, or has died: lines may be anywhere then. Nor is this for a group
-    /// that has put lines of its own into others' data, or whose lines others have freed.
+    /// It stays taken when one of them has not come within `limit`, or has died: lines may be
+    /// anywhere then. Nor is this for a group that has put lines of its own into others' data, or
+    /// whose lines others have freed.
     ///
     /// # Errors
     /// As [`leave`](Joined::leave).
@@ -53,7 +58,8 @@ impl Joined {
             worker.give_back().await?;
             Ok(worker.leave().await?)
         })?;
-        // Behind this nobody in the group has a line in its cache, or asks for one. The handler serves while it is waited for.
+        // Behind this nobody in the group has a line in its cache, or asks for one. The handler
+        // serves while it is waited for.
         let all = self.group.exchange("released", b"", limit);
         if let Err(error) = &all {
             tracing::warn!(%error, "the memory of this node stays taken: another one of the group may use it");
@@ -66,8 +72,8 @@ impl Joined {
         let (epochs, allocator) = (&self.epochs, self.node().allocator());
         self.with_worker(async |worker, port, handle| {
             worker.give_back().await?;
-            // Whoever asks here now has read a latch word before: its operation was in progress. So was that of whoever is on the
-            // way to a line that nobody can find any more.
+            // Whoever asks here now has read a latch word before: its operation was in progress. So
+            // was that of whoever is on the way to a line that nobody can find any more.
             let over = epochs.outlast(port, handle, handle.now() + patience).await?;
             // What came meanwhile may have brought a line.
             worker.give_back().await?;
@@ -84,7 +90,8 @@ impl Joined {
         Ok(())
     }
 
-    /// Runs `body` with a worker, beside which there is none but the handler, and with a port that outlasts it.
+    /// Runs `body` with a worker, beside which there is none but the handler, and with a port that
+    /// outlasts it.
     fn with_worker(
         &self,
         body: impl AsyncFnOnce(Worker, &Port, &Handle) -> Result<(), JoinError>,

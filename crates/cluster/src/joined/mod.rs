@@ -41,11 +41,11 @@ pub use patience::{Patience, Waiting};
 /// How long one look whether the memory nodes are formatted takes.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and the memory
-/// nodes, are others'.
+/// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and
+/// the memory nodes, are others'.
 ///
-/// [`leave`](Joined::leave) is the end in order. When it is dropped without, the node is dead for its peers: lines that it
-/// holds stay its own.
+/// [`leave`](Joined::leave) is the end in order. When it is dropped without, the node is dead for
+/// its peers: lines that it holds stay its own.
 pub struct Joined {
     host: Host,
     is_one_host: bool,
@@ -68,12 +68,14 @@ impl Drop for Mortal {
 }
 
 impl Joined {
-    /// Joins as the compute node that membership says, together with the other compute nodes of the configuration: all of
-    /// them start within the limit of `patience`, with the same configuration. The first of all compute nodes formats the
-    /// memory nodes; those that come later take the pool as it is. A node that cannot start leaves again.
+    /// Joins as the compute node that membership says, together with the other compute nodes of the
+    /// configuration: all of them start within the limit of `patience`, with the same
+    /// configuration. The first of all compute nodes formats the memory nodes; those that come
+    /// later take the pool as it is. A node that cannot start leaves again.
     ///
     /// # Errors
-    /// What is wrong with the configuration; who or what did not come in time; what the machine or a peer refused.
+    /// What is wrong with the configuration; who or what did not come in time; what the machine or
+    /// a peer refused.
     pub fn start<'a>(
         config: ClusterConfig,
         transport: &Transport,
@@ -87,7 +89,8 @@ impl Joined {
                 Ok(Joined { host, is_one_host, _link, membership, epochs, group, _introductions })
             }
             Err(error) => {
-                // It has nothing that anybody could miss. Where even that cannot be said, it is dead.
+                // It has nothing that anybody could miss. Where even that cannot be said, it is
+                // dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -99,8 +102,8 @@ impl Joined {
         &self.host.config
     }
 
-    /// The clock of this process's workers. It is that of the machine where all nodes of the group are on
-    /// [one](Joined::is_one_host); else each began its own when all had come.
+    /// The clock of this process's workers. It is that of the machine where all nodes of the group
+    /// are on [one](Joined::is_one_host); else each began its own when all had come.
     pub fn clock(&self) -> Clock {
         self.host.clock
     }
@@ -135,12 +138,14 @@ impl Joined {
         &self.membership.0
     }
 
-    /// Runs `body` on every worker of this process's node, each on a thread of its own, and returns the results in the order of
-    /// the workers. A worker's [`Member`] has its place among the workers of the whole group.
+    /// Runs `body` on every worker of this process's node, each on a thread of its own, and returns
+    /// the results in the order of the workers. A worker's [`Member`] has its place among the
+    /// workers of the whole group.
     ///
     /// # Errors
-    /// When a thread could not be started, panicked, or could not leave in order; [`JoinError::LeaseLost`] when the node was
-    /// not a member any more when it began, or when it ended.
+    /// When a thread could not be started, panicked, or could not leave in order;
+    /// [`JoinError::LeaseLost`] when the node was not a member any more when it began, or when it
+    /// ended.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, JoinError>
     where
         T: Send,
@@ -155,8 +160,8 @@ impl Joined {
         if self.is_member() { Ok(end?) } else { Err(JoinError::LeaseLost) }
     }
 
-    /// Whether the node's lease is certain to last: otherwise it is dead for its peers, or about to be, and touches memory no
-    /// more.
+    /// Whether the node's lease is certain to last: otherwise it is dead for its peers, or about to
+    /// be, and touches memory no more.
     fn is_member(&self) -> bool {
         self.membership.0.lease().is_valid()
     }
@@ -271,8 +276,9 @@ fn gather(
     Ok((host, is_one_host, group))
 }
 
-/// Under which names it is decided who formats the memory nodes that there are now, and said that it is done. With the
-/// epoch of the first one: those of an earlier time, which have left, were others.
+/// Under which names it is decided who formats the memory nodes that there are now, and said that
+/// it is done. With the epoch of the first one: those of an earlier time, which have left, were
+/// others.
 struct PoolFacts {
     maker: String,
     ready: String,

@@ -1,5 +1,5 @@
-//! RDMA between processes: what two nodes tell each other before they are connected goes as letters of membership, which knows who
-//! sends them.
+//! RDMA between processes: what two nodes tell each other before they are connected goes as letters
+//! of membership, which knows who sends them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

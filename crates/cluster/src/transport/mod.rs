@@ -16,22 +16,24 @@ use latchwork_verbs_tcp as tcp;
 
 use crate::JoinError;
 
-/// The fact that says on which machine the nodes of a cluster are that share memory, and in which directory.
+/// The fact that says on which machine the nodes of a cluster are that share memory, and in which
+/// directory.
 const PLACE: &str = "shm.place";
 
 /// All that [`Link::key`] can be.
 const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
-/// The directory of the files that processes share, where no other is given. It is one for all clusters: each process that
-/// starts removes what processes that were killed have left, of whatever cluster.
+/// The directory of the files that processes share, where no other is given. It is one for all
+/// clusters: each process that starts removes what processes that were killed have left, of
+/// whatever cluster.
 pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
 
 /// How long a device may take to destroy what a node leaves behind that is gone.
 const REMOVAL: Duration = Duration::from_secs(5);
 
-/// How long a node may take to answer who wants to connect, at least. Whoever is alive answers, if its machine is not too busy, and
-/// membership says who is not: then attempts fail at once. A node that counted as gone although it is there would not be told
-/// what it waits for.
+/// How long a node may take to answer who wants to connect, at least. Whoever is alive answers, if
+/// its machine is not too busy, and membership says who is not: then attempts fail at once. A node
+/// that counted as gone although it is there would not be told what it waits for.
 const CONNECT: Duration = Duration::from_secs(60);
 
 /// How long a node gives those that connect, at least, to say who they are.
@@ -42,8 +44,8 @@ const GREETING: Duration = Duration::from_secs(15);
 pub enum Transport {
     /// Memory of one machine, which its processes share.
     Shm {
-        /// The directory of the files, on a file system in memory; `/dev/shm/latchwork` if `None`. The
-        /// first node of the cluster decides for all.
+        /// The directory of the files, on a file system in memory; `/dev/shm/latchwork` if `None`.
+        /// The first node of the cluster decides for all.
         directory: Option<PathBuf>,
         /// Huge pages.
         huge_pages: shm::HugePages,
@@ -99,8 +101,9 @@ impl Transport {
     }
 }
 
-/// The directory of a cluster whose nodes share memory, which the first of them decides, and the fabric in it. Who decides
-/// can use what it decides: else everybody after it would be sent to where nobody can be.
+/// The directory of a cluster whose nodes share memory, which the first of them decides, and the
+/// fabric in it. Who decides can use what it decides: else everybody after it would be sent to
+/// where nobody can be.
 fn place(
     membership: &Membership,
     wanted: Option<PathBuf>,
@@ -273,8 +276,8 @@ impl Link {
         }
     }
 
-    /// Sees to it that a node that died does nothing here any more, and is not let in with this epoch or an earlier one. Whether
-    /// that is certain.
+    /// Sees to it that a node that died does nothing here any more, and is not let in with this
+    /// epoch or an earlier one. Whether that is certain.
     pub(crate) fn fence(
         &self,
         peer: NodeName,
@@ -283,7 +286,8 @@ impl Link {
         patience: Duration,
     ) -> bool {
         match self {
-            // Stores of a process on this machine cannot be refused. What is left of it is made to end.
+            // Stores of a process on this machine cannot be refused. What is left of it is made to
+            // end.
             Link::Shm { fabric, .. } => {
                 contact.is_none_or(|contact| fabric.stop(shm_name(peer), contact, patience).is_ok())
             }

@@ -28,7 +28,8 @@ pub(crate) struct Load {
 /// Longer than anything takes on a machine that is very busy.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The line of this name. Whoever `makes` it does so if nobody has; the others wait until it is there.
+/// The line of this name. Whoever `makes` it does so if nobody has; the others wait until it is
+/// there.
 pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
     let (memory, port) = (&member.memory, member.memory.port());
     if makes && member.catalogue.lookup(port, name).await.expect("memory").is_none() {
@@ -152,8 +153,8 @@ async fn task(
             assert!(first >= seen[at], "{line} went back from {} to {first}", seen[at]);
             seen[at] = first;
         }
-        // In virtual time nothing takes time unless it says so, and a worker that never yields would
-        // do all its work at one instant.
+        // In virtual time nothing takes time unless it says so, and a worker that never yields
+        // would do all its work at one instant.
         member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
         member.handle.yield_now().await;
     }

@@ -11,9 +11,10 @@ fn writers(lease: &str) -> Outcome {
     World::of(&[Writes; NODES], 8).with("lease", lease).run()
 }
 
-/// Bug: nodes that ask for a line get it once in a long while, or never. Mechanism: of eight local workers there is always
-/// one that waits for the local latch, and local accesses come first. Fix: when so many have waited while
-/// a request was remembered, the node gives the line up. Without a bound, the first that has the line keeps it.
+/// Bug: nodes that ask for a line get it once in a long while, or never. Mechanism: of eight local
+/// workers there is always one that waits for the local latch, and local accesses come first. Fix:
+/// when so many have waited while a request was remembered, the node gives the line up. Without a
+/// bound, the first that has the line keeps it.
 #[test]
 fn a_lease_ends_the_starvation_of_other_nodes() {
     let (unbounded, bounded) = (writers("inf"), writers("256"));
@@ -47,7 +48,8 @@ fn a_shorter_lease_gives_the_line_up_more_often() {
     assert!(visits.is_sorted_by(|fewer, more| 3 * fewer < 2 * more), "{visits:?}");
 }
 
-/// A line that one local worker uses, whom nobody waits for, is given up at once, whatever the lease.
+/// A line that one local worker uses, whom nobody waits for, is given up at once, whatever the
+/// lease.
 #[test]
 fn who_waits_for_nobody_keeps_nobody_waiting() {
     let end = World::of(&[Writes, Writes], 1).with("lease", "inf").run();

@@ -1,4 +1,5 @@
-//! A writer among readers (SELCC 5.3.2, figure 15 b), and the pauses of those who are refused (5.1.2).
+//! A writer among readers (SELCC 5.3.2, figure 15 b), and the pauses of those who are refused
+//! (5.1.2).
 
 use std::time::Duration;
 
@@ -30,8 +31,9 @@ impl Outcome {
     }
 }
 
-/// Bug: a writer whose line seven nodes read gets it once. Mechanism: each reader that gave its copy up comes back before
-/// the writer's compare-and-swap. Fix: readers hold off for a while once the writer was refused.
+/// Bug: a writer whose line seven nodes read gets it once. Mechanism: each reader that gave its
+/// copy up comes back before the writer's compare-and-swap. Fix: readers hold off for a while once
+/// the writer was refused.
 #[test]
 fn a_writer_gets_through_readers_that_hold_off() {
     let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
@@ -46,8 +48,8 @@ fn a_writer_gets_through_readers_that_hold_off() {
     assert!(3 * windows.writer() < 2 * windows.reader(), "far less than a reader: {windows:?}");
 }
 
-/// A starved writer keeps its line from readers that were refused less often: it gets as much out of a visit as it
-/// had to wait for it, and comes near to a reader.
+/// A starved writer keeps its line from readers that were refused less often: it gets as much out
+/// of a visit as it had to wait for it, and comes near to a reader.
 #[test]
 fn a_starved_writer_keeps_up_with_the_readers() {
     let windows = one_writer().with("priority-matching", "off").run();
@@ -58,8 +60,8 @@ fn a_starved_writer_keeps_up_with_the_readers() {
     assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
 }
 
-/// Who is refused again and again asks more and more often, so that its turn comes: the longest wait is shorter than where
-/// pauses grow.
+/// Who is refused again and again asks more and more often, so that its turn comes: the longest
+/// wait is shorter than where pauses grow.
 #[test]
 fn pauses_that_shrink_end_the_longest_waits() {
     let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
@@ -79,7 +81,8 @@ fn without_ageing_nobody_counts_as_starved() {
     assert!(end.writer() <= 8, "{end:?}");
 }
 
-/// `starved-at` says how often it must have been refused; this writer never is eight times in a row.
+/// `starved-at` says how often it must have been refused; this writer never is eight times in a
+/// row.
 #[test]
 fn who_was_refused_less_often_is_not_starved() {
     let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
@@ -87,7 +90,8 @@ fn who_was_refused_less_often_is_not_starved() {
     assert_eq!(refused("8"), 0);
 }
 
-/// Takeover needs none of this: pledged copies stay pledged until the writer has the line, and nobody comes between.
+/// Takeover needs none of this: pledged copies stay pledged until the writer has the line, and
+/// nobody comes between.
 #[test]
 fn a_writer_that_takes_over_is_not_starved() {
     let [alone, all] = ["off", "on"]
@@ -98,9 +102,10 @@ fn a_writer_that_takes_over_is_not_starved() {
     }
 }
 
-/// Bug: a node that gives the line back, and hands it to nobody, has it again before those who asked have heard of that:
-/// they got it once in 40 ms. Mechanism: it knows first that the word is free, and its own writers are waiting. Fix: it
-/// stands back for a while once those who asked have been refused.
+/// Bug: a node that gives the line back, and hands it to nobody, has it again before those who
+/// asked have heard of that: they got it once in 40 ms. Mechanism: it knows first that the word is
+/// free, and its own writers are waiting. Fix: it stands back for a while once those who asked have
+/// been refused.
 #[test]
 fn who_gives_the_line_back_does_not_keep_it() {
     for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {

@@ -11,8 +11,8 @@ const FRAMES: usize = 64;
 const LINES: usize = 2 * FRAMES;
 const ROUNDS: u64 = 3;
 
-/// What happened while one task read lines of both memory nodes in turn, each of which had been evicted, and
-/// the doorbells that it took.
+/// What happened while one task read lines of both memory nodes in turn, each of which had been
+/// evicted, and the doorbells that it took.
 fn churn(seed: u64, batch: usize, ring: usize) -> (Counters, u64) {
     let mut config = small(1, 1, FRAMES, seed);
     config.node.evict_batch = batch;
@@ -64,8 +64,8 @@ fn victims_leave_in_batches_before_their_frames_are_needed() {
     });
 }
 
-/// The baseline of SELCC 7.2.3: a miss that finds no free frame evicts one line and waits for its frame; the
-/// release has a doorbell of its own.
+/// The baseline of SELCC 7.2.3: a miss that finds no free frame evicts one line and waits for its
+/// frame; the release has a doorbell of its own.
 #[test]
 fn one_at_a_time_a_line_leaves_when_its_frame_is_needed() {
     in_every_world(|seed| {

@@ -1,5 +1,5 @@
-//! Futures that are dropped, between any two events of their life: nothing is held, nothing is lost, and
-//! what they began either takes effect once or not at all.
+//! Futures that are dropped, between any two events of their life: nothing is held, nothing is
+//! lost, and what they began either takes effect once or not at all.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
@@ -9,8 +9,9 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::stage::*;
 
-/// Plays the same access again and again, and drops it one event later each time, until it ends before it
-/// is dropped. `after` is told what the access returned, if it did. Returns how often it was dropped.
+/// Plays the same access again and again, and drops it one event later each time, until it ends
+/// before it is dropped. `after` is told what the access returned, if it did. Returns how often it
+/// was dropped.
 fn cut_at_every_event<P, T: 'static>(
     (seed, worker): (u64, usize),
     before: impl Fn(&Stage) -> P,

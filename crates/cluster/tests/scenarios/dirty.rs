@@ -43,9 +43,9 @@ fn expected(pokes: &[(usize, u64)]) -> Vec<u64> {
     words
 }
 
-/// Bug: a hand-over brings the bytes but not the bounds, and the last owner writes back its own changes
-/// only. Mechanism: three nodes change one word each, at both ends and in the middle; nobody writes back
-/// on the way. Fix: the bounds travel with the line.
+/// Bug: a hand-over brings the bytes but not the bounds, and the last owner writes back its own
+/// changes only. Mechanism: three nodes change one word each, at both ends and in the middle;
+/// nobody writes back on the way. Fix: the bounds travel with the line.
 #[test]
 fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
     in_every_world(|seed| {
@@ -107,9 +107,9 @@ fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     });
 }
 
-/// Bug: the giver's flush lands after the receiver's, and puts old bytes over new ones. Mechanism: A lets
-/// reader B in, and the write-back of that downgrade is held; B wants to write. Fix: the copy is not
-/// settled before the downgrade is complete, so B's change cannot come before.
+/// Bug: the giver's flush lands after the receiver's, and puts old bytes over new ones. Mechanism:
+/// A lets reader B in, and the write-back of that downgrade is held; B wants to write. Fix: the
+/// copy is not settled before the downgrade is complete, so B's change cannot come before.
 #[test]
 fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
     in_every_world(|seed| {
@@ -134,8 +134,8 @@ fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
     });
 }
 
-/// A dirty line is evicted, and another node reads all of its bytes: those that changed and those that
-/// did not.
+/// A dirty line is evicted, and another node reads all of its bytes: those that changed and those
+/// that did not.
 #[test]
 fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
     in_every_world(|seed| {
@@ -167,8 +167,8 @@ fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
     });
 }
 
-/// What is written back of a line is what changed, from the first byte to the last; without the bounds the
-/// whole line, and of a line that did not change nothing in either case.
+/// What is written back of a line is what changed, from the first byte to the last; without the
+/// bounds the whole line, and of a line that did not change nothing in either case.
 #[test]
 fn only_what_changed_is_written_back() {
     in_every_world(|seed| {
@@ -220,8 +220,9 @@ fn only_what_changed_is_written_back() {
     });
 }
 
-/// Random ranges of a line, changed by all nodes with evictions in between, against a copy that only
-/// the test sees: each reader finds exactly what was written last, and in the end so does the memory.
+/// Random ranges of a line, changed by all nodes with evictions in between, against a copy that
+/// only the test sees: each reader finds exactly what was written last, and in the end so does the
+/// memory.
 #[test]
 fn random_changes_by_everybody_add_up_to_the_same_bytes_everywhere() {
     in_every_world(|seed| {

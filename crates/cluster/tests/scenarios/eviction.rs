@@ -8,9 +8,10 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// Bug: a node that evicts a line and wants it again has two operations on the word in flight, and the
-/// claim overtakes the release: the node meets itself. Mechanism: A's release is held on its way.
-/// Fix: the record outlives the frame's ownership, and the wish waits for the release (rule R1).
+/// Bug: a node that evicts a line and wants it again has two operations on the word in flight, and
+/// the claim overtakes the release: the node meets itself. Mechanism: A's release is held on its
+/// way. Fix: the record outlives the frame's ownership, and the wish waits for the release (rule
+/// R1).
 #[test]
 fn a_line_that_is_wanted_again_waits_for_its_own_release() {
     in_every_world(|seed| {
@@ -38,8 +39,8 @@ fn a_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// As above, but the release has taken effect and only its completion is late: another node has owned
-/// and changed the line by the time that A may look again.
+/// As above, but the release has taken effect and only its completion is late: another node has
+/// owned and changed the line by the time that A may look again.
 #[test]
 fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     in_every_world(|seed| {
@@ -61,8 +62,8 @@ fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     });
 }
 
-/// The same for a shared line: its bit must not be cleared and set in the wrong order, and a writer that
-/// asks meanwhile is told when the bit is gone.
+/// The same for a shared line: its bit must not be cleared and set in the wrong order, and a writer
+/// that asks meanwhile is told when the bit is gone.
 #[test]
 fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     in_every_world(|seed| {
@@ -87,7 +88,8 @@ fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// An access that waits for the node's own release, and is dropped, leaves the line to settle alone.
+/// An access that waits for the node's own release, and is dropped, leaves the line to settle
+/// alone.
 #[test]
 fn an_access_dropped_behind_its_own_release_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -125,10 +127,10 @@ fn frame_of(stage: &Stage, node: usize, line: GlobalAddr) -> FrameId {
     stage.node(node).cache().find(line).expect("the line has a frame")
 }
 
-/// Bug: the frame from which a line is forwarded is used for another line before the forward has read
-/// it, and the receiver gets the other line's bytes. Mechanism: the forward, or its completion, is held
-/// while the giver turns its whole cache over. Fix: the record keeps the frame until the operation and
-/// its forwards are complete.
+/// Bug: the frame from which a line is forwarded is used for another line before the forward has
+/// read it, and the receiver gets the other line's bytes. Mechanism: the forward, or its
+/// completion, is held while the giver turns its whole cache over. Fix: the record keeps the frame
+/// until the operation and its forwards are complete.
 #[test]
 fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -160,9 +162,9 @@ fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
 }
 
 /// Bug: the frame into which a line will be forwarded is given to another line, and the forward
-/// overwrites that one. Mechanism: the forward is held while the asker turns its cache over; in every
-/// second world the access that asked is dropped as well. Fix: who asks keeps the frame until the answer
-/// has come (rule R5), whether anybody still waits for it or not.
+/// overwrites that one. Mechanism: the forward is held while the asker turns its cache over; in
+/// every second world the access that asked is dropped as well. Fix: who asks keeps the frame until
+/// the answer has come (rule R5), whether anybody still waits for it or not.
 #[test]
 fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -192,8 +194,8 @@ fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
     });
 }
 
-/// Bug: a frame is used again while the write-back of its last line still reads from it. Mechanism: the
-/// write-back is held while the node turns its cache over. Fix: as above.
+/// Bug: a frame is used again while the write-back of its last line still reads from it. Mechanism:
+/// the write-back is held while the node turns its cache over. Fix: as above.
 #[test]
 fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -213,8 +215,9 @@ fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     });
 }
 
-/// A handler that is about to serve a line which eviction takes in the same moment: whoever comes first
-/// gives the line up, once. Held here: the request, until the eviction has begun but not landed.
+/// A handler that is about to serve a line which eviction takes in the same moment: whoever comes
+/// first gives the line up, once. Held here: the request, until the eviction has begun but not
+/// landed.
 #[test]
 fn a_request_for_a_line_that_is_being_evicted_is_answered_when_that_is_over() {
     in_every_world(|seed| {

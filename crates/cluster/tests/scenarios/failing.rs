@@ -78,7 +78,8 @@ fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
     });
 }
 
-/// A reader that registers, is cut off, and finds on its look that the holder is gone: it owns the line.
+/// A reader that registers, is cut off, and finds on its look that the holder is gone: it owns the
+/// line.
 #[test]
 fn a_wait_whose_holder_left_before_the_look_is_ownership() {
     in_every_world(|seed| {
@@ -181,8 +182,9 @@ fn a_question_that_is_cut_off_is_asked_once() {
     });
 }
 
-/// The line that goes ahead of a grant, cut off before it, inside it, between the two, or behind both. Where the
-/// grant arrived, its receiver has written into the line meanwhile, and that must stay.
+/// The line that goes ahead of a grant, cut off before it, inside it, between the two, or behind
+/// both. Where the grant arrived, its receiver has written into the line meanwhile, and that must
+/// stay.
 #[test]
 fn a_forward_that_is_cut_off_arrives_once() {
     with_every_cut(|stage, cut| {
@@ -202,8 +204,8 @@ fn a_forward_that_is_cut_off_arrives_once() {
     });
 }
 
-/// The grant arrived, but whoever took it out of the inbox has not looked at it when the giver asks: it has
-/// not been taken, so it never counts, and the line is forwarded once more.
+/// The grant arrived, but whoever took it out of the inbox has not looked at it when the giver
+/// asks: it has not been taken, so it never counts, and the line is forwarded once more.
 #[test]
 fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
     in_every_world(|seed| {
@@ -226,9 +228,10 @@ fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
     });
 }
 
-/// Bug: a grant that never arrived is taken for one that did, and its receiver waits for ever. Mechanism: two
-/// grants of one downgrade have the same number, since numbers are counted for each receiver, and the
-/// verdict about the one settled the doubt about the other. Fix: a doubt is named by receiver and number.
+/// Bug: a grant that never arrived is taken for one that did, and its receiver waits for ever.
+/// Mechanism: two grants of one downgrade have the same number, since numbers are counted for each
+/// receiver, and the verdict about the one settled the doubt about the other. Fix: a doubt is named
+/// by receiver and number.
 #[test]
 fn two_grants_of_one_downgrade_are_doubted_apart() {
     in_every_world(|seed| {

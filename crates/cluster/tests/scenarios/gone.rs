@@ -66,8 +66,8 @@ fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
     });
 }
 
-/// A sharer is gone: the line can still be read, by those who have it and by those who come, and only
-/// writing fails.
+/// A sharer is gone: the line can still be read, by those who have it and by those who come, and
+/// only writing fails.
 #[test]
 fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
     in_every_world(|seed| {
@@ -84,8 +84,8 @@ fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
     });
 }
 
-/// The receiver of a hand-over is gone before the line arrives. The word names it already; the giver is
-/// through with the line, and serves others, who find out for themselves.
+/// The receiver of a hand-over is gone before the line arrives. The word names it already; the
+/// giver is through with the line, and serves others, who find out for themselves.
 #[test]
 fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
     in_every_world(|seed| {
@@ -107,8 +107,8 @@ fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
     });
 }
 
-/// A reader is gone before the line arrives that it asked for: the giver keeps its copy, flushed, and
-/// others read on.
+/// A reader is gone before the line arrives that it asked for: the giver keeps its copy, flushed,
+/// and others read on.
 #[test]
 fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
     in_every_world(|seed| {
@@ -134,8 +134,8 @@ fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
     });
 }
 
-/// A node that waits in line behind one that is gone: its question travelled there with the line, and the
-/// deadline ends the wait.
+/// A node that waits in line behind one that is gone: its question travelled there with the line,
+/// and the deadline ends the wait.
 #[test]
 fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
     in_every_world(|seed| {
@@ -165,8 +165,9 @@ fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
     });
 }
 
-/// A memory node is gone, and with it more lines than the cache has frames. Each access to one of them
-/// fails at once, whatever the node had of it, and leaves its frame to lines that are still there.
+/// A memory node is gone, and with it more lines than the cache has frames. Each access to one of
+/// them fails at once, whatever the node had of it, and leaves its frame to lines that are still
+/// there.
 #[test]
 fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
     in_every_world(|seed| {
@@ -207,8 +208,9 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
     });
 }
 
-/// Two nodes are gone, and known to be, and with them more lines than the cache has frames. Nobody is asked for these any more: each
-/// access to one of them fails at once, and leaves its frame to lines that are still there.
+/// Two nodes are gone, and known to be, and with them more lines than the cache has frames. Nobody
+/// is asked for these any more: each access to one of them fails at once, and leaves its frame to
+/// lines that are still there.
 #[test]
 fn lines_of_nodes_that_are_known_to_be_gone_take_no_frames_with_them() {
     in_every_world(|seed| {
@@ -261,8 +263,8 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
     }
 }
 
-/// A node is gone in the middle of a transaction. What it has locked to write is lost to others, who are told
-/// so; what it has locked to read they may read, and lock so.
+/// A node is gone in the middle of a transaction. What it has locked to write is lost to others,
+/// who are told so; what it has locked to read they may read, and lock so.
 #[test]
 fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
     in_every_world(|seed| {
@@ -293,7 +295,8 @@ fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
     });
 }
 
-/// A line is lost with its memory while it is locked: the lock keeps its frame, and gives it back when it ends.
+/// A line is lost with its memory while it is locked: the lock keeps its frame, and gives it back
+/// when it ends.
 #[test]
 fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock() {
     in_every_world(|seed| {
@@ -319,7 +322,8 @@ fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock()
     });
 }
 
-/// A node asked and is gone before the answer: what it asked for goes with it, and the holder goes on.
+/// A node asked and is gone before the answer: what it asked for goes with it, and the holder goes
+/// on.
 #[test]
 fn an_answer_to_a_node_that_is_gone_disturbs_nobody() {
     in_every_world(|seed| {

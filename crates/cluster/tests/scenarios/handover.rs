@@ -7,9 +7,10 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// Bug: the report that the giver's operation is complete comes before the grant that it is about, is
-/// thrown away as unasked for, and the receiver waits for it for ever. Mechanism: the worker that took
-/// the grant out of the inbox loses its CPU, and another takes the report. Fix: an early report is noted.
+/// Bug: the report that the giver's operation is complete comes before the grant that it is about,
+/// is thrown away as unasked for, and the receiver waits for it for ever. Mechanism: the worker
+/// that took the grant out of the inbox loses its CPU, and another takes the report. Fix: an early
+/// report is noted.
 #[test]
 fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
     in_every_world(|seed| {
@@ -37,9 +38,9 @@ fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
 }
 
 /// Bug: the word says that B holds the line while B has no bytes yet; whoever asks B now is told
-/// something wrong, or waits for ever. Mechanism: the forward is held, the operation on the word is not.
-/// Fix: B has nothing to give, says so, and the others look again; A reports only when the forward is
-/// complete as well.
+/// something wrong, or waits for ever. Mechanism: the forward is held, the operation on the word is
+/// not. Fix: B has nothing to give, says so, and the others look again; A reports only when the
+/// forward is complete as well.
 #[test]
 fn a_line_whose_forward_is_late_belongs_to_nobody_else_meanwhile() {
     in_every_world(|seed| {
@@ -65,8 +66,8 @@ fn a_line_whose_forward_is_late_belongs_to_nobody_else_meanwhile() {
     });
 }
 
-/// A forward to a reader is late: the reader's wait has become ownership already, and a writer that asks
-/// the reader is sent away until the bytes are there.
+/// A forward to a reader is late: the reader's wait has become ownership already, and a writer that
+/// asks the reader is sent away until the bytes are there.
 #[test]
 fn a_readers_forward_that_is_late_is_not_overtaken_by_a_writer() {
     in_every_world(|seed| {
@@ -140,8 +141,8 @@ fn a_copy_that_is_not_settled_is_not_upgraded() {
     });
 }
 
-/// Four nodes pass a line on while every report is late: each waits for the one before it, and nobody
-/// for anybody behind.
+/// Four nodes pass a line on while every report is late: each waits for the one before it, and
+/// nobody for anybody behind.
 #[test]
 fn a_chain_of_hand_overs_settles_link_by_link() {
     in_every_world(|seed| {

@@ -1,4 +1,5 @@
-//! Latches that local writers hold for a (virtual) while, in a world in which work on cached lines costs time.
+//! Latches that local writers hold for a (virtual) while, in a world in which work on cached lines
+//! costs time.
 
 use std::time::Duration;
 
@@ -100,8 +101,8 @@ fn a_local_reader_waits_for_the_writer() {
     });
 }
 
-/// A request of another node is remembered until the writer is done, and served at that time, although
-/// the writer is busy with other things and nothing else happens then.
+/// A request of another node is remembered until the writer is done, and served at that time,
+/// although the writer is busy with other things and nothing else happens then.
 #[test]
 fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
     in_every_world(|seed| {
@@ -152,10 +153,11 @@ fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
     });
 }
 
-/// Bug: under SEL a line stays with a node that nobody uses it on, and all others try in vain until their
-/// deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the latch is held for a
-/// while; the other is dropped meanwhile, after the line was granted to it. Its end finds the latch held, and the
-/// writer's end had found the line reserved. Fix: whoever finds the latch held sets the alarm for its end.
+/// Bug: under SEL a line stays with a node that nobody uses it on, and all others try in vain until
+/// their deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the latch is
+/// held for a while; the other is dropped meanwhile, after the line was granted to it. Its end
+/// finds the latch held, and the writer's end had found the line reserved. Fix: whoever finds the
+/// latch held sets the alarm for its end.
 #[test]
 fn a_line_is_given_back_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {

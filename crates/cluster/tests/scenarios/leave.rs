@@ -11,9 +11,9 @@ use crate::stage::*;
 /// A few times the interval at which a handler looks after what workers left behind.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Bug: a request waits for local code that is gone, and nobody looks at it again. Mechanism: the only
-/// worker of A ends with a task that holds the line, after B's request was noted. Fix: what a worker would
-/// have looked at again is the handler's, and the worker's end wakes the handler.
+/// Bug: a request waits for local code that is gone, and nobody looks at it again. Mechanism: the
+/// only worker of A ends with a task that holds the line, after B's request was noted. Fix: what a
+/// worker would have looked at again is the handler's, and the worker's end wakes the handler.
 #[test]
 fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
     in_every_world(|seed| {
@@ -72,10 +72,10 @@ fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
     });
 }
 
-/// Bug: a refusal that the handler receives costs a thousand times the pause that it should: the handler
-/// leaves the alarm to the workers, who parked before it was set, or are gone. Mechanism: B's worker leaves
-/// while its question is out, so that the handler is told that the question was refused. Fix: whoever sets
-/// an alarm wakes up for it.
+/// Bug: a refusal that the handler receives costs a thousand times the pause that it should: the
+/// handler leaves the alarm to the workers, who parked before it was set, or are gone. Mechanism:
+/// B's worker leaves while its question is out, so that the handler is told that the question was
+/// refused. Fix: whoever sets an alarm wakes up for it.
 #[test]
 fn a_pause_that_the_handler_began_ends_in_time() {
     in_every_world(|seed| {
@@ -123,10 +123,10 @@ fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
     });
 }
 
-/// Bug: a node waits for its own operation, and others for that node, until their deadlines. Mechanism: a
-/// worker of A leaves, and what it has forgotten goes on with a clone: it asks for the line, and is dropped
-/// with the last clone before the operation completes. Fix: the poller keeps the worker until nothing of
-/// it is in flight.
+/// Bug: a node waits for its own operation, and others for that node, until their deadlines.
+/// Mechanism: a worker of A leaves, and what it has forgotten goes on with a clone: it asks for the
+/// line, and is dropped with the last clone before the operation completes. Fix: the poller keeps
+/// the worker until nothing of it is in flight.
 #[test]
 fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -155,7 +155,8 @@ fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     });
 }
 
-/// A cluster on which nobody works makes no events, however much it holds: no polling, no heartbeat.
+/// A cluster on which nobody works makes no events, however much it holds: no polling, no
+/// heartbeat.
 #[test]
 fn an_idle_cluster_makes_no_events() {
     in_every_world(|seed| {

@@ -10,13 +10,15 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::stage::*;
 
-/// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for others,
-/// which would hide a message that nobody looked at: but enough for a hand-over in a rough world.
+/// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for
+/// others, which would hide a message that nobody looked at: but enough for a hand-over in a rough
+/// world.
 const SOON: Duration = Duration::from_micros(300);
 
-/// Bug: a request is noted just after the last local holder has looked for such notes, and waits until
-/// something else happens. Mechanism: two workers hold the line; the first lets go and looks, in vain;
-/// the second lets go as the last. Fix: whoever lets go looks, whether or not others have before.
+/// Bug: a request is noted just after the last local holder has looked for such notes, and waits
+/// until something else happens. Mechanism: two workers hold the line; the first lets go and looks,
+/// in vain; the second lets go as the last. Fix: whoever lets go looks, whether or not others have
+/// before.
 #[test]
 fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
     in_every_world(|seed| {
@@ -60,8 +62,9 @@ fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     });
 }
 
-/// A local writer at work when the request is handled: the handler does not wait for it, and whoever
-/// sweeps next serves the request. The latch itself does not lapse, however long it is held.
+/// A local writer at work when the request is handled: the handler does not wait for it, and
+/// whoever sweeps next serves the request. The latch itself does not lapse, however long it is
+/// held.
 #[test]
 fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     in_every_world(|seed| {
@@ -84,8 +87,8 @@ fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     });
 }
 
-/// A reservation that is never dropped lapses, and dropping it afterwards does no harm, whatever its
-/// frame is used for by then.
+/// A reservation that is never dropped lapses, and dropping it afterwards does no harm, whatever
+/// its frame is used for by then.
 #[test]
 fn a_reservation_that_is_kept_too_long_lapses() {
     in_every_world(|seed| {
@@ -108,7 +111,8 @@ fn a_reservation_that_is_kept_too_long_lapses() {
     });
 }
 
-/// `lapse` is that time: with none, a reservation keeps nobody waiting for longer than a message takes.
+/// `lapse` is that time: with none, a reservation keeps nobody waiting for longer than a message
+/// takes.
 #[test]
 fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
     in_every_world(|seed| {
@@ -126,10 +130,10 @@ fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
     });
 }
 
-/// Bug: a reader that becomes a writer goes on with what it read under the old mode. Mechanism: the local
-/// latch changes its mode twice, from writing to reading and to nothing, while a read is in progress.
-/// Fix: a downgrade leaves the copy's counter alone and an invalidation does not, so that what was read
-/// counts as the same copy after the one and not after the other.
+/// Bug: a reader that becomes a writer goes on with what it read under the old mode. Mechanism: the
+/// local latch changes its mode twice, from writing to reading and to nothing, while a read is in
+/// progress. Fix: a downgrade leaves the copy's counter alone and an invalidation does not, so that
+/// what was read counts as the same copy after the one and not after the other.
 #[test]
 fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     in_every_world(|seed| {
@@ -151,8 +155,9 @@ fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     });
 }
 
-/// A task holds the line to read, another wants to write it, and another node's claim comes in between:
-/// the upgrade gives way, and whichever of the two writers is next finds what the other wrote.
+/// A task holds the line to read, another wants to write it, and another node's claim comes in
+/// between: the upgrade gives way, and whichever of the two writers is next finds what the other
+/// wrote.
 #[test]
 fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     in_every_world(|seed| {

@@ -39,8 +39,9 @@ fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
     stage.finish();
 }
 
-/// Bug: of many writers that had asked one owner, all but five were refused, and asked again and again.
-/// Fix: the owner remembers one of every node, and sends those on that do not fit into the grant.
+/// Bug: of many writers that had asked one owner, all but five were refused, and asked again and
+/// again. Fix: the owner remembers one of every node, and sends those on that do not fit into the
+/// grant.
 #[test]
 fn nobody_is_refused_although_more_wait_than_can_travel() {
     in_every_world(|seed| {
@@ -57,9 +58,9 @@ fn nobody_is_refused_although_more_wait_than_can_travel() {
     });
 }
 
-/// One of two workers has the grant and has not acted on it, while the other takes the questions that were
-/// sent on behind it: the node owns nothing yet, and sends the askers away. Then they ask again, and nobody
-/// waits for an answer that will not come.
+/// One of two workers has the grant and has not acted on it, while the other takes the questions
+/// that were sent on behind it: the node owns nothing yet, and sends the askers away. Then they ask
+/// again, and nobody waits for an answer that will not come.
 #[test]
 fn questions_that_overtake_their_grant_are_asked_again() {
     in_every_world(|seed| {

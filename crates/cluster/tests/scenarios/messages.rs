@@ -51,7 +51,8 @@ fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
     });
 }
 
-/// A question to a sharer finds an exclusive holder: the line changes hands, with what the upgrade wrote.
+/// A question to a sharer finds an exclusive holder: the line changes hands, with what the upgrade
+/// wrote.
 #[test]
 fn a_question_that_arrives_after_an_upgrade_gets_what_was_written() {
     in_every_world(|seed| {
@@ -92,9 +93,9 @@ fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     });
 }
 
-/// As above, but the hand-over's operation is still in flight: the question is remembered until then,
-/// since an answer before would send the asker back to a word that still names the old holder. Then it is sent
-/// on to the new one.
+/// As above, but the hand-over's operation is still in flight: the question is remembered until
+/// then, since an answer before would send the asker back to a word that still names the old
+/// holder. Then it is sent on to the new one.
 #[test]
 fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     in_every_world(|seed| {
@@ -137,8 +138,8 @@ fn a_writers_question_that_meets_a_reader_makes_it_leave() {
     });
 }
 
-/// A reader asked the exclusive holder, which meanwhile gave the line up and came back as a reader too:
-/// the question is out of date, and nobody loses a copy for it.
+/// A reader asked the exclusive holder, which meanwhile gave the line up and came back as a reader
+/// too: the question is out of date, and nobody loses a copy for it.
 #[test]
 fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
     in_every_world(|seed| {
@@ -160,8 +161,8 @@ fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
     });
 }
 
-/// A question meets the same holder in the same state, but of a later ownership: it is as good as a new
-/// one.
+/// A question meets the same holder in the same state, but of a later ownership: it is as good as a
+/// new one.
 #[test]
 fn a_question_that_meets_a_later_ownership_is_served_from_it() {
     in_every_world(|seed| {
@@ -181,9 +182,9 @@ fn a_question_that_meets_a_later_ownership_is_served_from_it() {
     });
 }
 
-/// A writer asked two sharers. One of them has become the exclusive holder and hands over before the
-/// other has answered: the writer has the line, but its question is still out, and it serves nobody
-/// until that is settled.
+/// A writer asked two sharers. One of them has become the exclusive holder and hands over before
+/// the other has answered: the writer has the line, but its question is still out, and it serves
+/// nobody until that is settled.
 #[test]
 fn a_grant_that_comes_before_the_other_answers_is_good() {
     in_every_world(|seed| {
@@ -210,10 +211,11 @@ fn a_grant_that_comes_before_the_other_answers_is_good() {
     });
 }
 
-/// Bug: a writer that asked two sharers gets the line together with its own second question among the
-/// requests that travel along. It waits for the answer to that one, which is now its own to give, and
-/// the line never leaves it again. Mechanism: C asks A and B; the question to A travels on to B with a
-/// hand-over, and meets there the question to B. Fix: a hand-over answers what else its receiver asked.
+/// Bug: a writer that asked two sharers gets the line together with its own second question among
+/// the requests that travel along. It waits for the answer to that one, which is now its own to
+/// give, and the line never leaves it again. Mechanism: C asks A and B; the question to A travels
+/// on to B with a hand-over, and meets there the question to B. Fix: a hand-over answers what else
+/// its receiver asked.
 #[test]
 fn a_hand_over_does_not_bring_a_writer_its_own_questions() {
     in_every_world(|seed| {

@@ -7,7 +7,8 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::stage::*;
 
-/// Two writers wait at A: B, which came first, and C, which was refused before. Who gets the line then.
+/// Two writers wait at A: B, which came first, and C, which was refused before. Who gets the line
+/// then.
 fn first_of_two(seed: u64, aging: bool) -> usize {
     let mut config = small(3, 1, 16, seed);
     config.node.aging = aging;

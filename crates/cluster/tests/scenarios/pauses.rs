@@ -10,16 +10,18 @@ use crate::stage::*;
 /// Long for a line, short for a deadline.
 const STUCK: Duration = Duration::from_millis(20);
 
-/// So many questions at least and at most while a node is stuck that long: some 64 for each time that the wait grows
-/// e-fold, after a hundred or two in the first millisecond. With pauses of 2 microseconds there are thousands.
+/// So many questions at least and at most while a node is stuck that long: some 64 for each time
+/// that the wait grows e-fold, after a hundred or two in the first millisecond. With pauses of 2
+/// microseconds there are thousands.
 const QUESTIONS: std::ops::Range<usize> = 60..600;
 
 /// What one pause can be after that wait: a part in 64 of it, and half as much again.
 const LONGEST_PAUSE: Duration = Duration::from_micros(470);
 
-/// A grant is late, so the word names a node that has not got the line and refuses everybody. Bug: whoever wanted the
-/// line asked again every few microseconds until its deadline, which is ten seconds by default, and its node went on
-/// afterwards. Mechanism: pauses shrank with every refusal, and stayed short. Fix: they grow with the wait.
+/// A grant is late, so the word names a node that has not got the line and refuses everybody. Bug:
+/// whoever wanted the line asked again every few microseconds until its deadline, which is ten
+/// seconds by default, and its node went on afterwards. Mechanism: pauses shrank with every
+/// refusal, and stayed short. Fix: they grow with the wait.
 #[test]
 fn who_is_refused_for_long_asks_less_and_less_often() {
     in_every_world(|seed| {
@@ -45,9 +47,10 @@ fn who_is_refused_for_long_asks_less_and_less_often() {
     });
 }
 
-/// Four nodes share a line; A waits for an answer that is late, and the others upgrade. Whoever asks is refused by A.
-/// Bug: it gave its pledges back to those behind it, and each of them upgraded at once, asked everybody, and was
-/// refused. Mechanism: to pledge a copy ended the pause of its owner. Fix: the pause goes on when the copy comes back.
+/// Four nodes share a line; A waits for an answer that is late, and the others upgrade. Whoever
+/// asks is refused by A. Bug: it gave its pledges back to those behind it, and each of them
+/// upgraded at once, asked everybody, and was refused. Mechanism: to pledge a copy ended the pause
+/// of its owner. Fix: the pause goes on when the copy comes back.
 #[test]
 fn who_gets_a_pledge_back_pauses_on() {
     in_every_world(|seed| {

@@ -26,8 +26,8 @@ fn reuse_frame(stage: &Stage, frame: latchwork_cache::FrameId) -> GlobalAddr {
     other.expect("frames are used again")
 }
 
-/// B asks A twice with one question: the first copy is granted, and everybody is through with it, B's
-/// frame is another line's, and the line is back at A when the second one is about to arrive.
+/// B asks A twice with one question: the first copy is granted, and everybody is through with it,
+/// B's frame is another line's, and the line is back at A when the second one is about to arrive.
 fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     let line = stage.line();
     stage.write(A, line, 1);
@@ -46,8 +46,8 @@ fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     (line, other, question)
 }
 
-/// A question that was granted arrives once more. Granted again, it would be a WRITE into a frame that
-/// belongs to another line by now, and would make a node the owner that knows of nothing.
+/// A question that was granted arrives once more. Granted again, it would be a WRITE into a frame
+/// that belongs to another line by now, and would make a node the owner that knows of nothing.
 #[test]
 fn a_question_that_arrives_again_after_its_grant_is_dropped() {
     in_every_world(|seed| {

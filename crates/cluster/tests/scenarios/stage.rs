@@ -1,9 +1,9 @@
 //! The stage on which scenarios are played: a simulated cluster that is stepped by hand.
 //!
-//! A scenario starts accesses on chosen nodes, holds chosen messages and operations at gates, and lets
-//! the world go on until something is seen to have happened. After every event the stage checks what
-//! must hold in any scenario: a writer is alone with its line, and latch words change only as the
-//! ownership discipline permits.
+//! A scenario starts accesses on chosen nodes, holds chosen messages and operations at gates, and
+//! lets the world go on until something is seen to have happened. After every event the stage
+//! checks what must hold in any scenario: a writer is alone with its line, and latch words change
+//! only as the ownership discipline permits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -31,7 +31,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Long enough for everything in flight to arrive, and for every pause to end.
 pub(crate) const A_WHILE: Duration = Duration::from_micros(300);
 
-/// Plays a scenario in several worlds: calm ones, and ones in which everything overtakes everything.
+/// Plays a scenario in several worlds: calm ones, and ones in which everything overtakes
+/// everything.
 pub(crate) fn in_every_world(scenario: impl Fn(u64)) {
     (0..8).for_each(scenario);
 }
@@ -418,8 +419,8 @@ impl Stage {
         text
     }
 
-    /// The end of a scenario that leaves lines under way, since a node is gone: the workers of the others
-    /// leave all the same. Whoever is dead runs no more.
+    /// The end of a scenario that leaves lines under way, since a node is gone: the workers of the
+    /// others leave all the same. Whoever is dead runs no more.
     pub(crate) fn abandon(mut self) {
         for worker in 0..self.workers.len() {
             let place = self.workers[worker].as_ref().map(|(_, member)| member.node);
@@ -429,8 +430,8 @@ impl Stage {
         }
     }
 
-    /// The end: workers leave, everything comes to rest, and what the caches and the words say is the
-    /// same.
+    /// The end: workers leave, everything comes to rest, and what the caches and the words say is
+    /// the same.
     pub(crate) fn finish(self) {
         let mut stage = self;
         for worker in 0..stage.workers.len() {

@@ -1,4 +1,5 @@
-//! Workers of one node whose sweeps do not begin at the same time, and what one of them does for the others.
+//! Workers of one node whose sweeps do not begin at the same time, and what one of them does for
+//! the others.
 
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use crate::stage::*;
 
 const HOLD_OFF: Duration = Duration::from_micros(100);
 
-/// Bug: a reader that holds off waits for ever. Mechanism: a worker takes the alarm at which the hold-off ends;
-/// to another, whose sweep began before that moment and is long, it still seems to last, and no other
-/// alarm will come. Fix: the end of the hold-off is forgotten with the alarm, not compared again.
+/// Bug: a reader that holds off waits for ever. Mechanism: a worker takes the alarm at which the
+/// hold-off ends; to another, whose sweep began before that moment and is long, it still seems to
+/// last, and no other alarm will come. Fix: the end of the hold-off is forgotten with the alarm,
+/// not compared again.
 #[test]
 fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
     in_every_world(|seed| {

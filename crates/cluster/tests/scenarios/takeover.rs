@@ -84,7 +84,8 @@ fn an_upgrade_keeps_its_copy_while_it_takes_the_others_over() {
     });
 }
 
-/// Between pledge and report: no use of the copy, no eviction of its frame, no operation on the word.
+/// Between pledge and report: no use of the copy, no eviction of its frame, no operation on the
+/// word.
 #[test]
 fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     in_every_world(|seed| {
@@ -107,8 +108,8 @@ fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     });
 }
 
-/// A reader whose own claim is not complete has nothing to pledge, and the writer gives back what it has: the
-/// pledger reads on without a verb.
+/// A reader whose own claim is not complete has nothing to pledge, and the writer gives back what
+/// it has: the pledger reads on without a verb.
 #[test]
 fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     in_every_world(|seed| {
@@ -138,8 +139,8 @@ fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     });
 }
 
-/// The claim is held on its way while a reader joins: it fails, the newcomer is asked as well, and the
-/// pledges stand.
+/// The claim is held on its way while a reader joins: it fails, the newcomer is asked as well, and
+/// the pledges stand.
 #[test]
 fn a_reader_that_joins_is_asked_as_well() {
     in_every_world(|seed| {
@@ -159,8 +160,8 @@ fn a_reader_that_joins_is_asked_as_well() {
     });
 }
 
-/// Two upgrades at once: the pledges of the one that comes second come back, or its copy is lost; both
-/// write in the end.
+/// Two upgrades at once: the pledges of the one that comes second come back, or its copy is lost;
+/// both write in the end.
 #[test]
 fn two_sharers_that_both_want_to_write_get_there() {
     in_every_world(|seed| {
@@ -225,8 +226,8 @@ fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
     });
 }
 
-/// The writer is gone with a pledge: what wants the line here fails at its deadline, as for any line of a
-/// node that is gone, and other lines go on.
+/// The writer is gone with a pledge: what wants the line here fails at its deadline, as for any
+/// line of a node that is gone, and other lines go on.
 #[test]
 fn a_pledge_to_a_node_that_is_gone_keeps_the_line_and_every_wait_ends() {
     in_every_world(|seed| {

@@ -1,4 +1,5 @@
-//! Nodes that are told who is gone, at the worst moments: while a question is on its way there, or waits to be sent; while a lease ends.
+//! Nodes that are told who is gone, at the worst moments: while a question is on its way there, or
+//! waits to be sent; while a lease ends.
 
 use std::time::Duration;
 
@@ -54,14 +55,15 @@ fn a_cache_without(stage: &Stage, lost: usize) {
     assert_eq!(stage.node(A).lost_frames(), lost, "seed {}", stage.seed);
 }
 
-/// A reads lines that a dead node shares, more of them than its cache has frames, and cannot write them. Its copies are as good as
-/// before, and leave when room is needed.
+/// A reads lines that a dead node shares, more of them than its cache has frames, and cannot write
+/// them. Its copies are as good as before, and leave when room is needed.
 #[test]
 fn copies_that_the_dead_share_take_no_frames_with_them() {
     in_every_world(|seed| {
         let stage = Stage::on(config(seed));
         let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
-        // B shares the first, C the others; C lives, but for A both have to be asked for some of them.
+        // B shares the first, C the others; C lives, but for A both have to be asked for some of
+        // them.
         let (first, last) = lines.split_at(12);
         for line in first {
             assert_eq!(stage.read(B, *line), 0);
@@ -96,12 +98,13 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
     });
 }
 
-/// A and C share lines with a dead node, and both try to write them at once. Each has asked the other when it learns that the dead one
-/// cannot be asked, and gives up its wish; each answers the other all the same.
+/// A and C share lines with a dead node, and both try to write them at once. Each has asked the
+/// other when it learns that the dead one cannot be asked, and gives up its wish; each answers the
+/// other all the same.
 ///
-/// Bug: both remembered the other's question, answered neither, and the line never came to rest at either of them. Mechanism:
-/// who gave up its wish had left the order of those who upgrade, though its question was still open. Fix: it stays in that
-/// order until it has its answers.
+/// Bug: both remembered the other's question, answered neither, and the line never came to rest at
+/// either of them. Mechanism: who gave up its wish had left the order of those who upgrade, though
+/// its question was still open. Fix: it stays in that order until it has its answers.
 #[test]
 fn two_who_cannot_ask_the_dead_answer_each_other() {
     in_every_world(|seed| {
@@ -134,9 +137,9 @@ fn two_who_cannot_ask_the_dead_answer_each_other() {
     });
 }
 
-/// Questions to a node are on their way, and one waits behind them at this node for want of room, when it is told that the node is gone. The
-/// first ones may have arrived, and cost a frame each; the last one was never sent, and costs none, though the line was given up
-/// before that was known.
+/// Questions to a node are on their way, and one waits behind them at this node for want of room,
+/// when it is told that the node is gone. The first ones may have arrived, and cost a frame each;
+/// the last one was never sent, and costs none, though the line was given up before that was known.
 #[test]
 fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame() {
     in_every_world(|seed| {
@@ -170,8 +173,8 @@ fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame(
     });
 }
 
-/// A node is told that another one is gone, and its fabric gives that up, before those at work on the node know: the question that is
-/// posted in between fails as one that is not asked.
+/// A node is told that another one is gone, and its fabric gives that up, before those at work on
+/// the node know: the question that is posted in between fails as one that is not asked.
 #[test]
 fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no_frame() {
     in_every_world(|seed| {
@@ -197,8 +200,9 @@ fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_n
     });
 }
 
-/// B has looked at its lease, and rings; then the lease ends, and B is kept out everywhere, before what it has rung gets anywhere. B is
-/// told at once that it is barred. What it has rung takes no effect, and the line is anybody's.
+/// B has looked at its lease, and rings; then the lease ends, and B is kept out everywhere, before
+/// what it has rung gets anywhere. B is told at once that it is barred. What it has rung takes no
+/// effect, and the line is anybody's.
 #[test]
 fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out() {
     in_every_world(|seed| {
@@ -224,8 +228,9 @@ fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out()
     });
 }
 
-/// As before, but B is kept out too late: its last operation takes effect, after it was told that it is barred. The word names it, and
-/// whoever wants the line is told so. A line that it wrote back arrives with the bytes that it had, whatever became of their place.
+/// As before, but B is kept out too late: its last operation takes effect, after it was told that
+/// it is barred. The word names it, and whoever wants the line is told so. A line that it wrote
+/// back arrives with the bytes that it had, whatever became of their place.
 #[test]
 fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
     in_every_world(|seed| {

@@ -15,8 +15,8 @@ use latchwork_verbs_sim::{Gate, Leg};
 
 use crate::stage::*;
 
-/// A and B have read the line and claim it at once; both claims are refused because of the other's bit,
-/// and both questions are held.
+/// A and B have read the line and claim it at once; both claims are refused because of the other's
+/// bit, and both questions are held.
 fn collide(seed: u64) -> (Stage, GlobalAddr, Collision) {
     let stage = Stage::new(2, seed);
     let line = stage.line();
@@ -37,8 +37,9 @@ struct Collision {
     upgrades: [JoinHandle<(Upgrade, Option<Ticket>)>; 2],
 }
 
-/// Bug: two sharers that upgrade wait for each other for ever. Mechanism: both questions are out. Fix:
-/// nobody waits for a writer that comes behind, and among equals the higher number comes first.
+/// Bug: two sharers that upgrade wait for each other for ever. Mechanism: both questions are out.
+/// Fix: nobody waits for a writer that comes behind, and among equals the higher number comes
+/// first.
 #[test]
 fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
     in_every_world(|seed| {
@@ -62,8 +63,9 @@ fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
     });
 }
 
-/// Bug: the node with the lower number never gets its turn. Mechanism: A is sent away by B, and asks again
-/// before B's question arrives. Fix: every refusal raises the priority, and that counts first.
+/// Bug: the node with the lower number never gets its turn. Mechanism: A is sent away by B, and
+/// asks again before B's question arrives. Fix: every refusal raises the priority, and that counts
+/// first.
 #[test]
 fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
     in_every_world(|seed| {
@@ -170,8 +172,9 @@ fn an_upgrade_of_a_lost_copy_is_refused_at_once() {
     });
 }
 
-/// `Busy`: the copy is lost while the upgrade is under way. A's claim is held on its way to the word, so
-/// that B's comes first; A's is then refused, and A learns from B's question that it must give way.
+/// `Busy`: the copy is lost while the upgrade is under way. A's claim is held on its way to the
+/// word, so that B's comes first; A's is then refused, and A learns from B's question that it must
+/// give way.
 #[test]
 fn an_upgrade_that_is_overtaken_gives_way() {
     in_every_world(|seed| {
@@ -219,10 +222,11 @@ fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
     });
 }
 
-/// Bug: a copy is told from another by the counter of its frame alone. A line that is evicted, changed
-/// elsewhere and fetched again may come into another frame, whose counter happens to be the same, and
-/// the upgrade takes the new bytes for the ones that the reader saw: a lost update. Mechanism: another line
-/// takes the frame meanwhile, and B's other frames are all as new. Fix: which copy it is says the frame, too.
+/// Bug: a copy is told from another by the counter of its frame alone. A line that is evicted,
+/// changed elsewhere and fetched again may come into another frame, whose counter happens to be the
+/// same, and the upgrade takes the new bytes for the ones that the reader saw: a lost update.
+/// Mechanism: another line takes the frame meanwhile, and B's other frames are all as new. Fix:
+/// which copy it is says the frame, too.
 #[test]
 fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     in_every_world(|seed| {

@@ -6,9 +6,9 @@ use latchwork_verbs_sim::Leg;
 use crate::stage::*;
 
 /// Bug: a refused reader takes its bit back with a second addition, which lands after somebody has
-/// served the reader, or carries into the neighbours. Mechanism: reader B meets holder A; A hands the
-/// line to C before B's question arrives. Fix: the bit stays as a registered wait (rule R2), across
-/// the hand-over, and becomes ownership when C lets the readers in.
+/// served the reader, or carries into the neighbours. Mechanism: reader B meets holder A; A hands
+/// the line to C before B's question arrives. Fix: the bit stays as a registered wait (rule R2),
+/// across the hand-over, and becomes ownership when C lets the readers in.
 #[test]
 fn a_refused_reader_waits_registered_through_a_hand_over() {
     in_every_world(|seed| {
@@ -35,10 +35,11 @@ fn a_refused_reader_waits_registered_through_a_hand_over() {
     });
 }
 
-/// Bug: the receiver of a hand-over acts on the word before the giver's addition has landed, and the
-/// exclusive field passes through zero or through a third node's number. Mechanism: A's hand-over to B
-/// is held on its way to the word, while B uses the line, C waits to read and D to write. Fix: B posts
-/// no operation on the word and hands the line to nobody before A reports it complete (rule R4).
+/// Bug: the receiver of a hand-over acts on the word before the giver's addition has landed, and
+/// the exclusive field passes through zero or through a third node's number. Mechanism: A's
+/// hand-over to B is held on its way to the word, while B uses the line, C waits to read and D to
+/// write. Fix: B posts no operation on the word and hands the line to nobody before A reports it
+/// complete (rule R4).
 #[test]
 fn the_receiver_of_a_hand_over_leaves_the_word_alone_until_the_giver_has_settled() {
     in_every_world(|seed| {

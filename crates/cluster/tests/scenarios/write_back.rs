@@ -46,10 +46,10 @@ fn copies(stage: &Stage) -> usize {
     stage.member(A).memory.write_backs()
 }
 
-/// Bug: the frame of an evicted line is used for another line while its changes are on their way, and the
-/// other line's bytes are written back in their place. Mechanism: the release is held, and another line is
-/// written in the same frame. Fix: what changed is copied first. Without the ring nothing is copied, and
-/// the frame stays.
+/// Bug: the frame of an evicted line is used for another line while its changes are on their way,
+/// and the other line's bytes are written back in their place. Mechanism: the release is held, and
+/// another line is written in the same frame. Fix: what changed is copied first. Without the ring
+/// nothing is copied, and the frame stays.
 #[test]
 fn the_frame_of_an_evicted_line_is_used_at_once_and_its_changes_arrive() {
     in_every_world(|seed| {
@@ -84,7 +84,8 @@ fn the_frame_of_an_evicted_line_is_used_at_once_and_its_changes_arrive() {
     });
 }
 
-/// A clean line takes nothing along: its frame is free at once, whether it was shared or owned alone.
+/// A clean line takes nothing along: its frame is free at once, whether it was shared or owned
+/// alone.
 #[test]
 fn the_frame_of_a_clean_line_is_free_at_once() {
     in_every_world(|seed| {
@@ -109,9 +110,9 @@ fn the_frame_of_a_clean_line_is_free_at_once() {
     });
 }
 
-/// Bug: a release that was cut off is posted again, and takes along what is in the frame or in the slot
-/// by then. Mechanism: every cut, with another line in the frame and another one that wants a slot. Fix:
-/// the slot stays with the operation until it is over, the second line finds none.
+/// Bug: a release that was cut off is posted again, and takes along what is in the frame or in the
+/// slot by then. Mechanism: every cut, with another line in the frame and another one that wants a
+/// slot. Fix: the slot stays with the operation until it is over, the second line finds none.
 #[test]
 fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     in_every_world(|seed| {
@@ -151,9 +152,9 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     });
 }
 
-/// Bug: a slot is used for another line as soon as its release was posted, or has taken effect, and not only
-/// when it is complete. Mechanism: one slot, and two lines whose releases are held. Fix: the second one is
-/// written back from its frame, which waits.
+/// Bug: a slot is used for another line as soon as its release was posted, or has taken effect, and
+/// not only when it is complete. Mechanism: one slot, and two lines whose releases are held. Fix:
+/// the second one is written back from its frame, which waits.
 #[test]
 fn without_a_slot_a_line_is_written_back_from_its_frame() {
     in_every_world(|seed| {
@@ -182,9 +183,9 @@ fn without_a_slot_a_line_is_written_back_from_its_frame() {
     });
 }
 
-/// Rule R1 where the line has no frame any more: it is wanted again while its release is in flight, gets
-/// another frame, waits there for its own release, and finds its own changes. A request that comes
-/// meanwhile is remembered by the record, and answered when the release is complete.
+/// Rule R1 where the line has no frame any more: it is wanted again while its release is in flight,
+/// gets another frame, waits there for its own release, and finds its own changes. A request that
+/// comes meanwhile is remembered by the record, and answered when the release is complete.
 #[test]
 fn a_line_without_a_frame_waits_for_its_own_release_and_remembers_who_asks() {
     in_every_world(|seed| {

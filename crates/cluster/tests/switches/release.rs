@@ -1,5 +1,5 @@
-//! When lines are given back: early where other nodes would take them away anyway, at once under SEL, and
-//! else not before they are asked for.
+//! When lines are given back: early where other nodes would take them away anyway, at once under
+//! SEL, and else not before they are asked for.
 
 use latchwork_cluster::{Member, Protocol};
 use latchwork_workload::random::Random;
@@ -34,7 +34,8 @@ fn what_is_used_again_at_once_is_still_there() {
     assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
 }
 
-/// What is used again at once is part of the bet then, and wins it: lines stay that others will take away.
+/// What is used again at once is part of the bet then, and wins it: lines stay that others will
+/// take away.
 #[test]
 fn without_lingering_a_use_at_once_is_a_bet_won() {
     let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);

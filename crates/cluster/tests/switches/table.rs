@@ -19,8 +19,8 @@ fn at_one(_: &Member, _: &mut Random, _: usize) -> usize {
     0
 }
 
-/// What a world comes to in which nodes get into each other's way and have too little cache, and what this setting
-/// needs to come into play.
+/// What a world comes to in which nodes get into each other's way and have too little cache, and
+/// what this setting needs to come into play.
 fn outcome(name: &str, value: Option<&str>) -> (Duration, String) {
     let load = Load { frames: LINES / 4, reads: 50, ..Load::default() };
     let (load, next): (_, Next) = match name {
@@ -37,8 +37,8 @@ fn outcome(name: &str, value: Option<&str>) -> (Duration, String) {
     (time, format!("{counters:?}"))
 }
 
-/// What each does is the matter of other tests (docs/testing.md); here none does nothing. Where time is that of
-/// a NIC a world is the same each time, so any difference is the setting's.
+/// What each does is the matter of other tests (docs/testing.md); here none does nothing. Where
+/// time is that of a NIC a world is the same each time, so any difference is the setting's.
 #[test]
 fn none_does_nothing() {
     let default = outcome("", None);

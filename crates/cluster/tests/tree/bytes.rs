@@ -63,8 +63,8 @@ fn written(bounds: bool) -> [f64; 3] {
     done.remove(0).expect("no error")
 }
 
-/// A read writes nothing back, an update its value and no more, an insert a part of its page where it does
-/// not split it. Without the bounds each of the two is a whole line, at least.
+/// A read writes nothing back, an update its value and no more, an insert a part of its page where
+/// it does not split it. Without the bounds each of the two is a whole line, at least.
 #[test]
 fn an_update_writes_its_value_back_and_not_its_page() {
     let [gets, updates, inserts] = written(true);

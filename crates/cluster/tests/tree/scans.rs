@@ -20,8 +20,8 @@ const STABLE_EVERY: u64 = 16;
 const KEYS: u64 = STABLE * STABLE_EVERY;
 
 /// The first worker of each node scans until it has scanned `scans` times in each direction; the
-/// others change what lies between the stable keys meanwhile. Returns how many unstable keys the scans
-/// saw.
+/// others change what lies between the stable keys meanwhile. Returns how many unstable keys the
+/// scans saw.
 async fn scan_while_others_write(member: Member, scans: u64) -> Result<u64, TreeError> {
     let tree = shared_tree(&member, async |tree| {
         for k in 0..STABLE {

@@ -12,8 +12,8 @@ use crate::common::small;
 pub(crate) const FAN_OUT_3: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
 
-/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it a
-/// hundred times as many, for a long search.
+/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it
+/// a hundred times as many, for a long search.
 pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
     first..first + count * times.unwrap_or(1)

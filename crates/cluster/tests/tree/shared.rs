@@ -13,8 +13,8 @@ use crate::shape::FAN_OUT_3;
 const TREE: ObjectKind = ObjectKind(7);
 const WAIT: Duration = Duration::from_secs(20);
 
-/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share long
-/// prefixes.
+/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share
+/// long prefixes.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -56,8 +56,8 @@ pub(crate) async fn shared_tree_of(
     Tree::open(member.memory.clone(), root, config).await
 }
 
-/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says
-/// so, and a worker that never yields would do all its work at one instant.
+/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it
+/// says so, and a worker that never yields would do all its work at one instant.
 pub(crate) async fn pass_time(member: &Member) {
     member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
     member.handle.yield_now().await;

@@ -1,5 +1,6 @@
-//! Timestamp ordering with nothing but the stamps of leaves: each reader at a time sees all keys that were
-//! added before it and not deleted by then, also those added, deleted and taken away while it was on its way.
+//! Timestamp ordering with nothing but the stamps of leaves: each reader at a time sees all keys
+//! that were added before it and not deleted by then, also those added, deleted and taken away
+//! while it was on its way.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -18,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const CONFIG: TreeConfig = TreeConfig { stamped: true, ..FAN_OUT_3 };
 
-/// So many keys are in use at a time; those that are move on, so that there are always leaves that were never split.
+/// So many keys are in use at a time; those that are move on, so that there are always leaves that
+/// were never split.
 const KEYS: u64 = 24;
 /// Times from which one key is in use to those from which the next one is.
 const PACE: u64 = 3;

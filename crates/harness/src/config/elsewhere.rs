@@ -1,5 +1,6 @@
-//! Flags that single programs have: a file, or an environment, for several programs may set those that only one of them
-//! knows. A program's own are not looked up here. [`missing`](super::missing) keeps the list complete.
+//! Flags that single programs have: a file, or an environment, for several programs may set those
+//! that only one of them knows. A program's own are not looked up here. [`missing`](super::missing)
+//! keeps the list complete.
 
 /// Programs that take configuration files, and their flags beyond those that all share.
 pub(super) const PROGRAMS: &[(&str, &[&str])] = &[

@@ -40,8 +40,8 @@ impl Flag {
     }
 }
 
-/// The command of a program with the flags that all programs have, and switches that can be turned off again:
-/// `--prefault=false` where a file says otherwise.
+/// The command of a program with the flags that all programs have, and switches that can be turned
+/// off again: `--prefault=false` where a file says otherwise.
 pub(super) fn complete(command: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).help_heading(HEADING).global(true);
     let names: Vec<String> =
@@ -116,7 +116,8 @@ pub(super) fn subcommand(matches: &ArgMatches) -> Option<&str> {
     matches.subcommand_name()
 }
 
-/// Names of flags that programs share: where a program lacks one, it is no error that it is set for all.
+/// Names of flags that programs share: where a program lacks one, it is no error that it is set for
+/// all.
 pub(super) fn shared() -> Vec<String> {
     let command = OutputFlags::augment_args(FabricFlags::augment_args(ClusterFlags::augment_args(
         Command::new("shared"),

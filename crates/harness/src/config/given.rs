@@ -68,7 +68,8 @@ impl Given {
         })
     }
 
-    /// Finds what is wrong with the values themselves, and tells it of the place where they were written.
+    /// Finds what is wrong with the values themselves, and tells it of the place where they were
+    /// written.
     pub(super) fn check(&self, relaxed: &Command) -> Result<(), AppError> {
         let arguments = std::iter::once(OsString::from("program")).chain(self.arguments());
         let Err(error) = relaxed.clone().try_get_matches_from(arguments) else { return Ok(()) };

@@ -34,7 +34,8 @@ impl<'a> Known<'a> {
         self.command.get_subcommands().next().is_some()
     }
 
-    /// What `name` stands for; to this program alone, if it is `own`. Names of near misses are told as `spell` spells them.
+    /// What `name` stands for; to this program alone, if it is `own`. Names of near misses are told
+    /// as `spell` spells them.
     pub(super) fn meaning(
         &self,
         name: &str,

@@ -5,10 +5,11 @@ use clap::Command;
 use super::given::{Given, Origin};
 use crate::AppError;
 
-/// What counts of what was given, weakest first, as lists want it. `layers` are the strongest first.
+/// What counts of what was given, weakest first, as lists want it. `layers` are the strongest
+/// first.
 ///
-/// A stronger layer's value hides a weaker one's, and those of flags that it excludes: `--only payment` wins over `weight` in a
-/// file. Lists are put one behind the other.
+/// A stronger layer's value hides a weaker one's, and those of flags that it excludes: `--only
+/// payment` wins over `weight` in a file. Lists are put one behind the other.
 pub(super) fn merge(layers: [Vec<Given>; 3]) -> Result<Vec<Given>, AppError> {
     let mut kept: Vec<Given> = Vec::new();
     for layer in layers {

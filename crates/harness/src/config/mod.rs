@@ -12,13 +12,15 @@
 //!                     one command line ──► clap ──► the program's own checks
 //! ```
 //!
-//! What a program can be told is what clap knows of it; there is no second list. Only what other programs can be told stands in
-//! one ([`missing`] finds what it lacks), since a file may be for several of them.
+//! What a program can be told is what clap knows of it; there is no second list. Only what other
+//! programs can be told stands in one ([`missing`] finds what it lacks), since a file may be for
+//! several of them.
 //!
 //! # What holds
 //!
-//! - The command line wins over the environment, and that over the file; in the file, the program's own table wins over what is
-//!   for all. Flags that may be repeated add up instead, the file's first.
+//! - The command line wins over the environment, and that over the file; in the file, the program's
+//!   own table wins over what is for all. Flags that may be repeated add up instead, the file's
+//!   first.
 //! - A flag that wins also hides weaker ones that it excludes.
 //! - No name is ignored that nobody knows.
 
@@ -142,7 +144,8 @@ fn file_to_read(
     (!path.is_empty()).then(|| (path.into(), environment::CONFIG))
 }
 
-/// One command line that says all of it: flags in front of the subcommand, and what stands on the command line only as it was.
+/// One command line that says all of it: flags in front of the subcommand, and what stands on the
+/// command line only as it was.
 fn rewrite(
     command: &Command,
     arguments: Vec<OsString>,
@@ -164,8 +167,8 @@ fn rewrite(
     all
 }
 
-/// What a command line says beyond flags that can be told elsewhere: counted flags, those of a subcommand alone, and what stands
-/// without any.
+/// What a command line says beyond flags that can be told elsewhere: counted flags, those of a
+/// subcommand alone, and what stands without any.
 fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsString> {
     let mut others = Vec::new();
     let mut positional = Vec::new();
@@ -229,8 +232,8 @@ impl Places {
     }
 }
 
-/// Flags of a program that other programs would not know in a file for several of them: for a test of the program, which expects
-/// none.
+/// Flags of a program that other programs would not know in a file for several of them: for a test
+/// of the program, which expects none.
 pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
     let shared = flags::shared();
     let flags = flags::of(&flags::complete(C::command()));

@@ -53,7 +53,8 @@ fn one(out: &mut String, arg: &Arg, flag: &Flag, matches: &ArgMatches, all: &[Gi
             false => line(out, &flag.name, &values.concat(), &last.origin),
         };
     }
-    // What is excluded by something else, or means something only where it was asked for, must not come back as if it had been.
+    // What is excluded by something else, or means something only where it was asked for, must not
+    // come back as if it had been.
     let excludes = |other: &&Given| !other.is_idle() && other.flag.excludes(flag);
     let excluded = !flag.is_switch && all.iter().any(|other| excludes(&other));
     let hidden = arg.is_hide_default_value_set() && !flag.is_switch;

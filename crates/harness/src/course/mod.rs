@@ -6,10 +6,10 @@
 //!                      steady? ──► from, counters           end, counters
 //! ```
 //!
-//! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What was counted
-//! before and after is noted at that moment. Where workers are of many processes, each has a course, and whichever is warm goes
-//! on warming up until all are. A signal ends the part that is on: the measured one as if its time were over,
-//! and the warm-up without anything to show.
+//! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What
+//! was counted before and after is noted at that moment. Where workers are of many processes, each
+//! has a course, and whichever is warm goes on warming up until all are. A signal ends the part
+//! that is on: the measured one as if its time were over, and the warm-up without anything to show.
 
 mod plan;
 
@@ -41,7 +41,8 @@ pub struct Course {
     window_end: AtomicU64,
     /// When the part that is on ends, in nanoseconds; 0 when a signal ended it.
     until: AtomicU64,
-    /// The measured part begins when somebody [says](Course::begin) when, and not when this process is warm.
+    /// The measured part begins when somebody [says](Course::begin) when, and not when this process
+    /// is warm.
     waits: AtomicBool,
     /// It is warm, and waits.
     is_warm: AtomicBool,
@@ -113,8 +114,8 @@ impl Course {
             let part = match stage {
                 WARM_UP => Part::WarmUp,
                 MEASURED => Part::Measured,
-                // Operations that were taken are done, so that as many are done as were asked for; but none begins when the
-                // time is over.
+                // Operations that were taken are done, so that as many are done as were asked for;
+                // but none begins when the time is over.
                 _ if share.stage.get() == MEASURED
                     && share.left.get() > 0
                     && now.as_nanos() < self.until.load(Ordering::Relaxed)
@@ -224,8 +225,8 @@ impl Course {
         self.marks.lock().error.clone().map(AppError::Failed)
     }
 
-    /// Ends the part that is on, and with it the run, because of a signal: with the next operation that a worker would take.
-    /// Whether that part is measured.
+    /// Ends the part that is on, and with it the run, because of a signal: with the next operation
+    /// that a worker would take. Whether that part is measured.
     pub fn stop(&self, signal: Signal) -> bool {
         let mut marks = self.marks.lock();
         marks.stopped.get_or_insert(signal);
@@ -235,8 +236,9 @@ impl Course {
         self.stage.load(Ordering::Acquire) != WARM_UP
     }
 
-    /// Whether this process's warm-up is to end when those of all processes do, each of which has a course; from here on it is.
-    /// One that is limited by time ends at the same time anyway, and where there is none all begin at once.
+    /// Whether this process's warm-up is to end when those of all processes do, each of which has a
+    /// course; from here on it is. One that is limited by time ends at the same time anyway, and
+    /// where there is none all begin at once.
     pub(crate) fn waits_for_others(&self) -> bool {
         let waits = match self.plan.warmup {
             Warmup::Operations(operations) => operations > 0,
@@ -270,7 +272,8 @@ impl Course {
         !self.is_stopped.load(Ordering::Relaxed) && self.marks.lock().error.is_none()
     }
 
-    /// Goes on to the next part if the time of this one is over: for workers that wait, and take no operation meanwhile.
+    /// Goes on to the next part if the time of this one is over: for workers that wait, and take no
+    /// operation meanwhile.
     pub fn look(&self, now: Time) {
         let stage = self.stage.load(Ordering::Acquire);
         if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
@@ -307,7 +310,8 @@ impl Course {
     /// How it went. To be called when all workers have ended.
     ///
     /// # Errors
-    /// The error that ended it; [`AppError::Stopped`] when that was a signal before anything was measured.
+    /// The error that ended it; [`AppError::Stopped`] when that was a signal before anything was
+    /// measured.
     pub fn went(&self) -> Result<Went, AppError> {
         let marks = self.marks.lock();
         if let Some(error) = &marks.error {

@@ -12,11 +12,12 @@ pub enum Warmup {
     Operations(u64),
     /// For so long.
     Time(Duration),
-    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of so many operations the highest and the
-    /// lowest are no further apart than a hundredth. At most [`Warmup::WINDOWS_MAX`] windows.
+    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of so many operations the
+    /// highest and the lowest are no further apart than a hundredth. At most
+    /// [`Warmup::WINDOWS_MAX`] windows.
     Steady {
-        /// Operations of all workers together: about as many as all caches have frames, so that in a window
-        /// everything that is cached could be replaced.
+        /// Operations of all workers together: about as many as all caches have frames, so that in
+        /// a window everything that is cached could be replaced.
         window: u64,
     },
 }
@@ -30,8 +31,8 @@ impl Warmup {
     pub(super) const APART: f64 = 0.01;
 }
 
-/// When a run is measured and when it ends: after so many operations of all workers together, after so much time,
-/// or whatever comes first.
+/// When a run is measured and when it ends: after so many operations of all workers together, after
+/// so much time, or whatever comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// What comes before.
@@ -56,8 +57,8 @@ pub enum Part {
 pub struct Went {
     /// When the measured part began.
     pub from: Time,
-    /// When it ended by the plan. No operation of a limited time began at or after this time. Workers' last operations end later,
-    /// and a rate is of the time until then.
+    /// When it ended by the plan. No operation of a limited time began at or after this time.
+    /// Workers' last operations end later, and a rate is of the time until then.
     pub end: Time,
     /// Operations of the warm-up.
     pub warm_ups: u64,
@@ -68,8 +69,8 @@ pub struct Went {
 }
 
 impl Went {
-    /// This run and the part of it that went on in another process, whose place is behind this one's: from when the first was
-    /// measured to the end of the last.
+    /// This run and the part of it that went on in another process, whose place is behind this
+    /// one's: from when the first was measured to the end of the last.
     #[must_use]
     pub fn beside(mut self, other: Went) -> Went {
         self.from = self.from.min(other.from);

@@ -159,8 +159,9 @@ fn threads_share_the_operations() {
     assert_eq!(measured, 100_000);
 }
 
-/// Bug: after the end of a timed run each worker began what was left of its share, up to 64 operations, which were counted. Mechanism:
-/// a share was worked off whatever had ended the run. Fix: only where the number of operations ended it.
+/// Bug: after the end of a timed run each worker began what was left of its share, up to 64
+/// operations, which were counted. Mechanism: a share was worked off whatever had ended the run.
+/// Fix: only where the number of operations ended it.
 #[test]
 fn no_operation_begins_when_the_time_is_over() {
     let (us, share) = (Duration::from_micros, Share::default());

@@ -16,11 +16,12 @@ pub const MIB: u64 = 1 << 20;
 
 /// Flags of the cluster and of the protocol.
 ///
-/// Programs change defaults with `#[command(mut_arg("gcl_size", |arg| arg.default_value("2048")))]`.
+/// Programs change defaults with `#[command(mut_arg("gcl_size", |arg|
+/// arg.default_value("2048")))]`.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterFlags {
-    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line back
-    /// after every access.
+    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line
+    /// back after every access.
     #[arg(
         long,
         global = true,
@@ -41,8 +42,8 @@ pub struct ClusterFlags {
     /// Operations that each worker has in flight.
     #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub inflight: usize,
-    /// Operations that a worker turns to before it looks for what other nodes ask. Simulated workers
-    /// turn to all that are ready.
+    /// Operations that a worker turns to before it looks for what other nodes ask. Simulated
+    /// workers turn to all that are ready.
     #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub sweep_tasks: usize,
     /// Cache of each compute node in MiB, all that belongs to it included.
@@ -51,12 +52,12 @@ pub struct ClusterFlags {
     /// Memory of each memory node in MiB. [default: twice what the workload should need]
     #[arg(long, global = true, value_name = "SIZE", value_parser = whole_mebibytes(1..=1 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
-    /// Memory nodes over which each compute node spreads new lines, taking a chunk of each at a time.
-    /// [default: all, where each has a chunk for every compute node; else 1]
+    /// Memory nodes over which each compute node spreads new lines, taking a chunk of each at a
+    /// time. [default: all, where each has a chunk for every compute node; else 1]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub stripes: Option<usize>,
-    /// Take all memory at the start instead of at the first touch: for figures without the time that the
-    /// operating system needs to provide it.
+    /// Take all memory at the start instead of at the first touch: for figures without the time
+    /// that the operating system needs to provide it.
     #[arg(long, global = true, help_heading = "Cluster")]
     pub prefault: bool,
     /// Size of a global cache line in bytes: a power of two from 512 to 65536.
@@ -77,8 +78,8 @@ impl ClusterFlags {
         (cores / self.compute_nodes).max(1)
     }
 
-    /// Memory nodes where no flag says how many. In a simulation they grow with the compute nodes: one NIC would soon be all that a
-    /// scaling curve shows.
+    /// Memory nodes where no flag says how many. In a simulation they grow with the compute nodes:
+    /// one NIC would soon be all that a scaling curve shows.
     fn memory_nodes_default(&self, fabric: &FabricChoice) -> usize {
         match fabric {
             FabricChoice::Sim(_) => self.compute_nodes,
@@ -86,8 +87,8 @@ impl ClusterFlags {
         }
     }
 
-    /// The configuration on this fabric, with so many workers on each node. `memory_bytes` says how many bytes each memory
-    /// node should have where no flag does.
+    /// The configuration on this fabric, with so many workers on each node. `memory_bytes` says how
+    /// many bytes each memory node should have where no flag does.
     ///
     /// # Errors
     /// The first thing that is impossible.
@@ -251,7 +252,8 @@ mod tests {
         assert_eq!(config.memory_bytes, 64 * MIB);
     }
 
-    /// Bug: the first scaling curve that a newcomer drew in the simulator fell, since all compute nodes had one memory node.
+    /// Bug: the first scaling curve that a newcomer drew in the simulator fell, since all compute
+    /// nodes had one memory node.
     #[test]
     fn a_simulation_has_as_many_memory_nodes_as_compute_nodes_unless_a_flag_says_other() {
         let nodes = |arguments: &str| config(arguments).expect("a configuration").memory_nodes;

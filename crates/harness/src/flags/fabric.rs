@@ -59,8 +59,9 @@ impl NicChoice {
 /// Flags of the fabric.
 #[derive(Clone, Debug, Args)]
 pub struct FabricFlags {
-    /// What connects the nodes: shm, shared memory; tcp, sockets; ibverbs, RDMA devices; or sim, a simulated network in
-    /// virtual time, where the same flags give the same figures. Without --join all nodes are of this process.
+    /// What connects the nodes: shm, shared memory; tcp, sockets; ibverbs, RDMA devices; or sim, a
+    /// simulated network in virtual time, where the same flags give the same figures. Without
+    /// --join all nodes are of this process.
     #[arg(
         long,
         global = true,
@@ -149,8 +150,8 @@ impl FabricChoice {
         }
     }
 
-    /// How a user says how many bytes each memory node has, and how many would do: with a flag, or where memory nodes are
-    /// processes of their own with theirs.
+    /// How a user says how many bytes each memory node has, and how many would do: with a flag, or
+    /// where memory nodes are processes of their own with theirs.
     pub fn memory_in_words(&self, given: u64, enough: u64) -> (String, String) {
         let (given, enough) = (given / MIB, enough.div_ceil(MIB));
         match self {

@@ -1,5 +1,5 @@
-//! Files and directories that a program is to write: looked at before it begins, so that a long run does not end in a
-//! typing error.
+//! Files and directories that a program is to write: looked at before it begins, so that a long run
+//! does not end in a typing error.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -9,7 +9,8 @@ use latchwork_files::Output;
 use super::FlagError;
 use crate::AppError;
 
-/// The output at `path`, which `flag` asks for. A FIFO, a device or a descriptor is open from now on.
+/// The output at `path`, which `flag` asks for. A FIFO, a device or a descriptor is open from now
+/// on.
 ///
 /// # Errors
 /// When it could not be written there.

@@ -28,8 +28,8 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Flags of a process that joins a cluster.
 #[derive(Clone, Debug, Args)]
 pub struct JoinFlags {
-    /// Be one node of a cluster of processes that meet in this store: file:/DIRECTORY/NAME on one machine, or
-    /// etcd://HOST:PORT/NAME.
+    /// Be one node of a cluster of processes that meet in this store: file:/DIRECTORY/NAME on one
+    /// machine, or etcd://HOST:PORT/NAME.
     #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Joining")]
     pub join: Option<String>,
     /// The id that this node must have. [default: the lowest that is free]
@@ -41,8 +41,8 @@ pub struct JoinFlags {
     /// The address under which others reach this node, where it is another than that of --listen.
     #[arg(long, global = true, value_name = "ADDR", value_parser = address, help_heading = "Joining")]
     pub advertise: Option<IpAddr>,
-    /// A file with a secret that all nodes have, 16 bytes or more: whoever has it not is refused. [default: one that
-    /// the first node leaves in the store]
+    /// A file with a secret that all nodes have, 16 bytes or more: whoever has it not is refused.
+    /// [default: one that the first node leaves in the store]
     #[arg(
         long,
         global = true,
@@ -81,11 +81,12 @@ pub struct JoinFlags {
         help_heading = "Joining"
     )]
     pub tls_name: String,
-    /// The directory of the files that the processes share, with --fabric shm; the first node decides for all.
-    /// [default: /dev/shm/latchwork]
+    /// The directory of the files that the processes share, with --fabric shm; the first node
+    /// decides for all. [default: /dev/shm/latchwork]
     #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Joining")]
     pub shm_dir: Option<PathBuf>,
-    /// Huge pages for memory that processes share: no; advise, where the kernel gives them; or the directory of a hugetlbfs.
+    /// Huge pages for memory that processes share: no; advise, where the kernel gives them; or the
+    /// directory of a hugetlbfs.
     #[arg(long, global = true, value_name = "HOW", default_value = "no", help_heading = "Joining")]
     pub huge_pages: String,
     /// Seconds that this node is not missed: so long after it died the others go on without it.
@@ -165,8 +166,8 @@ impl JoinFlags {
         Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
     }
 
-    /// A flag that says nothing to a program that is a whole cluster, if one was given. Those that have a default are not
-    /// told from it.
+    /// A flag that says nothing to a program that is a whole cluster, if one was given. Those that
+    /// have a default are not told from it.
     fn given_in_vain(&self) -> Option<String> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag} {}", path.display()))
@@ -179,8 +180,9 @@ impl JoinFlags {
             .or_else(|| path("--shm-dir", &self.shm_dir))
     }
 
-    /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for: nobody is to take a cluster
-    /// for protected that is not. Addresses harm nobody, so that one command line can be that of any fabric.
+    /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for:
+    /// nobody is to take a cluster for protected that is not. Addresses harm nobody, so that one
+    /// command line can be that of any fabric.
     fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag} {}", path.display()))
@@ -330,8 +332,9 @@ mod tests {
         join: JoinFlags,
     }
 
-    /// Bug: whatever was wrong with the credentials, the error named the certificate's file. Fix: it names the flag and the
-    /// file that is wrong, and both files where they do not belong together.
+    /// Bug: whatever was wrong with the credentials, the error named the certificate's file. Fix:
+    /// it names the flag and the file that is wrong, and both files where they do not belong
+    /// together.
     #[test]
     fn what_is_wrong_with_credentials_names_its_file() {
         let arguments = ["test", "--tls-ca", "ca.pem", "--tls-cert", "c.pem", "--tls-key", "k.pem"];

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use clap::Args;
 use latchwork_files::{Named, Output};
 
-/// What is wrong with flags that are fine one by one: one line that names the flag and says what would do.
+/// What is wrong with flags that are fine one by one: one line that names the flag and says what
+/// would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FlagError(pub String);

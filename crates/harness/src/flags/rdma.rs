@@ -8,14 +8,16 @@ use super::{FabricKind, FlagError};
 /// Flags of RDMA devices.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RdmaFlags {
-    /// An RDMA device, by its name in `ibv_devices`; may be given several times. A process that joins others uses one of them,
-    /// by its node's id. [default: all there are]
+    /// An RDMA device, by its name in `ibv_devices`; may be given several times. A process that
+    /// joins others uses one of them, by its node's id. [default: all there are]
     #[arg(long, global = true, value_name = "NAME", help_heading = "RDMA")]
     pub device: Vec<String>,
-    /// The number of the address (GID) of the devices' ports. [default: routable RoCE, on IPv4 where there is that]
+    /// The number of the address (GID) of the devices' ports. [default: routable RoCE, on IPv4
+    /// where there is that]
     #[arg(long, global = true, value_name = "N", help_heading = "RDMA")]
     pub gid_index: Option<u8>,
-    /// Seconds without an acknowledgement until a connection counts as failed, seven times as long as one is waited for.
+    /// Seconds without an acknowledgement until a connection counts as failed, seven times as long
+    /// as one is waited for.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8", value_parser = crate::parse::seconds_f64, help_heading = "RDMA")]
     pub rdma_timeout: f64,
 }
@@ -44,8 +46,8 @@ impl RdmaFlags {
     }
 }
 
-/// As devices count the time until one acknowledgement is missed, of seven: the power of two that 4.096 us are multiplied with. The next
-/// one from above.
+/// As devices count the time until one acknowledgement is missed, of seven: the power of two that
+/// 4.096 us are multiplied with. The next one from above.
 fn exponent(seconds: f64) -> u8 {
     let one = seconds / 7.0 / 4.096e-6;
     one.log2().ceil().clamp(1.0, 31.0) as u8

@@ -1,4 +1,5 @@
-//! A program that a test starts, follows and sends signals to. For tests of programs, each of which takes it in by its path.
+//! A program that a test starts, follows and sends signals to. For tests of programs, each of which
+//! takes it in by its path.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -46,7 +47,8 @@ impl Running {
         Running { child, lines, out: Some(out), err: String::new() }
     }
 
-    /// Reads standard error up to a line that tells of something that was done in this phase: what counts, of a run.
+    /// Reads standard error up to a line that tells of something that was done in this phase: what
+    /// counts, of a run.
     pub(crate) fn reach(&mut self, phase: &str) {
         let begin = format!("{phase}: ");
         self.follow(|line| line.starts_with(&begin) && !line.contains(" %, 0 "));

@@ -1,9 +1,9 @@
 //! Readers that may have seen one of several states.
 //!
-//! A history is serializable if some choice makes it so. All edges that are certain come first. If they have
-//! no cycle, an order of all transactions that follows them, and the end of each where they leave it open,
-//! decides nearly everything: if it permits each reader a state, it is the proof. Else one that finds none is
-//! given each of its states in turn, with a new order for each.
+//! A history is serializable if some choice makes it so. All edges that are certain come first. If
+//! they have no cycle, an order of all transactions that follows them, and the end of each where
+//! they leave it open, decides nearly everything: if it permits each reader a state, it is the
+//! proof. Else one that finds none is given each of its states in turn, with a new order for each.
 
 use super::graph::{Builder, kind};
 use super::presence::Candidate;
@@ -41,8 +41,8 @@ impl Choice {
 const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
 
-/// Chooses for all of them. `graph` has no cycle before; if it has one afterwards, no choice avoids one.
-/// Returns how many could not be decided, and are left out.
+/// Chooses for all of them. `graph` has no cycle before; if it has one afterwards, no choice avoids
+/// one. Returns how many could not be decided, and are left out.
 pub(crate) fn choose(
     graph: &mut Builder,
     choices: Vec<Choice>,

@@ -6,7 +6,8 @@ use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
 use super::report::{Class, Dependency, Findings, Step, Violation, name};
 
-/// Kinds of edges, from those that no isolation level permits in a cycle to those that only the highest forbids.
+/// Kinds of edges, from those that no isolation level permits in a cycle to those that only the
+/// highest forbids.
 const LEVELS: [u8; 4] = [
     kind::WW | kind::WR | kind::WR_RANGE,
     kind::WW | kind::WR | kind::WR_RANGE | kind::RW,
@@ -14,7 +15,8 @@ const LEVELS: [u8; 4] = [
     kind::ALL,
 ];
 
-/// Edges that the search for a shortest cycle may look at in one part; beyond, the best until then is told.
+/// Edges that the search for a shortest cycle may look at in one part; beyond, the best until then
+/// is told.
 const EDGES: usize = 20_000_000;
 
 /// Reports one cycle of each cyclic part, at the lowest level that has one.

@@ -1,7 +1,7 @@
 //! The graph: transactions, helper nodes, edges with what they stand for; its cyclic parts.
 
-/// What an edge stands for, as a bit. The numbers after Adya, Liskov, O'Neil, "Generalized isolation level
-/// definitions" (ICDE 2000), section 4.4.
+/// What an edge stands for, as a bit. The numbers after Adya, Liskov, O'Neil, "Generalized
+/// isolation level definitions" (ICDE 2000), section 4.4.
 pub(crate) mod kind {
     /// A version was replaced by the next.
     pub(crate) const WW: u8 = 1;
@@ -30,8 +30,8 @@ pub(crate) struct Edge {
     pub(crate) kind: u8,
 }
 
-/// Edges as they are found. Nodes below `transactions` are those, the others help: a path through them
-/// stands for an edge between its ends.
+/// Edges as they are found. Nodes below `transactions` are those, the others help: a path through
+/// them stands for an edge between its ends.
 pub(crate) struct Builder {
     pub(crate) transactions: u32,
     pub(crate) nodes: u32,
@@ -95,8 +95,8 @@ impl Graph {
         &self.edges[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    /// The strongly connected components of more than one node, with edges of these kinds only: Tarjan's
-    /// algorithm with a stack of its own, since paths are as long as histories.
+    /// The strongly connected components of more than one node, with edges of these kinds only:
+    /// Tarjan's algorithm with a stack of its own, since paths are as long as histories.
     pub(crate) fn cyclic(&self, kinds: u8) -> Vec<Vec<u32>> {
         const NEW: u32 = u32::MAX;
         let nodes = self.nodes() as usize;
@@ -146,8 +146,8 @@ impl Graph {
         found
     }
 
-    /// The nodes in an order that all edges follow, and among what they leave open lowest `rank` first.
-    /// `None` if there is a cycle.
+    /// The nodes in an order that all edges follow, and among what they leave open lowest `rank`
+    /// first. `None` if there is a cycle.
     pub(crate) fn order(&self, rank: impl Fn(u32) -> u64) -> Option<Vec<u32>> {
         use std::cmp::Reverse;
         let mut waits = vec![0u32; self.nodes() as usize];

@@ -1,4 +1,5 @@
-//! What the checker looks up: keys by number, the versions of each in their order, who counts as committed.
+//! What the checker looks up: keys by number, the versions of each in their order, who counts as
+//! committed.
 
 use std::collections::HashMap;
 
@@ -133,7 +134,8 @@ impl<'h> Index<'h> {
         &self.history.transactions[number as usize]
     }
 
-    /// When a transaction was over: nobody knows when the writes of one with an unknown outcome came to be seen.
+    /// When a transaction was over: nobody knows when the writes of one with an unknown outcome
+    /// came to be seen.
     pub(crate) fn over(&self, number: u32) -> u64 {
         match self.transaction(number).outcome {
             Outcome::Committed { .. } | Outcome::Aborted { .. } => self.transaction(number).end,
@@ -205,8 +207,8 @@ impl<'h> Index<'h> {
         self.open = Versions::new(rest.copied().collect(), keys);
     }
 
-    /// An unknown transaction counts if one that counts has read a version of it; and then so do those that
-    /// it has read from.
+    /// An unknown transaction counts if one that counts has read a version of it; and then so do
+    /// those that it has read from.
     fn count_unknown(&mut self) {
         if self.open.all().is_empty() {
             return;

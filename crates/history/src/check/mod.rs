@@ -37,9 +37,10 @@ impl Default for Options {
 
 /// Whether the transactions of a history that are committed could have run one after another.
 ///
-/// Builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation level definitions",
-/// ICDE 2000, section 4.4) with versions of each key in the order of their timestamps, and looks for cycles. Its
-/// time and memory grow with operations and with the logarithm of keys.
+/// Builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation level
+/// definitions", ICDE 2000, section 4.4) with versions of each key in the order of their
+/// timestamps, and looks for cycles. Its time and memory grow with operations and with the
+/// logarithm of keys.
 pub fn check(history: &History, options: Options) -> Report {
     analyze(history, options, false)
 }
@@ -100,8 +101,8 @@ fn analyze(history: &History, options: Options, every_key: bool) -> Report {
     findings.report
 }
 
-/// Who was over before whom: a chain of helper nodes in the order in which transactions ended. Each leads to
-/// its place in the chain, and from there come those that began behind it.
+/// Who was over before whom: a chain of helper nodes in the order in which transactions ended. Each
+/// leads to its place in the chain, and from there come those that began behind it.
 fn real_time(index: &Index<'_>, graph: &mut Builder) {
     let mut ended: Vec<(u64, u32)> =
         index.counted().map(|(number, _)| (index.over(number), number)).collect();
@@ -131,8 +132,8 @@ mod tests {
 
     const KEYS: u8 = 12;
 
-    /// Transactions on a store that does each at once, at some time between its begin and its end; in some
-    /// histories readers see a store that is late, in some timestamps are.
+    /// Transactions on a store that does each at once, at some time between its begin and its end;
+    /// in some histories readers see a store that is late, in some timestamps are.
     fn history(seed: u64) -> History {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
         let recording = Recording::memory(0);

@@ -1,7 +1,8 @@
 //! Which version was seen by who only knows that a row was there, or that it was not.
 //!
-//! A tombstone leaves no trace when it is purged, and an entry of an index has no version. So "nothing there"
-//! may be the time before the row came or any time after it went. What happened when decides:
+//! A tombstone leaves no trace when it is purged, and an entry of an index has no version. So
+//! "nothing there" may be the time before the row came or any time after it went. What happened
+//! when decides:
 //!
 //! ```text
 //!   put ──── delete ──── put ──── delete ────────────── put         versions of a key
@@ -10,7 +11,8 @@
 //!                 the last of these, or one of these
 //! ```
 //!
-//! Where that leaves more than one, the reader is free to have seen any: see [`choice`](super::choice).
+//! Where that leaves more than one, the reader is free to have seen any: see
+//! [`choice`](super::choice).
 
 use std::ops::Range;
 
@@ -19,8 +21,8 @@ use super::graph::Builder;
 use super::index::{Index, Written};
 use super::report::{Class, Findings, name};
 
-/// What a reader may have seen: versions with the same answer, of which the first gave it and the last was
-/// the last to give it.
+/// What a reader may have seen: versions with the same answer, of which the first gave it and the
+/// last was the last to give it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
     /// Who made it so; nobody, if it was so from the start.
@@ -35,8 +37,8 @@ pub(crate) struct Times {
     ended: Vec<u64>,
     /// For each version the earliest begin of it and those of its key behind it.
     began: Vec<u64>,
-    /// Whether versions of a key follow each other in time as they do in their order. They do not if a later
-    /// one was over before an earlier one began.
+    /// Whether versions of a key follow each other in time as they do in their order. They do not
+    /// if a later one was over before an earlier one began.
     in_time: Vec<bool>,
 }
 
@@ -161,8 +163,8 @@ impl Observation {
             }
         }
         if found.is_empty() {
-            // None that time permits: the last before the reader, which then has a cycle to show for it if
-            // anything else depends on that.
+            // None that time permits: the last before the reader, which then has a cycle to show
+            // for it if anything else depends on that.
             let before = (0..over.unwrap_or(0)).rev();
             let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
             if same.is_some() || starts(index, is_there) {

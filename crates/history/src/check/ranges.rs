@@ -1,8 +1,8 @@
 //! Edges of range reads: what came, went or stayed away between the keys that a scan found.
 //!
-//! The keys of a range that a scan did not find were not there: each of them a read of "nothing", of a version
-//! that the scan does not know. What stood there when the reader began follows from times (see
-//! [`presence`](super::presence)). For keys where nothing happened while the reader ran,
+//! The keys of a range that a scan did not find were not there: each of them a read of "nothing",
+//! of a version that the scan does not know. What stood there when the reader began follows from
+//! times (see [`presence`](super::presence)). For keys where nothing happened while the reader ran,
 //! [`Snapshots`] make the edges; the others, few, get edges of their own.
 
 use std::ops::{Bound, Range};

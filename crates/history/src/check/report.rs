@@ -5,13 +5,13 @@ use std::fmt;
 use super::index::Index;
 use crate::TransactionId;
 
-/// What is wrong, the worst first. Names in parentheses are those of Adya, Liskov, O'Neil, "Generalized isolation
-/// level definitions" (ICDE 2000).
+/// What is wrong, the worst first. Names in parentheses are those of Adya, Liskov, O'Neil,
+/// "Generalized isolation level definitions" (ICDE 2000).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Class {
-    /// Two transactions have one timestamp, or one that wrote has none. Versions are ordered by timestamps, so that
-    /// this is the one way to a cycle of writes (G0).
+    /// Two transactions have one timestamp, or one that wrote has none. Versions are ordered by
+    /// timestamps, so that this is the one way to a cycle of writes (G0).
     Timestamp,
     /// A version was read that nobody wrote, or a key was found that nobody put.
     Unwritten,
@@ -25,8 +25,8 @@ pub enum Class {
     CircularInformationFlow,
     /// Two read one version and both replaced it.
     LostUpdate,
-    /// A cycle with one anti-dependency between rows: a reader saw some of a writer's changes, and not others
-    /// (G-single).
+    /// A cycle with one anti-dependency between rows: a reader saw some of a writer's changes, and
+    /// not others (G-single).
     ReadSkew,
     /// A cycle with anti-dependencies between rows (G2-item): write skew, long fork.
     AntiDependency,

@@ -1,8 +1,10 @@
-//! Edges between a range read and all that happened in its range before it, without one for each key.
+//! Edges between a range read and all that happened in its range before it, without one for each
+//! key.
 //!
-//! A tree over the keys; its nodes are helper nodes of the graph. What happens at a key leads to its leaf, and
-//! from there to the root. A reader depends on the few nodes that cover its range. What happens later must
-//! not reach it, so a path whose nodes were taken is made anew, beside the old one, which stays as it was.
+//! A tree over the keys; its nodes are helper nodes of the graph. What happens at a key leads to
+//! its leaf, and from there to the root. A reader depends on the few nodes that cover its range.
+//! What happens later must not reach it, so a path whose nodes were taken is made anew, beside the
+//! old one, which stays as it was.
 //!
 //! ```text
 //!         ┌───────o───────┐             delete of b ──► leaf b ──► ab ──► root
@@ -62,8 +64,8 @@ impl Snapshots {
         }
     }
 
-    /// `writer` did something at a key. What happened there before is forgotten: versions of one key are in
-    /// order anyway.
+    /// `writer` did something at a key. What happened there before is forgotten: versions of one
+    /// key are in order anyway.
     pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
         let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
         while node > 0 {

@@ -115,7 +115,8 @@ impl Copies {
         line
     }
 
-    /// Looks at all frames and words again; what changed is touched. Called after every event, so made to be quick.
+    /// Looks at all frames and words again; what changed is touched. Called after every event, so
+    /// made to be quick.
     pub(crate) fn look(&mut self, cluster: &Simulated) {
         for node in 0..self.nodes.len() {
             for frame in 0..self.seen[node].len() {

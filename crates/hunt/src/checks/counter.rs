@@ -1,5 +1,5 @@
-//! A counter that everybody adds one to by a global atomic: linearizable exactly if every answer is given
-//! once, and a call that began after another had returned counts higher.
+//! A counter that everybody adds one to by a global atomic: linearizable exactly if every answer is
+//! given once, and a call that began after another had returned counts higher.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Whether what the clients were told can be explained by one order: per object in real time, and of all
-//! calls in each task's own order.
+//! Whether what the clients were told can be explained by one order: per object in real time, and
+//! of all calls in each task's own order.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;

@@ -16,8 +16,8 @@ use crate::Check;
 /// What a check found: which one, and what it says.
 pub(crate) type Verdict = Result<(), (Check, String)>;
 
-/// What the judge of a whole record found. When nothing was wrong: of how many objects it could not tell,
-/// since too many of their calls overlap.
+/// What the judge of a whole record found. When nothing was wrong: of how many objects it could not
+/// tell, since too many of their calls overlap.
 pub(crate) type Judgement = Result<u64, (Check, String)>;
 
 /// Many lines of a text, at most `most` of them.

@@ -1,7 +1,7 @@
 //! Who owns a line, at every step: one writer, or many readers, and the latch word agrees.
 //!
-//! What the word says and what the caches say differ only while an operation on the word is in flight,
-//! and only in these ways:
+//! What the word says and what the caches say differ only while an operation on the word is in
+//! flight, and only in these ways:
 //!
 //! ```text
 //!   cache of N   word                          meanwhile

@@ -1,12 +1,12 @@
-//! The data-value invariant, at every step: whoever may read a line has what was written last, and so
-//! has the memory node as long as nobody may write.
+//! The data-value invariant, at every step: whoever may read a line has what was written last, and
+//! so has the memory node as long as nobody may write.
 //!
-//! Before the exclusive field of a latch word is cleared, all changes have been written back, in the
-//! same batch. So when it is clear, memory is current, whatever else is in flight.
+//! Before the exclusive field of a latch word is cleared, all changes have been written back, in
+//! the same batch. So when it is clear, memory is current, whatever else is in flight.
 //!
-//! Where the workload says what was written last, both ends of the line are compared with that; so the
-//! line is not torn either. Where it does not, whole copies are compared with each other. A copy whose local
-//! latch is held is left alone: its holder is writing.
+//! Where the workload says what was written last, both ends of the line are compared with that; so
+//! the line is not torn either. Where it does not, whole copies are compared with each other. A
+//! copy whose local latch is held is left alone: its holder is writing.
 
 use latchwork_verbs::{LINE_HEADER, Words};
 

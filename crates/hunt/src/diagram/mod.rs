@@ -1,7 +1,7 @@
 //! [`Diagram`]: what happened around a failure, as a picture.
 //!
-//! A trace has several entries per batch; a picture has one arrow, drawn at the moment when the batch
-//! took effect, since that is the order that counts. What was posted much earlier says when.
+//! A trace has several entries per batch; a picture has one arrow, drawn at the moment when the
+//! batch took effect, since that is the order that counts. What was posted much earlier says when.
 
 mod ladder;
 mod mermaid;

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::values::within;
 
-/// What goes wrong in a world. Rates say one in so many, and 0 means never; the seed draws which nodes
-/// are struck, and when.
+/// What goes wrong in a world. Rates say one in so many, and 0 means never; the seed draws which
+/// nodes are struck, and when.
 ///
-/// All faults strike between the moment when the workload begins and `until_us` later; by then whoever
-/// was paused is awake and whoever was slow is not any more. The dead stay dead, and the others may be told of them later.
+/// All faults strike between the moment when the workload begins and `until_us` later; by then
+/// whoever was paused is awake and whoever was slow is not any more. The dead stay dead, and the
+/// others may be told of them later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultPlan {
@@ -21,7 +22,8 @@ pub struct FaultPlan {
     /// Batches that are late.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub delay_one_in: u64,
-    /// By how much at most, in microseconds. Also how late the second copy of a repeated message is.
+    /// By how much at most, in microseconds. Also how late the second copy of a repeated message
+    /// is.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub delay_us: u64,
     /// Messages that are lost.
@@ -42,11 +44,13 @@ pub struct FaultPlan {
     /// Compute nodes that die.
     #[serde(deserialize_with = "within::<_, _, 0, 57>")]
     pub deaths: u32,
-    /// Compute nodes that lose their lease while they run: dead for the others, and barred themselves.
+    /// Compute nodes that lose their lease while they run: dead for the others, and barred
+    /// themselves.
     #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
     pub lapses: u32,
-    /// Within how many microseconds everybody else has heard of a node that is dead or has lost its lease: each member at a time of
-    /// its own keeps it out and gives it up, and then it is buried. With 0 nobody is told.
+    /// Within how many microseconds everybody else has heard of a node that is dead or has lost its
+    /// lease: each member at a time of its own keeps it out and gives it up, and then it is buried.
+    /// With 0 nobody is told.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_never")]
     pub told_us: u64,
     /// Memory nodes that are lost.
@@ -100,8 +104,8 @@ impl FaultPlan {
         by_chance > 0 || self.pauses + self.departures() + self.lost_memory + self.slow > 0
     }
 
-    /// Whether operations may fail: some of these faults are more than the protocol can make up for.
-    /// What else there is here must go unnoticed.
+    /// Whether operations may fail: some of these faults are more than the protocol can make up
+    /// for. What else there is here must go unnoticed.
     pub fn may_fail_operations(&self) -> bool {
         self.lose_one_in > 0 || self.fails_in_rows() || self.departures() + self.lost_memory > 0
     }

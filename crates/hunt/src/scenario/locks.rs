@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::values::within;
 use super::{Scenario, ScenarioError};
 
-/// Transactions that lock lines and wait for no lock. What is left of a hundred moves something from one line to
-/// another.
+/// Transactions that lock lines and wait for no lock. What is left of a hundred moves something
+/// from one line to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LocksLoad {
@@ -40,8 +40,9 @@ impl Default for LocksLoad {
 }
 
 impl LocksLoad {
-    /// How many frames a node with so many tasks needs for accesses that wait for locks: each keeps one while it waits.
-    /// Half of all may be locked besides, and a quarter kept by what was refused.
+    /// How many frames a node with so many tasks needs for accesses that wait for locks: each keeps
+    /// one while it waits. Half of all may be locked besides, and a quarter kept by what was
+    /// refused.
     pub(super) fn frames_to_look(tasks: usize) -> usize {
         4 * tasks + 4
     }

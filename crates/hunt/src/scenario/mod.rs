@@ -98,8 +98,8 @@ pub struct Scenario {
     /// Which checks the world has.
     #[serde(skip_serializing_if = "Checks::are_all")]
     pub checks: Checks,
-    /// READs and WRITEs copy only the first bytes of what they transfer: for measuring the simulator.
-    /// Nothing that lines say is then true, so it needs `checks = "none"`.
+    /// READs and WRITEs copy only the first bytes of what they transfer: for measuring the
+    /// simulator. Nothing that lines say is then true, so it needs `checks = "none"`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elide_payloads: bool,
     /// Settings of the protocol, by name.
@@ -138,7 +138,8 @@ impl Default for Scenario {
 /// The stream of a seed that decides what the network tells.
 const TELLS: u64 = (1 << 40) + 15;
 
-/// Bytes of a chunk for small lines: small itself, so that several nodes have chunks even in a small pool.
+/// Bytes of a chunk for small lines: small itself, so that several nodes have chunks even in a
+/// small pool.
 const CHUNK_MIN: u64 = Geometry::MIN_CHUNK;
 
 /// A chunk has room for at least this many lines, so that large lines do not need a chunk each.
@@ -151,8 +152,8 @@ impl Scenario {
     /// The scenario that a file describes.
     ///
     /// # Errors
-    /// One, with its line and what would do: TOML that is none, a key that does not exist, a value that is
-    /// out of range, values that do not fit each other.
+    /// One, with its line and what would do: TOML that is none, a key that does not exist, a value
+    /// that is out of range, values that do not fit each other.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         parse::parse(text)
     }
@@ -162,8 +163,8 @@ impl Scenario {
         parse::to_toml(self)
     }
 
-    /// Checks each value alone, as those of a file are, and what they mean together. No scenario that passes
-    /// panics when it runs.
+    /// Checks each value alone, as those of a file are, and what they mean together. No scenario
+    /// that passes panics when it runs.
     ///
     /// # Errors
     /// The first thing that is out of range or does not fit.
@@ -227,7 +228,8 @@ impl Scenario {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
     }
 
-    /// Whether the network tells of batches that they were not sent: in every second world in which others are told of the dead.
+    /// Whether the network tells of batches that they were not sent: in every second world in which
+    /// others are told of the dead.
     pub(crate) fn tells_unsent(&self) -> bool {
         self.faults.told_us > 0 && Random::for_stream(self.seed, TELLS).below(2) == 0
     }

@@ -24,8 +24,8 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
     })
 }
 
-/// Checks each value of a scenario that may not come from a file: a file with the same values must be valid.
-/// So the range of a key stands in one place.
+/// Checks each value of a scenario that may not come from a file: a file with the same values must
+/// be valid. So the range of a key stands in one place.
 pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
     let text = toml::to_string(scenario)
         .map_err(|error| ScenarioError::on_line(None, error.to_string()))?;

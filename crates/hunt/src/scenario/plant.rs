@@ -3,13 +3,13 @@
 use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
-/// A bug that a scenario puts in: a rule of the protocol switched off, or a client that cheats. Nothing of
-/// it is in the protocol's code.
+/// A bug that a scenario puts in: a rule of the protocol switched off, or a client that cheats.
+/// Nothing of it is in the protocol's code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Plant {
-    /// The receiver of a hand-over acts on the latch word before the giver's own operation has landed:
-    /// rule R4 off.
+    /// The receiver of a hand-over acts on the latch word before the giver's own operation has
+    /// landed: rule R4 off.
     NoSettling,
     /// A refused reader takes its bit back while the holder may set it again: rule R2 off, the
     /// published scheme.
@@ -25,7 +25,8 @@ pub enum Plant {
     Forgets,
     /// Who takes a line out of use forgets to free it.
     ForgetsToFree,
-    /// A reader now and then answers what it answered before, and says that it has been asking since.
+    /// A reader now and then answers what it answered before, and says that it has been asking
+    /// since.
     Backdates,
     /// Nodes that are asked for a line do not give it up.
     NeverGivesUp,
@@ -39,7 +40,8 @@ pub enum Plant {
     Overtakes,
     /// A transaction now and then forgets to lock a line.
     ForgetsToLock,
-    /// A transaction that locks only what it writes looks at what it reads before that, and not behind it.
+    /// A transaction that locks only what it writes looks at what it reads before that, and not
+    /// behind it.
     LooksTooEarly,
     /// Nodes ask those of whom they know that they are gone, and keep a frame for the answer.
     AsksTheGone,

@@ -1,5 +1,5 @@
-//! Scenarios from seeds: swarm testing (Groce and others, ISSTA 2012). Each world has a random few of
-//! all features, so that what one of them hides, others show.
+//! Scenarios from seeds: swarm testing (Groce and others, ISSTA 2012). Each world has a random few
+//! of all features, so that what one of them hides, others show.
 
 use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
@@ -16,8 +16,8 @@ use super::{
 pub struct Choice {
     /// The workloads; none for all there are.
     pub workloads: Vec<WorkloadKind>,
-    /// The networks; none for all that have a name, and the profiles of NICs less often: with those,
-    /// less overtakes.
+    /// The networks; none for all that have a name, and the profiles of NICs less often: with
+    /// those, less overtakes.
     pub networks: Vec<Network>,
     /// Whether faults strike.
     pub faults: bool,
@@ -31,20 +31,23 @@ impl Default for Choice {
     }
 }
 
-/// Which stream of a seed decides whether its world has locks. None of the worlds that are kept by their seeds has.
+/// Which stream of a seed decides whether its world has locks. None of the worlds that are kept by
+/// their seeds has.
 const LOCKS: u64 = (1 << 40) + 2;
 
-/// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept by their seeds they are not.
+/// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept
+/// by their seeds they are not.
 const DEPARTURES: u64 = (1 << 40) + 14;
 
-/// Which stream of a seed decides the size of its lines where settings vary. In the worlds that are kept by their seeds settings
-/// do not vary, and lines are small.
+/// Which stream of a seed decides the size of its lines where settings vary. In the worlds that are
+/// kept by their seeds settings do not vary, and lines are small.
 const LINE_SIZES: u64 = (1 << 40) + 16;
 
 /// The sizes of lines that every world may have. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
 
-/// In one world of six, where settings vary, lines have any size that a pool offers, all sizes alike. Large lines make slow worlds.
+/// In one world of six, where settings vary, lines have any size that a pool offers, all sizes
+/// alike. Large lines make slow worlds.
 fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
     let mut draw = Draw(Random::for_stream(seed, LINE_SIZES));
     if vary == Vary::Nothing || !draw.chance(6) {
@@ -124,8 +127,8 @@ impl Scenario {
     }
 }
 
-/// How long accesses wait at most, in microseconds. Where none may fail: a multiple of what the longest
-/// take. Without invalidation messages nobody is sure of a turn.
+/// How long accesses wait at most, in microseconds. Where none may fail: a multiple of what the
+/// longest take. Without invalidation messages nobody is sure of a turn.
 fn patience(scenario: &Scenario) -> u64 {
     let plan = &scenario.faults;
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
@@ -155,7 +158,8 @@ impl Draw {
         }
         let [others @ .., locks] = WorkloadKind::ALL;
         let other = self.one_of(&others);
-        // From a stream of its own: the other seeds have the worlds that they had before there were locks.
+        // From a stream of its own: the other seeds have the worlds that they had before there were
+        // locks.
         if Random::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
 

@@ -30,8 +30,9 @@ impl Vary {
     }
 }
 
-/// Every setting's every value worth trying (see [`Setting::tries`](latchwork_selcc::Setting::tries)), alone
-/// and together with every one of every other setting.
+/// Every setting's every value worth trying (see
+/// [`Setting::tries`](latchwork_selcc::Setting::tries)), alone and together with every one of every
+/// other setting.
 pub fn variants() -> Vec<Overrides> {
     let all = || {
         let values = |at: usize| Settings::TABLE[at].tries.iter();

@@ -99,7 +99,8 @@ pub enum StoreOrder {
     Pso,
 }
 
-/// Lines that are written through write buffers, one for each worker. What is left of a hundred reads.
+/// Lines that are written through write buffers, one for each worker. What is left of a hundred
+/// reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BufferedLoad {
@@ -126,8 +127,8 @@ pub struct BufferedLoad {
     /// For how long a write waits for others that fill its batch, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub linger_us: u64,
-    /// When a write that is not visible is lost, in microseconds. 0: several times the deadline of an
-    /// access, and no write is lost unless accesses may fail.
+    /// When a write that is not visible is lost, in microseconds. 0: several times the deadline of
+    /// an access, and no write is lost unless accesses may fail.
     #[serde(deserialize_with = "within::<_, _, 0, 600_000_000>")]
     pub write_deadline_us: u64,
     /// Whether few lines are wanted most (zipfian), or all alike.
@@ -152,7 +153,8 @@ impl Default for BufferedLoad {
 }
 
 impl BufferedLoad {
-    /// So many deadlines of accesses a write may take, where none may fail: it waits for those before it.
+    /// So many deadlines of accesses a write may take, where none may fail: it waits for those
+    /// before it.
     pub(crate) const PATIENCE: u32 = 4;
 
     /// The buffers' settings.
@@ -203,8 +205,8 @@ impl BufferedLoad {
     }
 }
 
-/// All operations of a B-link tree: point reads, inserts, updates in whole and in part, removals, changes in
-/// place, scans both ways.
+/// All operations of a B-link tree: point reads, inserts, updates in whole and in part, removals,
+/// changes in place, scans both ways.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TreeLoad {
@@ -240,8 +242,8 @@ impl Default for TreeLoad {
     }
 }
 
-/// Lines that are allocated, used, freed and allocated again, by all nodes: a third of all operations each put
-/// a new line into a slot, take one out and free it, and look at one.
+/// Lines that are allocated, used, freed and allocated again, by all nodes: a third of all
+/// operations each put a new line into a slot, take one out and free it, and look at one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryLoad {
@@ -349,8 +351,8 @@ impl Workload {
             Workload::Lines(load) => load.lines + 1,
             Workload::Buffered(load) => load.lines,
             Workload::Locks(load) => load.lines,
-            // A page has at least one entry of its own; every task may have lines in reserve, and freed
-            // ones rest for a while.
+            // A page has at least one entry of its own; every task may have lines in reserve, and
+            // freed ones rest for a while.
             Workload::Tree(load) => 2 * load.keys + 8 * tasks,
             Workload::Ycsb(load) => {
                 2 * load.records + 8 * tasks + of.total_operations().min(20_000) / 2

@@ -1,10 +1,11 @@
 //! [`Shrinker`]: looks for a smaller world that fails the same check.
 //!
-//! The shape of a scenario is made smaller step by step: fewer operations, nodes, workers, tasks and
-//! lines, faults off one by one, a calmer network. Since any change of the shape changes every draw
-//! behind it, the failure is then hidden under another seed: each smaller shape is tried with the seed
-//! that failed and with some tens of others (compare Zeller and Hildebrandt, "Simplifying and isolating
-//! failure-inducing input", 2002, where the parts of an input can be left out one by one).
+//! The shape of a scenario is made smaller step by step: fewer operations, nodes, workers, tasks
+//! and lines, faults off one by one, a calmer network. Since any change of the shape changes every
+//! draw behind it, the failure is then hidden under another seed: each smaller shape is tried with
+//! the seed that failed and with some tens of others (compare Zeller and Hildebrandt, "Simplifying
+//! and isolating failure-inducing input", 2002, where the parts of an input can be left out one by
+//! one).
 //!
 //! ```text
 //!   scenario ──► smaller shapes, boldest first ──► each with many seeds, side by side
@@ -19,8 +20,9 @@ use crate::{Check, Report, Scenario};
 /// How a search for a smaller world goes about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrinker {
-    /// Seeds that each shape is tried with at first, at least 1: the one that failed, and those after
-    /// it. When no smaller shape fails with any of them, each is tried with eight times as many.
+    /// Seeds that each shape is tried with at first, at least 1: the one that failed, and those
+    /// after it. When no smaller shape fails with any of them, each is tried with eight times as
+    /// many.
     pub seeds: u64,
     /// Seeds that each shape is tried with at most.
     pub seeds_max: u64,
@@ -48,9 +50,10 @@ pub struct Shrunk {
 }
 
 impl Shrinker {
-    /// The smallest scenario found that fails as `report` says `scenario` does, while `go_on` holds:
-    /// it is asked before every few worlds. With `jobs` above 1 worlds run on threads; the result
-    /// depends on the scenario and on how long the search may go on, not on which thread is faster.
+    /// The smallest scenario found that fails as `report` says `scenario` does, while `go_on`
+    /// holds: it is asked before every few worlds. With `jobs` above 1 worlds run on threads; the
+    /// result depends on the scenario and on how long the search may go on, not on which thread is
+    /// faster.
     pub fn shrink(
         &self,
         scenario: &Scenario,

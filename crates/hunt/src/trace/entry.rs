@@ -75,8 +75,8 @@ pub enum What {
         /// Whether it will never come, and so is drawn as an arrow that ends nowhere.
         lost: bool,
     },
-    /// Something at one node: an operation of the workload, a change of what the node holds, a fault
-    /// of the node itself.
+    /// Something at one node: an operation of the workload, a change of what the node holds, a
+    /// fault of the node itself.
     Local {
         /// The node.
         who: Party,

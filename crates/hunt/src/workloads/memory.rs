@@ -8,8 +8,8 @@
 //!   take   empty a slot, then free its line
 //! ```
 //!
-//! An operation that has seen a slot may read the line even when somebody frees it meanwhile: until the
-//! operation ends, the line is nobody else's. So a reader never finds a stranger's stamp there.
+//! An operation that has seen a slot may read the line even when somebody frees it meanwhile: until
+//! the operation ends, the line is nobody else's. So a reader never finds a stranger's stamp there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,8 @@ use crate::world::{Observer, Process};
 const SLOTS: ObjectKind = ObjectKind(7);
 const NAME: &str = "slots";
 
-/// So many waits for a line at most make an operation: the slots, the line, and what allocation waits for.
+/// So many waits for a line at most make an operation: the slots, the line, and what allocation
+/// waits for.
 const ACCESSES_MAX: u32 = 8;
 
 /// The workload.
@@ -229,7 +230,8 @@ impl Client<'_> {
         self.load.observer.operation(self.process, about, entered).await
     }
 
-    /// Fills a line before anybody else knows of it, then shows it; gives it back if the slot is taken.
+    /// Fills a line before anybody else knows of it, then shows it; gives it back if the slot is
+    /// taken.
     async fn put(&self, at: u64, stamp: u64) -> Result<(), MemoryError> {
         let (memory, observer) = (&self.member.memory, &self.load.observer);
         let line = memory.allocate().await?;

@@ -26,7 +26,8 @@ pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T>>>;
 /// How long a worker waits until another has made what it needs.
 const FIND_LIMIT: Duration = Duration::from_secs(20);
 
-/// A workload, shared by all tasks of one thread: all of a world, or those of one worker. Errors are texts.
+/// A workload, shared by all tasks of one thread: all of a world, or those of one worker. Errors
+/// are texts.
 pub(crate) trait Load {
     /// Run by the first worker before anything goes wrong: makes what all need.
     fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>>;
@@ -114,8 +115,8 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
     })
 }
 
-/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it says
-/// so, and a worker that never yields would do all its work at one instant.
+/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it
+/// says so, and a worker that never yields would do all its work at one instant.
 pub(crate) async fn pass_time(member: &Member) {
     member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
     member.handle.yield_now().await;

@@ -7,7 +7,8 @@
 //!        └── as soon as all that are left keep it out: each compute node, some time later, buries it
 //! ```
 //!
-//! That order is the one of a cluster of processes (`latchwork_cluster`'s `joined`), whose steps these are.
+//! That order is the one of a cluster of processes (`latchwork_cluster`'s `joined`), whose steps
+//! these are.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

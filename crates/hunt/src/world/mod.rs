@@ -34,8 +34,8 @@ use crate::{Check, Checks, Failure, NodeFaults, Plant, Report, Scenario, Trace};
 use departures::{Agenda, Coming, Departures, Tiding};
 use strikes::{Strike, strikes};
 
-/// Runs a world to its end, or to the first thing that is wrong with it. Never panics: a panic inside is
-/// a failure of the report.
+/// Runs a world to its end, or to the first thing that is wrong with it. Never panics: a panic
+/// inside is a failure of the report.
 pub fn run(scenario: &Scenario) -> Report {
     drive(scenario, None)
 }
@@ -63,8 +63,8 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         observer.fail(Check::Panic, panic_text(&*panic));
-        // What panicked may be in any state: to drop it could panic again, and that would be the end of
-        // the whole program. Worlds that panic are few.
+        // What panicked may be in any state: to drop it could panic again, and that would be the
+        // end of the whole program. Worlds that panic are few.
         std::mem::forget(place.borrow_mut().take());
     }
     let world = place.into_inner();
@@ -89,15 +89,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long messages in flight may take to arrive when all is over.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Events that a world may have, and some more for each of its operations; beyond that it goes round in
-/// circles. Of thousands of worlds none needs a third of this. Most are in worlds that lose messages: whoever waits in
-/// vain for a line that a lost message has locked asks again and again, some three hundred times within a deadline of
-/// ten milliseconds, each time some ten events for each node that it asks.
+/// Events that a world may have, and some more for each of its operations; beyond that it goes
+/// round in circles. Of thousands of worlds none needs a third of this. Most are in worlds that
+/// lose messages: whoever waits in vain for a line that a lost message has locked asks again and
+/// again, some three hundred times within a deadline of ten milliseconds, each time some ten events
+/// for each node that it asks.
 const EVENTS_MAX: u64 = 1_000_000;
 const EVENTS_PER_OPERATION_MAX: u64 = 4_000;
 
-/// Bytes that READs and WRITEs copy where payloads are elided: what the memory pool needs, and a line's
-/// header.
+/// Bytes that READs and WRITEs copy where payloads are elided: what the memory pool needs, and a
+/// line's header.
 const ELIDED: u32 = 512;
 
 /// Something was found wrong, and reported.
@@ -112,7 +113,8 @@ struct World {
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
     departures: Departures,
-    /// Of each node, the frames that it had lost to lines of the dead when everybody had been told of them.
+    /// Of each node, the frames that it had lost to lines of the dead when everybody had been told
+    /// of them.
     lost_frames: RefCell<Vec<usize>>,
     tree: RefCell<Option<TreeStatistics>>,
     /// Keys of which the judge could not tell.
@@ -317,8 +319,8 @@ impl World {
         let leaving: Vec<_> = tasks.into_iter().map(|(_, task)| task).zip(workers).collect();
         let leaving = RefCell::new(leaving);
         let all_gone = || {
-            // Whoever has left goes on to serve the others until the moment when nothing of it is in
-            // flight: nobody else could take its completions.
+            // Whoever has left goes on to serve the others until the moment when nothing of it is
+            // in flight: nobody else could take its completions.
             leaving.borrow_mut().retain(|(task, (_, member))| {
                 let gone = task.is_finished() && member.memory.port().in_flight() == 0;
                 if let (true, Err((check, text))) = (gone && !lost, leaks::check_worker(member)) {
@@ -378,8 +380,8 @@ impl World {
         Ok(end)
     }
 
-    /// As [`step_until`](World::step_until), and fails when an operation takes too long, or time stands
-    /// still. Returns whether `done`.
+    /// As [`step_until`](World::step_until), and fails when an operation takes too long, or time
+    /// stands still. Returns whether `done`.
     fn go_on(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<bool, Failed> {
         let operations = self.scenario.total_operations();
         let events_max = EVENTS_MAX + operations * EVENTS_PER_OPERATION_MAX;

@@ -53,8 +53,8 @@ pub(crate) trait Failing: fmt::Display {
     /// Whether something did not come in time.
     fn is_timeout(&self) -> bool;
 
-    /// Whether this is how an operation may end when nodes, messages or connections are lost; where the fabric failed, as long as
-    /// that has a reason.
+    /// Whether this is how an operation may end when nodes, messages or connections are lost; where
+    /// the fabric failed, as long as that has a reason.
     fn is_clean(&self) -> bool;
 
     /// The fabric's own error, if it is one.
@@ -195,8 +195,8 @@ impl Observer {
         self.kernel.get().map_or(Time::ZERO, Kernel::now)
     }
 
-    /// The time by which calls are recorded. In a world it is the world's, in which effects have their
-    /// order: a worker's own clock runs ahead of it by what its polling has cost.
+    /// The time by which calls are recorded. In a world it is the world's, in which effects have
+    /// their order: a worker's own clock runs ahead of it by what its polling has cost.
     pub(crate) fn time(&self, handle: &Handle) -> Time {
         self.kernel.get().map_or_else(|| handle.now(), Kernel::now)
     }
@@ -223,8 +223,8 @@ impl Observer {
 
     // ---- what the workload tells -----------------------------------------------------------------
 
-    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` says for people what
-    /// it is about. Its answer, unless it failed as it may.
+    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` says for people
+    /// what it is about. Its answer, unless it failed as it may.
     pub(crate) async fn operation<T, E: Failing>(
         &self,
         process: Process,

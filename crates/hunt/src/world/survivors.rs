@@ -1,4 +1,5 @@
-//! What those have who live on, when they know who is gone: caches as large as they were, and memory that is freed and used again.
+//! What those have who live on, when they know who is gone: caches as large as they were, and
+//! memory that is freed and used again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +17,8 @@ const SEEN: Duration = Duration::from_millis(1);
 /// With so many lines each survivor looks what it gets of them.
 const LINES_MAX: usize = 64;
 
-/// How long it may take until operations that began before are over on all nodes. A node at rest says so about a millisecond later.
+/// How long it may take until operations that began before are over on all nodes. A node at rest
+/// says so about a millisecond later.
 const OUTLAST: Duration = Duration::from_millis(50);
 
 impl World {
@@ -26,7 +28,8 @@ impl World {
         plan.told_us > 0 && plan.departures() > 0
     }
 
-    /// Everybody has been told who is gone. What was on its way to them has cost the living frames; nothing will from now on.
+    /// Everybody has been told who is gone. What was on its way to them has cost the living frames;
+    /// nothing will from now on.
     pub(super) fn all_told(&self) -> Result<(), Failed> {
         if self.has_survivors() {
             self.go_on(self.now() + SEEN, &|| false)?;
@@ -36,8 +39,8 @@ impl World {
         Ok(())
     }
 
-    /// Each survivor reads every line that any cache has held, and wants to write it. Whatever it gets, it has lost no frame since it
-    /// knew who is gone.
+    /// Each survivor reads every line that any cache has held, and wants to write it. Whatever it
+    /// gets, it has lost no frame since it knew who is gone.
     pub(super) fn press(&self) -> Result<(), Failed> {
         let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
         let observer = self.observer.clone();

@@ -58,15 +58,15 @@ fn with_rules(plant: Option<Plant>) -> Vec<Failure> {
     noticed(0..15, |seed| Scenario { plant, deadline_us, ..crowded(seed, Protocol::Selcc) })
 }
 
-/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has landed.
-/// Mechanism: rule R4 switched off.
+/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has
+/// landed. Mechanism: rule R4 switched off.
 #[test]
 fn a_protocol_without_settling_is_noticed() {
     assert!(!with_rules(Some(Plant::NoSettling)).is_empty());
 }
 
-/// Bug: a refused reader takes its bit back while the holder sets it for the reader. Mechanism: rule R2
-/// switched off, which is the published scheme.
+/// Bug: a refused reader takes its bit back while the holder sets it for the reader. Mechanism:
+/// rule R2 switched off, which is the published scheme.
 #[test]
 fn a_protocol_that_takes_refused_bits_back_is_noticed() {
     assert!(!with_rules(Some(Plant::NoRegisteredWait)).is_empty());

@@ -148,17 +148,18 @@ impl Line {
         }
     }
 
-    /// Whether the wish can be given up, for which questions are open. The bit of a reader that waits is in the word, and has to be
-    /// minded as long as it is (R2).
+    /// Whether the wish can be given up, for which questions are open. The bit of a reader that
+    /// waits is in the word, and has to be minded as long as it is (R2).
     pub fn can_unask(&self) -> bool {
         matches!(self.phase, Phase::Asking { .. }) && !self.registered
     }
 
-    /// Gives up the wish: the nodes of `unasked`, whom the word names, are gone, and no question got there, so none of them will
-    /// answer. The others still do, and until then their questions stay open (R5).
+    /// Gives up the wish: the nodes of `unasked`, whom the word names, are gone, and no question
+    /// got there, so none of them will answer. The others still do, and until then their questions
+    /// stay open (R5).
     ///
-    /// Until then the node keeps its place in the order of those who upgrade: whoever it asks may be about to ask it, and if both
-    /// remembered the other's question, neither would answer.
+    /// Until then the node keeps its place in the order of those who upgrade: whoever it asks may
+    /// be about to ask it, and if both remembered the other's question, neither would answer.
     pub(super) fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
         let Phase::Asking { open, pledged, refused } = self.phase else { return };
         debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
@@ -172,9 +173,9 @@ impl Line {
         self.forget_refusals();
     }
 
-    /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody else wants the line, the
-    /// wish is given up, but for that of a reader whose wait is registered: its bit will be ownership, and it
-    /// has to notice (R2).
+    /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody
+    /// else wants the line, the wish is given up, but for that of a reader whose wait is
+    /// registered: its bit will be ownership, and it has to notice (R2).
     fn locked_out(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         let still = self.want.and_then(|want| copy.locked_out(want));
         let registered = self.registered.then_some(Want::Shared);
@@ -187,8 +188,8 @@ impl Line {
         self.priority = 0;
     }
 
-    /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other, both
-    /// must compare the same two priorities, or each would refuse the other, time after time.
+    /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other,
+    /// both must compare the same two priorities, or each would refuse the other, time after time.
     pub(super) fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
         out.push(Action::Pause { priority: self.raised_priority(rules) });
@@ -276,7 +277,8 @@ impl Line {
         if !open.is_empty() {
             self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
-            // There are none unless the wish was given up: a pledged bit keeps everybody else from the line.
+            // There are none unless the wish was given up: a pledged bit keeps everybody else from
+            // the line.
             self.give_up(pledged, out);
             self.phase = Phase::Rest;
             if self.want.is_none() {
@@ -315,7 +317,8 @@ impl Line {
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }
-            // The second time something else stands in the way: a word may name a node that is gone and back.
+            // The second time something else stands in the way: a word may name a node that is gone
+            // and back.
             (Hold::Nothing, Phase::Rest) if rules.gives_back && request.priority == 0 => {
                 return answer(&request, Answer::Released, out);
             }

@@ -38,8 +38,8 @@ impl Line {
         }
     }
 
-    /// Who waits for a line that a transaction has locked meanwhile does not go on waiting: not even where the
-    /// request could not be served for other reasons.
+    /// Who waits for a line that a transaction has locked meanwhile does not go on waiting: not
+    /// even where the request could not be served for other reasons.
     fn refuse_locked_out(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         if self.remembered.is_empty() || self.hold == Hold::Nothing {
             return;
@@ -54,9 +54,9 @@ impl Line {
         });
     }
 
-    /// Readers come to a line that a starved writer has won only with a priority as high as its was: those below
-    /// are refused, and each refusal raises them. Priorities end at the same height for all, so every
-    /// reader gets there.
+    /// Readers come to a line that a starved writer has won only with a priority as high as its
+    /// was: those below are refused, and each refusal raises them. Priorities end at the same
+    /// height for all, so every reader gets there.
     fn refuse_lower(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         if self.remembered.is_empty() || self.hold != Hold::Exclusive {
             return;
@@ -109,8 +109,8 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         if !rules.forwarding {
-            // A lock to read permits readers, but the copy has to stay. They look at the word again behind
-            // this, and find that they own the line.
+            // A lock to read permits readers, but the copy has to stay. They look at the word again
+            // behind this, and find that they own the line.
             if copy.locked().is_some() {
                 if copy.try_demote() {
                     copy.set_starved(0);
@@ -137,8 +137,8 @@ impl Line {
                     self.hold = Hold::Nothing;
                     let request = self.remembered.remove(best);
                     let mut travelling = std::mem::take(&mut self.remembered);
-                    // A writer that saw several owners has asked each. What it asked the others must
-                    // not come to itself: it waits for those answers before it serves anybody.
+                    // A writer that saw several owners has asked each. What it asked the others
+                    // must not come to itself: it waits for those answers before it serves anybody.
                     travelling.retain(|other| {
                         let own = other.from == request.from;
                         if own {
@@ -176,9 +176,10 @@ impl Line {
         }
     }
 
-    /// The line was given back and handed to nobody, and those who asked for it learn of that by message. Who gave it
-    /// back knows first, and would be at the word before them, time after time; so it leaves them a while.
-    /// Who has not been refused yet is left none: it will most likely be refused seldom.
+    /// The line was given back and handed to nobody, and those who asked for it learn of that by
+    /// message. Who gave it back knows first, and would be at the word before them, time after
+    /// time; so it leaves them a while. Who has not been refused yet is left none: it will most
+    /// likely be refused seldom.
     pub(super) fn stand_back(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
@@ -204,13 +205,14 @@ impl Line {
 
     /// Sends the requests on to the new owner that found no room in the grant, or came since.
     ///
-    /// Each is forgotten here as it is sent, so there is still one of it, which gets one final answer (R5):
-    /// the new owner remembers it, or, when it owns the line no more or the request has overtaken the grant
-    /// after all, answers `Dropped`, as to any question that it can do nothing about. In particular a
-    /// node that asks remembers nobody, so that nobody waits for a node that waits.
+    /// Each is forgotten here as it is sent, so there is still one of it, which gets one final
+    /// answer (R5): the new owner remembers it, or, when it owns the line no more or the request
+    /// has overtaken the grant after all, answers `Dropped`, as to any question that it can do
+    /// nothing about. In particular a node that asks remembers nobody, so that nobody waits for a
+    /// node that waits.
     ///
-    /// What the new owner itself has asked others must not come to itself: it waits for those answers
-    /// before it serves anybody.
+    /// What the new owner itself has asked others must not come to itself: it waits for those
+    /// answers before it serves anybody.
     pub(super) fn pass_on(&mut self, to: ComputeNodeId, out: &mut Vec<Action>) {
         for request in std::mem::take(&mut self.remembered) {
             if request.from == to {

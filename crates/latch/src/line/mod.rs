@@ -1,7 +1,8 @@
 //! [`Line`]: one node's part in the ownership of one line, as a state machine.
 //!
-//! Here is its state and what it does next; `give` is about giving the line up, `ask` about operations
-//! that complete, questions and answers, `pledge` about taking shared lines over; `rename` is for models.
+//! Here is its state and what it does next; `give` is about giving the line up, `ask` about
+//! operations that complete, questions and answers, `pledge` about taking shared lines over;
+//! `rename` is for models.
 
 mod ask;
 mod give;
@@ -21,15 +22,16 @@ enum Phase {
     Rest,
     /// An operation on the word is in flight.
     Operating(WordOp),
-    /// Questions are out; the nodes of `open` have not answered, those of `pledged` wait for a report.
-    /// What the answers so far say of the try: it is in vain if one refused.
+    /// Questions are out; the nodes of `open` have not answered, those of `pledged` wait for a
+    /// report. What the answers so far say of the try: it is in vain if one refused.
     Asking { open: NodeSet, pledged: NodeSet, refused: Refused },
     /// Refused: waiting before the next try.
     Pausing,
-    /// The line was given back for others, who have to look for it at the word: leaving them the time to get there.
+    /// The line was given back for others, who have to look for it at the word: leaving them the
+    /// time to get there.
     StandingBack,
-    /// The copy is pledged to a writer, and its report has not come. The bit is in the word. `pausing`: it was
-    /// pledged in a pause that is not over.
+    /// The copy is pledged to a writer, and its report has not come. The bit is in the word.
+    /// `pausing`: it was pledged in a pause that is not over.
     Pledged { to: ComputeNodeId, seq: Seq, priority: u8, pausing: bool },
 }
 
@@ -59,8 +61,8 @@ pub struct Line {
     settled_early: bool,
     seq: Seq,
     priority: u8,
-    /// It has met a lock since it began to want the line. Whoever has locked the line to read, and is to write it,
-    /// gives way to nobody, so this node does, whatever its priority.
+    /// It has met a lock since it began to want the line. Whoever has locked the line to read, and
+    /// is to write it, gives way to nobody, so this node does, whatever its priority.
     met_lock: bool,
     remembered: Remembered,
     /// Readers served by the downgrade in flight, or the writer served by the hand-over in flight.
@@ -68,8 +70,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line at rest. `seq` is the number of the last question that this node asked about it, or any
-    /// number when all its questions about the line have been answered.
+    /// A line at rest. `seq` is the number of the last question that this node asked about it, or
+    /// any number when all its questions about the line have been answered.
     pub fn at_rest(me: ComputeNodeId, hold: Hold, seq: Seq) -> Self {
         Line {
             me,
@@ -147,7 +149,8 @@ impl Line {
         self.phase == Phase::Pausing
     }
 
-    /// Whether it leaves the line, which it gave back, to others for a while: [`Event::Retry`] ends that.
+    /// Whether it leaves the line, which it gave back, to others for a while: [`Event::Retry`] ends
+    /// that.
     pub fn stands_back(&self) -> bool {
         self.phase == Phase::StandingBack
     }
@@ -243,7 +246,8 @@ impl Line {
 
     /// The order among nodes that hold the line shared and all want to write it.
     fn must_give_way_to(&self, rules: &Rules, request: &Request) -> bool {
-        // While it asks itself, it could not serve whom it remembers: two would wait for each other.
+        // While it asks itself, it could not serve whom it remembers: two would wait for each
+        // other.
         let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
         let mine = (self.priority_of_questions(rules), self.me);
         request.kind == RequestKind::Write && (by_lock || (request.priority, request.from) > mine)
@@ -255,14 +259,16 @@ impl Line {
                 Phase::Operating(op) => {
                     matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
                 }
-                // Whether or not it wishes so still: it waits for the answers, and those whom it asked go by the order, too.
+                // Whether or not it wishes so still: it waits for the answers, and those whom it
+                // asked go by the order, too.
                 Phase::Asking { .. } => true,
                 Phase::Pausing => self.want == Some(Want::Exclusive),
                 Phase::Rest | Phase::StandingBack | Phase::Pledged { .. } => false,
             }
     }
 
-    /// A wish has ended. Where questions are open for it, others compare what they say with their own until they are answered.
+    /// A wish has ended. Where questions are open for it, others compare what they say with their
+    /// own until they are answered.
     fn forget_refusals(&mut self) {
         self.met_lock = false;
         if self.hold == Hold::Exclusive || !matches!(self.phase, Phase::Asking { .. }) {

@@ -1,5 +1,5 @@
-//! Taking shared lines over: a writer that meets sharers asks each for a pledge instead of a release, and
-//! then takes the whole word with one compare-and-swap.
+//! Taking shared lines over: a writer that meets sharers asks each for a pledge instead of a
+//! release, and then takes the whole word with one compare-and-swap.
 //!
 //! ```text
 //!   writer W                       word          sharer P
@@ -12,26 +12,28 @@
 //!
 //! # Why the word stays true
 //!
-//! A pledge binds until its report. The pledger's bit stays set; it starts no operation on the word, keeps
-//! its frame and its bytes, and pledges to nobody else. So while a pledge to W stands, nobody but W can
-//! clear that bit: its owner does nothing, and every other writer's compare-and-swap expects words without it
-//! (a writer expects the bits of those who pledged to itself, and its own). A word with a bit that no
-//! compare-and-swap expects keeps its exclusive field at zero. Hence
+//! A pledge binds until its report. The pledger's bit stays set; it starts no operation on the
+//! word, keeps its frame and its bytes, and pledges to nobody else. So while a pledge to W stands,
+//! nobody but W can clear that bit: its owner does nothing, and every other writer's
+//! compare-and-swap expects words without it (a writer expects the bits of those who pledged to
+//! itself, and its own). A word with a bit that no compare-and-swap expects keeps its exclusive
+//! field at zero. Hence
 //!
-//! - when W's compare-and-swap works, all bits that it clears were pledged to W, and at that instant their
-//!   owners hold nothing;
-//! - when it fails, or W gives up before, nobody has written since the pledge: the copy is as good as it was.
+//! - when W's compare-and-swap works, all bits that it clears were pledged to W, and at that
+//!   instant their owners hold nothing;
+//! - when it fails, or W gives up before, nobody has written since the pledge: the copy is as good
+//!   as it was.
 //!
-//! A plain acknowledgement would not do. Its sender could let go of its bit and set it again before W's
-//! compare-and-swap comes, which finds the word that it expects and works beside a reader.
+//! A plain acknowledgement would not do. Its sender could let go of its bit and set it again before
+//! W's compare-and-swap comes, which finds the word that it expects and works beside a reader.
 //!
 //! # Why nobody waits in a circle
 //!
-//! Writers that want one line are ordered by priority, then id; a writer's priority stays the same from its
-//! question to the end of the attempt. A pledger remembers the questions of writers that come before the one
-//! that it has pledged to, and sends away the others. So a writer waits for writers behind it only; one that
-//! meets a writer before it is sent away, gives its pledges up and pauses. Of two that hold half of the
-//! pledges each, the first in the order gets the other half.
+//! Writers that want one line are ordered by priority, then id; a writer's priority stays the same
+//! from its question to the end of the attempt. A pledger remembers the questions of writers that
+//! come before the one that it has pledged to, and sends away the others. So a writer waits for
+//! writers behind it only; one that meets a writer before it is sent away, gives its pledges up and
+//! pauses. Of two that hold half of the pledges each, the first in the order gets the other half.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -40,8 +42,8 @@ use crate::message::{Answer, Message, Request, RequestKind};
 use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
 
 impl Line {
-    /// Whether the copy is pledged to a writer that has not reported yet: it may not be used, but its
-    /// bytes stay as they are.
+    /// Whether the copy is pledged to a writer that has not reported yet: it may not be used, but
+    /// its bytes stay as they are.
     pub fn is_pledged(&self) -> bool {
         matches!(self.phase, Phase::Pledged { .. })
     }
@@ -78,8 +80,9 @@ impl Line {
         match request.kind {
             // It saw the time before a downgrade: its wait is ownership now.
             RequestKind::Read => Some(Answer::Released),
-            // The writer itself, by another question of the same attempt, which a node that it had asked has sent
-            // on. It waits for all its answers before it reports, so this one may not wait for the report.
+            // The writer itself, by another question of the same attempt, which a node that it had
+            // asked has sent on. It waits for all its answers before it reports, so this one may
+            // not wait for the report.
             RequestKind::Write if (request.from, request.seq) == (to, seq) => {
                 Some(Answer::Released)
             }
@@ -114,8 +117,9 @@ impl Line {
             copy.lose();
             self.send_away(Answer::Released, out);
         } else {
-            // A writer that stood back for one that was refused as well was refused itself: its pause goes on.
-            // Else each refusal would start all writers behind, at once, which pledge to each other, and so on.
+            // A writer that stood back for one that was refused as well was refused itself: its
+            // pause goes on. Else each refusal would start all writers behind, at once, which
+            // pledge to each other, and so on.
             if pausing {
                 self.phase = Phase::Pausing;
             }
@@ -184,8 +188,8 @@ impl Line {
         }
         debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
         let newcomers = old.shared().without(self.me).less(pledged);
-        // Readers that joined are asked as well, and each makes the rest smaller; but a writer that comes
-        // before this one has waited long enough.
+        // Readers that joined are asked as well, and each makes the rest smaller; but a writer that
+        // comes before this one has waited long enough.
         if newcomers.is_empty() || !self.remembered.is_empty() {
             self.give_up(pledged, out);
             return self.pause(rules, out);
@@ -207,8 +211,8 @@ impl Line {
         }
     }
 
-    /// Gives up the pledges that this node has, because it will not go on: one of its questions cannot be
-    /// delivered. Not while the takeover itself is in flight: then nobody knows.
+    /// Gives up the pledges that this node has, because it will not go on: one of its questions
+    /// cannot be delivered. Not while the takeover itself is in flight: then nobody knows.
     pub fn abandon_pledges(&mut self, out: &mut Vec<Action>) {
         if let Phase::Asking { pledged, .. } = &mut self.phase {
             let pledged = std::mem::take(pledged);
@@ -241,8 +245,9 @@ mod tests {
         }
     }
 
-    /// Of two sharers one is gone, and the question never got there. The other one answers all the same, and gets its copy back: else
-    /// it would keep it for a writer that has given up. The writer is at rest then, with the copy that it had.
+    /// Of two sharers one is gone, and the question never got there. The other one answers all the
+    /// same, and gets its copy back: else it would keep it for a writer that has given up. The
+    /// writer is at rest then, with the copy that it had.
     #[test]
     fn who_could_not_ask_everybody_gives_back_what_the_others_pledge() {
         let node = |id| ComputeNodeId::new(id).expect("a valid id");
@@ -267,9 +272,9 @@ mod tests {
         assert_eq!((line.is_at_rest(), line.hold()), (true, Hold::Shared));
     }
 
-    /// A writer asked two sharers. One became the owner, handed the line on, and sent the writer's question after
-    /// it: the new owner has both. It must not keep the second until the report, for which the writer waits for
-    /// the answer to it.
+    /// A writer asked two sharers. One became the owner, handed the line on, and sent the writer's
+    /// question after it: the new owner has both. It must not keep the second until the report, for
+    /// which the writer waits for the answer to it.
     #[test]
     fn a_pledger_keeps_no_other_question_of_the_attempt_that_it_has_pledged_to() {
         let node = |id| ComputeNodeId::new(id).expect("a valid id");

@@ -7,8 +7,8 @@ use crate::message::{Message, Request};
 use crate::{LatchWord, NodeSet, WordOp};
 
 impl Line {
-    /// The same machine in a world in which node `id` is called `name(id)`. For models, to which worlds
-    /// that differ by names alone are one.
+    /// The same machine in a world in which node `id` is called `name(id)`. For models, to which
+    /// worlds that differ by names alone are one.
     #[must_use]
     pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Line {
         // All fields by name: a new one that holds ids must not be forgotten.
@@ -78,8 +78,8 @@ impl NodeSet {
 }
 
 impl LatchWord {
-    /// The same word where node `id` is called `name(id)`; see [`Line::renamed`]. A reserved id reads as
-    /// nobody.
+    /// The same word where node `id` is called `name(id)`; see [`Line::renamed`]. A reserved id
+    /// reads as nobody.
     #[must_use]
     pub fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> LatchWord {
         let shared =

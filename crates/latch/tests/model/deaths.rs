@@ -1,11 +1,13 @@
 //! Nodes that die, and questions to them that are never sent.
 //!
-//! A node's death is known to the fabric at once: what has not been sent to it never will be, and who sent a question is told
-//! so at any time behind ([`World::refuse`]). What it had sent itself may arrive and take effect, or not.
+//! A node's death is known to the fabric at once: what has not been sent to it never will be, and
+//! who sent a question is told so at any time behind ([`World::refuse`]). What it had sent itself
+//! may arrive and take effect, or not.
 //!
-//! Some of what it leaves no living node can mend: an answer, a report or a settled notice that will not come, a registered wait
-//! for what it holds. Such a world is [spoilt](World::spoilt): its engine gives the line up where that is so, and accesses
-//! end at their deadlines. Everything must be as right there as elsewhere, but nobody need get the line.
+//! Some of what it leaves no living node can mend: an answer, a report or a settled notice that
+//! will not come, a registered wait for what it holds. Such a world is [spoilt](World::spoilt): its
+//! engine gives the line up where that is so, and accesses end at their deadlines. Everything must
+//! be as right there as elsewhere, but nobody need get the line.
 
 use latchwork_latch::{Event, Hold, Line, Message, NodeSet, Rules, Seq, WordOp};
 use latchwork_verbs::ComputeNodeId;
@@ -91,8 +93,9 @@ impl World {
     }
 }
 
-/// Whether this is a question from the one who asks to the one that it asks. One that was sent on, and comes back to the node
-/// that was asked first, counts as well, though its asker would not be told of it.
+/// Whether this is a question from the one who asks to the one that it asks. One that was sent on,
+/// and comes back to the node that was asked first, counts as well, though its asker would not be
+/// told of it.
 pub(crate) fn is_own_question(packet: &Packet) -> bool {
     matches!(&packet.message, Message::Request(request) if request.asked == packet.to)
 }

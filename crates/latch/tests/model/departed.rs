@@ -1,7 +1,9 @@
-//! Nodes that die at any time, and questions to them that were not sent: whoever asked gives its wish up, and its line is what it
-//! was before. Single runs, what holds, and what does not hold when a node does less than that.
+//! Nodes that die at any time, and questions to them that were not sent: whoever asked gives its
+//! wish up, and its line is what it was before. Single runs, what holds, and what does not hold
+//! when a node does less than that.
 //!
-//! What holds is as much for those who live as without deaths; `deaths.rs` says where nobody need get the line.
+//! What holds is as much for those who live as without deaths; `deaths.rs` says where nobody need
+//! get the line.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
@@ -16,7 +18,8 @@ fn both(takeover: bool) -> Script {
     if takeover { script.with_takeover() } else { script }
 }
 
-/// Nodes 1 to 3 share the line, node 3 dies, and node 1, which wants to write, has asked both of the others.
+/// Nodes 1 to 3 share the line, node 3 dies, and node 1, which wants to write, has asked both of
+/// the others.
 fn upgrading(takeover: bool) -> Script {
     let mut script = both(takeover);
     (1..=3).for_each(|id| script.obtain(id, Want::Shared));
@@ -50,8 +53,9 @@ fn a_pledge_that_comes_after_the_wish_was_given_up_goes_back() {
     script.run_down();
 }
 
-/// Bug: both remembered the other's question until their own were answered, for ever. Mechanism: who gave up its wish counted
-/// as one that does not upgrade, though its question was open. Fix: it keeps its place in the order until it has its answers.
+/// Bug: both remembered the other's question until their own were answered, for ever. Mechanism:
+/// who gave up its wish counted as one that does not upgrade, though its question was open. Fix: it
+/// keeps its place in the order until it has its answers.
 #[test]
 fn of_two_who_give_up_their_upgrades_one_gives_way() {
     for takeover in [false, true] {
@@ -68,7 +72,8 @@ fn of_two_who_give_up_their_upgrades_one_gives_way() {
     }
 }
 
-/// One with a high priority asks, gives up, and wants the line again before it is answered: it goes on as what its question says.
+/// One with a high priority asks, gives up, and wants the line again before it is answered: it goes
+/// on as what its question says.
 #[test]
 fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order() {
     let mut script = both(false);
@@ -89,7 +94,8 @@ fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order(
     script.run_down();
 }
 
-/// It asked two sharers from nothing. One has died; the other owns the line by now, and hands it over.
+/// It asked two sharers from nothing. One has died; the other owns the line by now, and hands it
+/// over.
 #[test]
 fn a_line_that_comes_after_the_wish_was_given_up_is_kept_and_handed_on() {
     let mut script = both(false);

@@ -1,9 +1,10 @@
 //! The discipline holds: every state that can be reached has all properties, and everybody gets the
 //! line.
 //!
-//! A client that reads and writes does all that one does which only reads or only writes, so a setting
-//! includes all those with lesser clients. What the settings leave out to stay small (voluntary
-//! evictions, a wish to write that comes while a wish to read waits, a second priority), others have.
+//! A client that reads and writes does all that one does which only reads or only writes, so a
+//! setting includes all those with lesser clients. What the settings leave out to stay small
+//! (voluntary evictions, a wish to write that comes while a wish to read waits, a second priority),
+//! others have.
 
 use std::thread::available_parallelism;
 
@@ -34,7 +35,8 @@ fn is_safe(name: &str, setting: &Setting) {
     }
 }
 
-/// From every state, all wishes can be met; and all properties, by another search than the checker's.
+/// From every state, all wishes can be met; and all properties, by another search than the
+/// checker's.
 pub(crate) fn is_live(name: &str, setting: &Setting) {
     let graph = graph::search(setting);
     println!("{name}: all wishes can be met from each of {} states", graph.states);
@@ -110,7 +112,8 @@ fn owners_that_only_release() {
     is_live("one of both, a writer and a reader, nothing forwarded", &setting);
 }
 
-/// Whatever a failing connection cuts off, the node looks at the word, and does again what was not applied.
+/// Whatever a failing connection cuts off, the node looks at the word, and does again what was not
+/// applied.
 #[test]
 fn connections_that_fail_under_operations() {
     for (priority_max, failures) in [(1, 1), (0, 3)] {

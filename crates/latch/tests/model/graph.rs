@@ -2,11 +2,11 @@
 //!
 //! The model checker looks at states one by one; that somebody waits for ever cannot be seen in one
 //! state. Here every reachable state must have a path to a state in which all wishes are met and
-//! nothing is on its way, along steps that are *due*: verbs take effect, messages arrive, pauses end,
-//! local code uses what was reserved for it. Neither an eviction nor another wish helps. A state
-//! without such a path is a deadlock, or belongs to a livelock that no schedule leaves. Since due steps
-//! lead from good states to good states only, a schedule that does not avoid a step for ever meets all
-//! wishes.
+//! nothing is on its way, along steps that are *due*: verbs take effect, messages arrive, pauses
+//! end, local code uses what was reserved for it. Neither an eviction nor another wish helps. A
+//! state without such a path is a deadlock, or belongs to a livelock that no schedule leaves. Since
+//! due steps lead from good states to good states only, a schedule that does not avoid a step for
+//! ever meets all wishes.
 //!
 //! The properties of the setting are checked on the way, so that large settings are searched once.
 
@@ -171,7 +171,8 @@ fn fingerprint(world: &World) -> u64 {
     digest.finish()
 }
 
-/// Folds every value in by a long multiplication. The library's hasher would take half of the search.
+/// Folds every value in by a long multiplication. The library's hasher would take half of the
+/// search.
 #[derive(Default)]
 pub(crate) struct Digest(u64);
 

@@ -1,5 +1,5 @@
-//! Locks of transactions, which keep a line at its node until they end: single runs, what holds, and what does
-//! not hold where a node breaks them.
+//! Locks of transactions, which keep a line at its node until they end: single runs, what holds,
+//! and what does not hold where a node breaks them.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
@@ -29,7 +29,8 @@ fn whoever_meets_an_exclusive_lock_is_refused_at_once() {
         script.receive_request(1, 2);
         assert_eq!(script.hold(1), Hold::Exclusive);
         script.receive_answer(2, 1, Answer::Busy);
-        // A reader's bit is in the word, and it has to see that through; a writer has left no trace.
+        // A reader's bit is in the word, and it has to see that through; a writer has left no
+        // trace.
         let reads = want == Want::Shared;
         assert_eq!((script.is_wanted(2), script.is_pausing(2)), (reads, reads));
         script.expect_word(1, if reads { &[2] } else { &[] });
@@ -153,7 +154,8 @@ fn a_locked_line_is_not_evicted() {
     script.run_down();
 }
 
-/// Without questions nobody says whether a line is locked or only in use: who does not wait stands back.
+/// Without questions nobody says whether a line is locked or only in use: who does not wait stands
+/// back.
 #[test]
 fn without_questions_a_refused_word_ends_the_try() {
     let mut script = met(Script::new(2).latch_only().no_wait(), Want::Shared, Want::Exclusive);

@@ -1,5 +1,5 @@
-//! An exhaustive model of the ownership of a line. It drives the machines of `latchwork_latch`, the same
-//! code that the engine drives.
+//! An exhaustive model of the ownership of a line. It drives the machines of `latchwork_latch`, the
+//! same code that the engine drives.
 //!
 //! ```text
 //!   setting.rs   who reads, writes and evicts, under which rules; steps and properties
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! `cargo test -p latchwork-latch --test model -- --nocapture` prints the numbers of states and the
-//! counterexamples; with `--ignored`, the settings that take minutes (and with `larger`, those that take
-//! longer).
+//! counterexamples; with `--ignored`, the settings that take minutes (and with `larger`, those that
+//! take longer).
 
 mod conflicts;
 mod deaths;

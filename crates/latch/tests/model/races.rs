@@ -257,10 +257,10 @@ fn remembered_questions_travel_with_the_line() {
     script.run_down();
 }
 
-/// Bug: all three nodes waited for ever. Mechanism: a writer that had asked two sharers was given the
-/// line by one of them with its own other question travelling along; it waited for the answer to that
-/// question before it would serve anybody, itself included. Fix: whoever hands a line over answers the
-/// receiver's other questions.
+/// Bug: all three nodes waited for ever. Mechanism: a writer that had asked two sharers was given
+/// the line by one of them with its own other question travelling along; it waited for the answer
+/// to that question before it would serve anybody, itself included. Fix: whoever hands a line over
+/// answers the receiver's other questions.
 #[test]
 fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
     let mut script = Script::new(3);
@@ -287,8 +287,8 @@ fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
 }
 
 /// Bug: a line came to rest with the priority of a refused question, and kept it for its next one.
-/// Mechanism: one owner that was asked refused while another gave the line; the last answer raised the
-/// priority of a wish that had been met. Fix: only an unmet wish is raised.
+/// Mechanism: one owner that was asked refused while another gave the line; the last answer raised
+/// the priority of a wish that had been met. Fix: only an unmet wish is raised.
 #[test]
 fn a_wish_that_was_met_and_refused_leaves_no_priority() {
     let mut script = Script::new(3);

@@ -1,5 +1,5 @@
-//! Weaker disciplines do not hold: without one of the rules, the model finds a counterexample. So the
-//! alarm works, and each rule is there for a reason.
+//! Weaker disciplines do not hold: without one of the rules, the model finds a counterexample. So
+//! the alarm works, and each rule is there for a reason.
 
 use latchwork_latch::Rules;
 use stateright::{Checker, HasDiscoveries, Model};
@@ -102,7 +102,8 @@ fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
     assert!(refute(&blind).is_some(), "a user would notice");
 }
 
-/// Questions are sent on behind a hand-over. To keep each one (R5), the node that sends it on is through with it.
+/// Questions are sent on behind a hand-over. To keep each one (R5), the node that sends it on is
+/// through with it.
 #[test]
 fn a_question_that_is_sent_on_and_not_forgotten_is_two() {
     for breach in [Breach::SendsOnTwice, Breach::RefusesWhatItSendsOn] {

@@ -187,8 +187,8 @@ fn a_full_memory_refuses_and_keeps_what_it_has() {
     assert_eq!(forwards.count(), REMEMBERED_MAX);
 }
 
-/// Twelve writers wait. Bug: those that a grant has no room for were refused, however long they had waited.
-/// Fix: they are sent on behind it, each once.
+/// Twelve writers wait. Bug: those that a grant has no room for were refused, however long they had
+/// waited. Fix: they are sent on behind it, each once.
 #[test]
 fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();

@@ -199,8 +199,9 @@ impl Setting {
         World { failures, blind, breach, deaths, ..world }
     }
 
-    /// Whether a world can be spoilt later than by a death: the living ask a dead owner to read, or get questions of a dead writer. Where
-    /// only readers die, all wishes of the living can be met, or given up, in every world that is not spoilt at once.
+    /// Whether a world can be spoilt later than by a death: the living ask a dead owner to read, or
+    /// get questions of a dead writer. Where only readers die, all wishes of the living can be met,
+    /// or given up, in every world that is not spoilt at once.
     pub(crate) fn may_be_spoilt_by_the_living(&self) -> bool {
         self.clients.iter().any(|client| client.mortal && client.writes)
     }
@@ -438,8 +439,8 @@ fn rest_is_rest(world: &World) -> bool {
     })
 }
 
-/// R5: of every question without a final answer there is one, be it on its way, remembered or travelling with
-/// a grant, or else its answer is on the way; of any other question there is none.
+/// R5: of every question without a final answer there is one, be it on its way, remembered or
+/// travelling with a grant, or else its answer is on the way; of any other question there is none.
 pub(crate) fn questions_are_one(world: &World) -> bool {
     world.nodes.iter().filter(|node| !node.dead).all(|node| {
         let (mut found, mut once) = (0u64, true);
@@ -484,8 +485,8 @@ fn frames_agree(world: &World) -> bool {
     })
 }
 
-/// A machine has done all that it can do: to be looked at again changes nothing, unless local code has
-/// let go of the copy. So the engine need not wake it for anything else.
+/// A machine has done all that it can do: to be looked at again changes nothing, unless local code
+/// has let go of the copy. So the engine need not wake it for anything else.
 fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     /// A copy that does what it is asked, or that local code is using.
     struct Any(bool, u8, Option<Want>);

@@ -11,8 +11,8 @@ struct Switch {
     turn: fn(&mut Rules),
 }
 
-/// All switches of the rules that a user can turn. What else [`Rules`] has are the rules that must not be
-/// broken (`refuted.rs`, `takeover.rs`), and numbers.
+/// All switches of the rules that a user can turn. What else [`Rules`] has are the rules that must
+/// not be broken (`refuted.rs`, `takeover.rs`), and numbers.
 const SWITCHES: [Switch; 7] = [
     Switch { name: "nobody is asked", turn: |rules| rules.invalidate = false },
     Switch { name: "no forwarding", turn: |rules| rules.forwarding = false },

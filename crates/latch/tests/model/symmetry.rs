@@ -2,13 +2,15 @@
 //!
 //! # Why that is sound
 //!
-//! The machines compare ids where writers meet at a shared line: a node that upgrades with one that asks it
-//! (`must_give_way_to`), a sharer's choice among those who ask it (`serve_from_shared`), a pledger that is asked
-//! by another writer (`answer_of_pledger`). Two clients that do the same can change names where neither can come
-//! to these places: among those that only read, since all comparisons are of writers; and among those that
-//! only write where nobody reads, since only a reader makes a holder share. Every step of a world is then a step of the renamed one, with the renamed result, and
-//! no property knows names, so a state is bad, or has no way to a good end, exactly if its
-//! representative is and has. That is checked below, step by step, in settings that are searched whole.
+//! The machines compare ids where writers meet at a shared line: a node that upgrades with one that
+//! asks it (`must_give_way_to`), a sharer's choice among those who ask it (`serve_from_shared`), a
+//! pledger that is asked by another writer (`answer_of_pledger`). Two clients that do the same can
+//! change names where neither can come to these places: among those that only read, since all
+//! comparisons are of writers; and among those that only write where nobody reads, since only a
+//! reader makes a holder share. Every step of a world is then a step of the renamed one, with the
+//! renamed result, and no property knows names, so a state is bad, or has no way to a good end,
+//! exactly if its representative is and has. That is checked below, step by step, in settings that
+//! are searched whole.
 //!
 //! Names also decide which bit of the word is a node's, and a sum that carries treats neighbours
 //! differently. A carry is a fault, and worlds with a fault keep their names.
@@ -38,9 +40,9 @@ pub(crate) fn groups(clients: &[Client]) -> Vec<Vec<ComputeNodeId>> {
 
 /// The world that stands for `world` and all that differ from it by names within the groups.
 ///
-/// Members are ordered by how the world looks from each. Those from which it looks the same keep their
-/// order: what is found is then not always the same world for all of them, which costs states and
-/// nothing else.
+/// Members are ordered by how the world looks from each. Those from which it looks the same keep
+/// their order: what is found is then not always the same world for all of them, which costs states
+/// and nothing else.
 pub(crate) fn representative(world: World, groups: &[Vec<ComputeNodeId>]) -> World {
     if world.fault.is_some() {
         return world;

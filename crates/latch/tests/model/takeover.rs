@@ -1,5 +1,5 @@
-//! Shared lines taken over by pledge: single runs, what holds, and what does not hold when a pledge does not
-//! bind.
+//! Shared lines taken over by pledge: single runs, what holds, and what does not hold when a pledge
+//! does not bind.
 
 use latchwork_latch::{Answer, Hold, NodeSet, Want, WordOp};
 
@@ -121,7 +121,8 @@ fn a_writer_that_is_sent_away_gives_its_pledges_up() {
     script.run_down();
 }
 
-/// Nodes 2 and 3 upgrade. Node 1, which is about to read, refuses both: 2 pauses, pledges to 3, and gets its copy back.
+/// Nodes 2 and 3 upgrade. Node 1, which is about to read, refuses both: 2 pauses, pledges to 3, and
+/// gets its copy back.
 fn refused_and_pledged() -> Script {
     let mut script = Script::new(3).with_takeover();
     [2, 3].into_iter().for_each(|id| script.obtain(id, Want::Shared));
@@ -164,8 +165,8 @@ fn a_pause_that_ends_under_a_pledge_is_over() {
     script.run_down();
 }
 
-/// Two writers, each with the pledge of one of two sharers: the one that comes first in the order gets the
-/// line, the other is sent away and gives its pledge back.
+/// Two writers, each with the pledge of one of two sharers: the one that comes first in the order
+/// gets the line, the other is sent away and gives its pledge back.
 #[test]
 fn of_two_writers_with_half_of_the_pledges_each_one_gets_the_other_half() {
     let mut script = Script::new(4).with_takeover();
@@ -331,8 +332,9 @@ fn broken(breach: Breach, clients: &[Client], demand: Demand) -> Setting {
     Setting { breach: Some(breach), demand, ..takeover(clients, 0) }
 }
 
-/// The sender of a plain acknowledgement lets go of its bit, reads the line anew, and has its bit again when
-/// the writer's compare-and-swap comes: the word is the same, and the writer writes beside a reader.
+/// The sender of a plain acknowledgement lets go of its bit, reads the line anew, and has its bit
+/// again when the writer's compare-and-swap comes: the word is the same, and the writer writes
+/// beside a reader.
 #[test]
 fn a_plain_acknowledgement_lets_a_writer_in_beside_a_reader() {
     let clients = [Client::writer(1).keeping(), Client::reader(2).keeping()];

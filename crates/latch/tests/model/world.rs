@@ -1,9 +1,9 @@
 //! The world of one line: its latch word, the memory node's copy, a few compute nodes, and
 //! everything that is on its way between them. The nodes are the machines of `latchwork_latch`.
 //!
-//! What a fabric leaves open is open here: the parts of an operation take effect in order, but each at
-//! a time of its own; messages arrive in any order; nothing is ordered between nodes. The bytes of the
-//! line are reduced to whether the last write is in them ([`Bytes`]).
+//! What a fabric leaves open is open here: the parts of an operation take effect in order, but each
+//! at a time of its own; messages arrive in any order; nothing is ordered between nodes. The bytes
+//! of the line are reduced to whether the last write is in them ([`Bytes`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -30,8 +30,8 @@ pub(crate) enum Stage {
     Atomic,
     /// The completion has not been reported.
     Report,
-    /// The connection failed under the batch. What had not landed never will, and the node is about to
-    /// look at the word.
+    /// The connection failed under the batch. What had not landed never will, and the node is about
+    /// to look at the word.
     Inspect,
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct Node {
     pub(crate) awaited: u64,
     /// Grants received less settled notices received.
     pub(crate) unsettled: i8,
-    /// To whom the node has pledged its copy without having got the report: counted apart from what the
-    /// machine believes.
+    /// To whom the node has pledged its copy without having got the report: counted apart from what
+    /// the machine believes.
     pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
     /// Local code does not wait for other nodes' locks.
     pub(crate) no_wait: bool,
@@ -414,8 +414,8 @@ impl World {
 
     // ---- the machines ----------------------------------------------------------------------------
 
-    /// Gives an event to a machine and carries out its actions. `incoming` is what the frame holds if
-    /// the machine publishes it.
+    /// Gives an event to a machine and carries out its actions. `incoming` is what the frame holds
+    /// if the machine publishes it.
     pub(crate) fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
         let locks = self.breach != Some(Breach::IgnoresLocks);
@@ -433,7 +433,8 @@ impl World {
 
     fn carry_out(&mut self, rules: &Rules, at: usize, actions: Vec<Action>) {
         let owed = self.nodes[at].awaited != 0 || (rules.settle && self.nodes[at].unsettled != 0);
-        // As they were when the machine decided: an invalid frame keeps its bytes until they are sent.
+        // As they were when the machine decided: an invalid frame keeps its bytes until they are
+        // sent.
         let bytes = self.nodes[at].frame.bytes;
         for action in actions {
             match action {

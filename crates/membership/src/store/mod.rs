@@ -78,10 +78,11 @@ pub struct Grant {
     pub ttl: Duration,
 }
 
-/// A transactional store of keys with leases. Every call returns within about its `limit`, with an error if need
-/// be; a transaction whose call failed may have been made all the same.
+/// A transactional store of keys with leases. Every call returns within about its `limit`, with an
+/// error if need be; a transaction whose call failed may have been made all the same.
 ///
-/// Revisions count the changes of the whole store: they only grow, and all changes of one transaction have one.
+/// Revisions count the changes of the whole store: they only grow, and all changes of one
+/// transaction have one.
 pub trait Store: Send + Sync {
     /// What it is, for messages: never a password.
     fn describe(&self) -> String;
@@ -104,8 +105,8 @@ pub trait Store: Send + Sync {
     /// What keeps the store from answering.
     fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError>;
 
-    /// Makes all changes, each of another key, if all comparisons hold, and returns their revision; `None` when
-    /// one does not hold.
+    /// Makes all changes, each of another key, if all comparisons hold, and returns their revision;
+    /// `None` when one does not hold.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`] when a put names a lease that has ended.
@@ -128,8 +129,9 @@ pub trait Store: Send + Sync {
     /// What keeps the store from answering.
     fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError>;
 
-    /// Waits until a key that begins with `prefix` may have changed since revision `after`: `false` when nothing
-    /// has within `limit`. May return `true` for no reason, but not over and over again.
+    /// Waits until a key that begins with `prefix` may have changed since revision `after`: `false`
+    /// when nothing has within `limit`. May return `true` for no reason, but not over and over
+    /// again.
     ///
     /// # Errors
     /// What keeps the store from answering.

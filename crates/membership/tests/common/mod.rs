@@ -89,7 +89,8 @@ impl Place {
     }
 }
 
-/// A lease whose end is waited for, and which a machine that stands still for some seconds does not end before.
+/// A lease whose end is waited for, and which a machine that stands still for some seconds does not
+/// end before.
 pub(crate) const FIRM: Duration = Duration::from_secs(5);
 
 /// Does something with an empty store of each kind, with all of them at once: mostly it waits.
@@ -128,8 +129,9 @@ pub(crate) fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// That news come when they are there, and not when somebody looks the next time. A quarter of them has to: on a busy
-/// machine any may come late, and with looks now and then next to none comes soon.
+/// That news come when they are there, and not when somebody looks the next time. A quarter of them
+/// has to: on a busy machine any may come late, and with looks now and then next to none comes
+/// soon.
 pub(crate) fn see_that_they_are_prompt(kind: Kind, mut times: Vec<Duration>) {
     times.sort();
     let (quarter, most) = (times[times.len() / 4], times[times.len() - 1]);

@@ -23,11 +23,11 @@ const ACTIVE: u8 = 1;
 /// The node is not registered any more.
 const LEFT: u8 = 2;
 
-/// A compute node's part in the cluster's epochs, shared by its workers; see [`crate::epoch`] for the
-/// protocol and its proof.
+/// A compute node's part in the cluster's epochs, shared by its workers; see [`crate::epoch`] for
+/// the protocol and its proof.
 ///
-/// Workers take part through an [`EpochWorker`](super::EpochWorker) each, which calls what is here at
-/// the right times. All futures may be dropped at any await.
+/// Workers take part through an [`EpochWorker`](super::EpochWorker) each, which calls what is here
+/// at the right times. All futures may be dropped at any await.
 pub struct Epochs {
     pool: Pool,
     node: ComputeNodeId,
@@ -84,8 +84,8 @@ impl Epochs {
         }))
     }
 
-    /// Ends the registration, so that the id can be registered again. Lines that rest here, and what
-    /// is left of the node's chunks, are not handed out any more.
+    /// Ends the registration, so that the id can be registered again. Lines that rest here, and
+    /// what is left of the node's chunks, are not handed out any more.
     ///
     /// # Errors
     /// [`PoolError::Busy`] while a worker is online, and failures of the fabric.
@@ -99,17 +99,20 @@ impl Epochs {
         self.replace(port, &mut slot, None).await
     }
 
-    /// Empties the slot of a node that died, so that it holds nobody's lines back any more. Nothing happens when it is empty.
+    /// Empties the slot of a node that died, so that it holds nobody's lines back any more. Nothing
+    /// happens when it is empty.
     ///
-    /// To be called only when every memory node and every compute node keeps that node out, in flight requests included, and its id
-    /// is not given again: [`crate::epoch`] says why.
+    /// To be called only when every memory node and every compute node keeps that node out, in
+    /// flight requests included, and its id is not given again: [`crate::epoch`] says why.
     ///
     /// # Errors
-    /// [`PoolError::Busy`] when the slot changed meanwhile, so that somebody is not kept out after all; failures of the fabric.
+    /// [`PoolError::Busy`] when the slot changed meanwhile, so that somebody is not kept out after
+    /// all; failures of the fabric.
     pub async fn retire(port: &Port, dead: ComputeNodeId) -> Result<(), PoolError> {
         let (slot, empty) = (slot_addr(dead), SlotWord::EMPTY.bits());
         let standing = port.read_word(slot).await?;
-        // Of two that do this at a time, or of one that does not know how it ended, the second finds it done.
+        // Of two that do this at a time, or of one that does not know how it ended, the second
+        // finds it done.
         let found = repeatedly(async || port.compare_swap(slot, standing, empty).await).await?;
         if found == standing || found == empty {
             Ok(())
@@ -154,8 +157,8 @@ impl Epochs {
     }
 
     /// Publishes a bound, stamps and releases freed lines: about once in
-    /// [`PoolSettings::tick_interval`], and only while the node is active. One fetch-and-add, then a
-    /// compare-and-swap when the bound advances, and a read of the slots when lines rest here.
+    /// [`PoolSettings::tick_interval`], and only while the node is active. One fetch-and-add, then
+    /// a compare-and-swap when the bound advances, and a read of the slots when lines rest here.
     /// Returns whether it did anything.
     ///
     /// # Errors
@@ -193,9 +196,10 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Waits until every operation is over that was in progress on any node when this was called: advances the cluster's
-    /// epoch, and looks at all slots about once in [`PoolSettings::tick_interval`] until each is past it. On the caller's
-    /// own node none may be in progress. False when that is not so at `deadline`, as behind a node that died.
+    /// Waits until every operation is over that was in progress on any node when this was called:
+    /// advances the cluster's epoch, and looks at all slots about once in
+    /// [`PoolSettings::tick_interval`] until each is past it. On the caller's own node none may be
+    /// in progress. False when that is not so at `deadline`, as behind a node that died.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -216,8 +220,8 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes that no operation is in progress. Returns whether the node is idle now: not while a
-    /// worker is online, or while another task writes the slot.
+    /// Publishes that no operation is in progress. Returns whether the node is idle now: not while
+    /// a worker is online, or while another task writes the slot.
     ///
     /// # Errors
     /// Failures of the fabric. The slot may still have a bound then; call again.
@@ -239,8 +243,9 @@ impl Epochs {
     }
 
     /// Publishes a bound, so that workers may begin operations. One compare-and-swap; nothing when
-    /// the node is active. Whoever calls this sees to it that [`Epochs::set_idle`] follows some time,
-    /// also when the future was dropped: [`EpochWorker::enter`](super::EpochWorker::enter) does.
+    /// the node is active. Whoever calls this sees to it that [`Epochs::set_idle`] follows some
+    /// time, also when the future was dropped: [`EpochWorker::enter`](super::EpochWorker::enter)
+    /// does.
     ///
     /// # Errors
     /// [`PoolError::NotRegistered`] after [`Epochs::unregister`], [`PoolError::Timeout`] after
@@ -289,16 +294,16 @@ impl Epochs {
         seats.iter().filter_map(Weak::upgrade).map(|seat| seat.bound()).fold(seen, Epoch::min)
     }
 
-    /// Writes the slot: a bound, or empty. Knows what stood there only after it has succeeded, since
-    /// an earlier write may have been abandoned in flight.
+    /// Writes the slot: a bound, or empty. Knows what stood there only after it has succeeded,
+    /// since an earlier write may have been abandoned in flight.
     async fn replace(
         &self,
         port: &Port,
         slot: &mut TurnGuard<'_, Slot>,
         bound: Option<Epoch>,
     ) -> Result<(), PoolError> {
-        // Each failure is the landing of one write that was abandoned, or whose end was ambiguous (none is
-        // applied twice: the sequence differs); there are not many.
+        // Each failure is the landing of one write that was abandoned, or whose end was ambiguous
+        // (none is applied twice: the sequence differs); there are not many.
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;

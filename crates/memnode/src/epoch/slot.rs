@@ -7,8 +7,8 @@ use std::fmt;
 pub struct Epoch(pub(crate) u64);
 
 impl Epoch {
-    /// Beyond every epoch: what a node publishes that has no operation in progress. The counter needs
-    /// years at a million frees a second to come here, since it counts batches of them.
+    /// Beyond every epoch: what a node publishes that has no operation in progress. The counter
+    /// needs years at a million frees a second to come here, since it counts batches of them.
     pub const NONE_OLDER: Epoch = Epoch((1 << SlotWord::EPOCH_BITS) - 1);
 
     /// The number.
@@ -34,8 +34,8 @@ impl fmt::Debug for Epoch {
 /// ```
 ///
 /// The sequence number makes every word of a node different from its earlier ones, so that a
-/// compare-and-swap that was abandoned in flight cannot succeed after a later one has: it would have
-/// to outlive a million writes.
+/// compare-and-swap that was abandoned in flight cannot succeed after a later one has: it would
+/// have to outlive a million writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWord(u64);
 

@@ -71,8 +71,8 @@ impl Groups {
 
 /// A worker's part in its node's epochs. Stays on the worker's thread.
 ///
-/// As a [`Poller`] of the worker's executor it does by itself what [`Epochs`] needs: it ticks while the
-/// worker runs, rests the worker before it parks or when it had no operation for
+/// As a [`Poller`] of the worker's executor it does by itself what [`Epochs`] needs: it ticks while
+/// the worker runs, rests the worker before it parks or when it had no operation for
 /// [`idle_after`](crate::PoolSettings::idle_after), and makes the node idle when all have rested so
 /// long. A worker that does not sweep any more and was not stopped holds others' lines back.
 pub struct EpochWorker {
@@ -101,8 +101,8 @@ struct Job {
 }
 
 impl EpochWorker {
-    /// Gives the worker of `handle` a seat, and adds it to the pollers. [`EpochWorker::stop`] before
-    /// the worker ends.
+    /// Gives the worker of `handle` a seat, and adds it to the pollers. [`EpochWorker::stop`]
+    /// before the worker ends.
     pub fn start(epochs: &Arc<Epochs>, port: &Rc<Port>, handle: &Handle) -> Rc<EpochWorker> {
         let worker = EpochWorker::new(epochs, port, handle.sweep_time());
         handle.add_poller(worker.clone());
@@ -134,8 +134,9 @@ impl EpochWorker {
         &self.epochs
     }
 
-    /// Begins an operation if the node is active: two loads and a private counter when the worker is
-    /// online, a fence more when it rested. `None` when the node is idle: [`EpochWorker::enter`].
+    /// Begins an operation if the node is active: two loads and a private counter when the worker
+    /// is online, a fence more when it rested. `None` when the node is idle:
+    /// [`EpochWorker::enter`].
     #[inline]
     pub fn try_enter(self: &Rc<Self>) -> Option<EpochGuard> {
         if !self.online.get() && !self.come_online() {
@@ -156,8 +157,8 @@ impl EpochWorker {
     /// # Errors
     /// As [`Epochs::set_active`].
     pub async fn enter(self: &Rc<Self>, handle: &Handle) -> Result<EpochGuard, PoolError> {
-        // The node can fall idle again between the two steps, but not for long: nobody makes it idle
-        // sooner than `idle_after` after a worker rested.
+        // The node can fall idle again between the two steps, but not for long: nobody makes it
+        // idle sooner than `idle_after` after a worker rested.
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             match self.try_enter() {
@@ -189,8 +190,8 @@ impl EpochWorker {
         }
     }
 
-    /// Rests the worker if it has no operation in progress; returns whether it rests. From then on it
-    /// holds nobody back, once the node has published.
+    /// Rests the worker if it has no operation in progress; returns whether it rests. From then on
+    /// it holds nobody back, once the node has published.
     pub fn rest(&self) -> bool {
         if self.online.get() && self.groups.get().is_empty() {
             self.seat.set(Seat::RESTING);
@@ -200,9 +201,10 @@ impl EpochWorker {
         !self.online.get()
     }
 
-    /// Rests the worker and takes it out of the executor's pollers. Returns false, having done neither
-    /// or only the first, while the worker has operations in progress, or has yet to publish that the
-    /// node is idle because no other worker is online: call again some sweeps later.
+    /// Rests the worker and takes it out of the executor's pollers. Returns false, having done
+    /// neither or only the first, while the worker has operations in progress, or has yet to
+    /// publish that the node is idle because no other worker is online: call again some sweeps
+    /// later.
     pub fn stop(self: &Rc<Self>, handle: &Handle) -> bool {
         if !self.rest() || self.job.borrow().is_some() {
             return false;
@@ -228,8 +230,8 @@ impl EpochWorker {
     fn come_online(&self) -> bool {
         let current = self.epochs.current();
         self.seat.set(current);
-        // Against the fence in `Epochs::oldest`: either the node that goes idle sees this seat, or its
-        // phase is seen here.
+        // Against the fence in `Epochs::oldest`: either the node that goes idle sees this seat, or
+        // its phase is seen here.
         fence(Ordering::SeqCst);
         if !self.epochs.is_active() {
             self.seat.set(Seat::RESTING);
@@ -257,7 +259,8 @@ impl EpochWorker {
     }
 
     fn next_job(&self, now: Time) -> Option<Job> {
-        // Cloned for a job only: a count of references that all workers share is no part of a sweep.
+        // Cloned for a job only: a count of references that all workers share is no part of a
+        // sweep.
         let parts = || (self.epochs.clone(), self.port.clone());
         if self.online.get() && self.epochs.tick_is_due(now) {
             let (epochs, port) = parts();
@@ -322,7 +325,8 @@ impl Poller for EpochWorker {
     fn flush(&self) {}
 
     fn is_settled(&self) -> bool {
-        // A job has no waker of its own; and a worker that rests between all its operations ticks, too.
+        // A job has no waker of its own; and a worker that rests between all its operations ticks,
+        // too.
         let tick = self.online.get() && self.epochs.tick_is_due(self.now.get());
         !tick && self.job.borrow().is_none()
     }
@@ -354,8 +358,8 @@ impl fmt::Debug for EpochWorker {
     }
 }
 
-/// An operation in progress. Lines that are freed after it began are not handed out anew before it is
-/// dropped. Keep no line's address longer than this.
+/// An operation in progress. Lines that are freed after it began are not handed out anew before it
+/// is dropped. Keep no line's address longer than this.
 #[must_use = "the operation ends when this is dropped"]
 pub struct EpochGuard {
     worker: Rc<EpochWorker>,

@@ -151,7 +151,8 @@ impl Shared {
         };
         let id = NodeId(member.node as u8);
         let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
-        // Behind the crash the device says nothing any more, and nobody has to wait for it for long.
+        // Behind the crash the device says nothing any more, and nobody has to wait for it for
+        // long.
         let log_deadline = Duration::from_millis(20);
         // Transactions of one node do, and parts wait for what they have built on.
         let early_release = (self.life.seed / 10).is_multiple_of(2);

@@ -1,5 +1,6 @@
-//! Databases over partitions whose memory is gone again and again, with the logs and checkpoints that a torn device leaves: what
-//! was acknowledged is there on all nodes, what was not is there on all of them or on none, and stays so.
+//! Databases over partitions whose memory is gone again and again, with the logs and checkpoints
+//! that a torn device leaves: what was acknowledged is there on all nodes, what was not is there on
+//! all of them or on none, and stays so.
 
 // What has to hold is what has to hold of transactions on shared memory.
 #[path = "../../../txn/tests/crashes/judge.rs"]
@@ -13,7 +14,8 @@ use latchwork_wal::storage::Torn;
 use judge::Judge;
 use life::{Life, Tally};
 
-/// Several lives on one device, each with its own number of nodes, that the same parts are dealt out to.
+/// Several lives on one device, each with its own number of nodes, that the same parts are dealt
+/// out to.
 fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
     let mut device = Torn::new(seed);
     let (mut judge, mut tally) = (Judge::new(mode), Tally::default());
@@ -25,7 +27,8 @@ fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
     (judge, tally)
 }
 
-/// All of them; transactions that were acknowledged, that were unknown when the power went off, and that a full device refused.
+/// All of them; transactions that were acknowledged, that were unknown when the power went off, and
+/// that a full device refused.
 fn worlds(seeds: std::ops::Range<u64>) -> (usize, usize, usize, Tally) {
     let (mut acknowledged, mut unknown, mut refused, mut all) = (0, 0, 0, Tally::default());
     for seed in seeds {
@@ -53,7 +56,8 @@ fn nothing_acknowledged_is_lost_and_nothing_is_there_by_halves_after_any_of_many
     assert!(refused > 5, "{refused} were refused by devices that were full");
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test crashes -- --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test crashes --
+/// --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_crashes() {

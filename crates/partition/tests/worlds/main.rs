@@ -1,5 +1,5 @@
-//! Several nodes, each with its part of the rows, in virtual time: random transactions over one part or several, whose
-//! history has to be that of some serial run over all of them.
+//! Several nodes, each with its part of the rows, in virtual time: random transactions over one
+//! part or several, whose history has to be that of some serial run over all of them.
 
 mod mix;
 mod world;
@@ -86,7 +86,8 @@ fn the_same_seed_is_the_same_history() {
     }
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test worlds -- --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test worlds --
+/// --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_worlds() {

@@ -237,7 +237,8 @@ impl World {
         }
     }
 
-    /// When everything is quiet: rows are what the history says, and the index leads to all of them.
+    /// When everything is quiet: rows are what the history says, and the index leads to all of
+    /// them.
     async fn settle<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>]) {
         let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
         for transaction in &self.recording.history().transactions {

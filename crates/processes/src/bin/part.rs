@@ -1,5 +1,5 @@
-//! A program whose only purpose is to be run by tests, as several processes: one of them does what the flags say, and the
-//! others are to end as it does.
+//! A program whose only purpose is to be run by tests, as several processes: one of them does what
+//! the flags say, and the others are to end as it does.
 
 use std::process::ExitCode;
 use std::sync::Arc;

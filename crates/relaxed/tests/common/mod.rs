@@ -16,7 +16,8 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A world of its own kind for each seed: either protocol; a calm network, one in which everything
-/// overtakes everything, or one of NICs; four workers on four nodes or on two, with caches of a few lines.
+/// overtakes everything, or one of NICs; four workers on four nodes or on two, with caches of a few
+/// lines.
 pub(crate) fn world(seed: u64) -> Simulated {
     let network = match seed % 3 {
         0 => SimConfig::rough(),

@@ -3,8 +3,8 @@
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Blocks the calling thread, which is `me`, until somebody unparks it, or has since it was parked last.
-/// May also end for no reason.
+/// Blocks the calling thread, which is `me`, until somebody unparks it, or has since it was parked
+/// last. May also end for no reason.
 pub fn park(me: &Thread) {
     debug_assert_eq!(me.id(), thread::current().id(), "a thread parks itself");
     thread::park();

@@ -1,11 +1,12 @@
-//! Queues with the promises of crossbeam's and no more, made of atomics that the model checker sees.
+//! Queues with the promises of crossbeam's and no more, made of atomics that the model checker
+//! sees.
 //!
 //! A lock around a list would do too much: whoever looked at an empty queue would be ordered with
 //! whoever fills it, and a missing fence would never show. Here, as there, an element and what its
 //! sender did before go to the receiver by a release and an acquire of the slot, and `len` and
-//! `is_empty` order nothing. (Crossbeam's loads there are sequentially consistent; it does not promise
-//! that, and the code must not need it.) Where crossbeam's `pop` waits for a sender that is between its
-//! two steps, this one finds nothing: models of waiting have no end.
+//! `is_empty` order nothing. (Crossbeam's loads there are sequentially consistent; it does not
+//! promise that, and the code must not need it.) Where crossbeam's `pop` waits for a sender that is
+//! between its two steps, this one finds nothing: models of waiting have no end.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,8 @@ use super::{AtomicUsize, Ordering, fence, yield_now};
 
 /// A bounded queue with many senders and receivers: Vyukov's, with a turn number per slot.
 pub struct ArrayQueue<T> {
-    /// Twice as many as elements, so that a sender need not wait for a receiver between its two steps.
+    /// Twice as many as elements, so that a sender need not wait for a receiver between its two
+    /// steps.
     slots: Box<[Slot<T>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -93,8 +95,8 @@ impl<T> ArrayQueue<T> {
                 }
                 continue;
             }
-            // Nothing, or an old view of the queue. After the fence it is as new as anything else that
-            // this thread knows.
+            // Nothing, or an old view of the queue. After the fence it is as new as anything else
+            // that this thread knows.
             fence(Ordering::SeqCst);
             let now = self.head.load(Ordering::Relaxed);
             if now == position && slot.turn.load(Ordering::Acquire) != 2 * position + 1 {

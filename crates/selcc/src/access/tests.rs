@@ -15,10 +15,10 @@ use super::{Access, Attempt, End, Waiting, Worker};
 use crate::record::{Outcome, Record};
 use crate::{Node, NodeParts, Settings};
 
-/// Bug: an access that has ended takes another's waiter away. Mechanism: its record is over and gone, the next
-/// access makes a new one, which counts its waiters from zero again, and then the first one's future is dropped: on
-/// another thread, between two instructions, so that no world shows it. Fix: a waiter that was taken out
-/// has no number any more.
+/// Bug: an access that has ended takes another's waiter away. Mechanism: its record is over and
+/// gone, the next access makes a new one, which counts its waiters from zero again, and then the
+/// first one's future is dropped: on another thread, between two instructions, so that no world
+/// shows it. Fix: a waiter that was taken out has no number any more.
 #[test]
 fn an_access_that_has_ended_has_no_part_in_the_next_record() {
     let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());

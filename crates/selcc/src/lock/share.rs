@@ -1,7 +1,7 @@
 //! How many of a node's lines transactions may lock: each locked line takes a permit.
 //!
-//! Workers draw several at once and keep what they get back for the next locks, so that locking shares no memory. The
-//! bound is exact all the same: what a worker keeps counts as taken.
+//! Workers draw several at once and keep what they get back for the next locks, so that locking
+//! shares no memory. The bound is exact all the same: what a worker keeps counts as taken.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -84,8 +84,8 @@ impl Permits {
         Permits { kept, draft: Cell::new(0) }
     }
 
-    /// Has a permit at hand, on a node with so many workers; false when there is none left. To be followed by
-    /// [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
+    /// Has a permit at hand, on a node with so many workers; false when there is none left. To be
+    /// followed by [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
     #[inline]
     pub(crate) fn provide(&self, share: &Share, workers: impl FnOnce() -> u32) -> bool {
         self.kept.get() > 0 || self.draw(share, workers())

@@ -1,5 +1,5 @@
-//! Accesses that wait for a frame, under every interleaving. A wake that is lost is a deadlock here,
-//! since nothing has a timer; `scripts/loom.sh`.
+//! Accesses that wait for a frame, under every interleaving. A wake that is lost is a deadlock
+//! here, since nothing has a timer; `scripts/loom.sh`.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -56,21 +56,23 @@ pub enum Release {
 pub enum Resend {
     /// `pause`, doubled with every further refusal, up to `pause_max`.
     Growing,
-    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2). Means nothing to a protocol that asks
-    /// nobody: there it would only make the word of a popular line more popular. Who has been refused for very long
-    /// waits for a node that is stuck or gone, and pauses for a part of the time that it has waited.
+    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2). Means nothing to a
+    /// protocol that asks nobody: there it would only make the word of a popular line more popular.
+    /// Who has been refused for very long waits for a node that is stuck or gone, and pauses for a
+    /// part of the time that it has waited.
     #[default]
     Shrinking,
 }
 
-/// Where pauses shrink, they are a part in this many of the time that a node has been refused for, once that is more
-/// than the first pause: after a millisecond, by default, which is far longer than waits among nodes that are well.
-/// Such a node asks in vain until somebody's deadline ends it, and every question costs the nodes that it goes to. It
-/// learns by about this part later that it can have the line.
+/// Where pauses shrink, they are a part in this many of the time that a node has been refused for,
+/// once that is more than the first pause: after a millisecond, by default, which is far longer
+/// than waits among nodes that are well. Such a node asks in vain until somebody's deadline ends
+/// it, and every question costs the nodes that it goes to. It learns by about this part later that
+/// it can have the line.
 const LATE: u32 = 64;
 
-/// Settings of a compute node. All may be changed at run time, before the node starts; [`Settings::TABLE`]
-/// has them by name.
+/// Settings of a compute node. All may be changed at run time, before the node starts;
+/// [`Settings::TABLE`] has them by name.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The protocol.
@@ -80,12 +82,12 @@ pub struct Settings {
     /// How long a reservation or a latch of local code may keep the line from a node that asked for
     /// it. After this, reservations lapse.
     pub lapse: Duration,
-    /// So many synthetic accesses (reads by worker, plus writes) that had to wait for the local latch come
-    /// before a node that asked for the line; then it is given up: gamma of SELCC 5.3.1. 0: whoever asks
-    /// comes first; `None`: whoever is local does.
+    /// So many synthetic accesses (reads by worker, plus writes) that had to wait for the local
+    /// latch come before a node that asked for the line; then it is given up: gamma of SELCC 5.3.1.
+    /// 0: whoever asks comes first; `None`: whoever is local does.
     pub lease: Option<u32>,
-    /// How pauses after refusals go on. Each is drawn from the range between half and one and a half of what
-    /// the rule says.
+    /// How pauses after refusals go on. Each is drawn from the range between half and one and a
+    /// half of what the rule says.
     pub resend: Resend,
     /// C of [`Resend::Shrinking`].
     pub resend_factor: u32,
@@ -95,68 +97,72 @@ pub struct Settings {
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// Whether a node's questions are asked with the priority that its refusals have brought, and the highest is
-    /// served first. Off: who came first (SELCC 5.3.2).
+    /// Whether a node's questions are asked with the priority that its refusals have brought, and
+    /// the highest is served first. Off: who came first (SELCC 5.3.2).
     pub aging: bool,
-    /// Whether readers that gave a line up for a writer that had been refused hold off before they come
-    /// back (SELCC 5.3.2).
+    /// Whether readers that gave a line up for a writer that had been refused hold off before they
+    /// come back (SELCC 5.3.2).
     pub spin_windows: bool,
     /// Whether a starved writer keeps what it won from readers that were refused less often than it
     /// (SELCC 5.3.2). Means nothing without `aging`.
     pub priority_matching: bool,
     /// A writer that was refused so often is starved.
     pub starved_at: u8,
-    /// How long readers hold off for each step of the writer's priority; and how long a node that gave a line back for
-    /// others stands back at the first step of theirs, doubled with each.
+    /// How long readers hold off for each step of the writer's priority; and how long a node that
+    /// gave a line back for others stands back at the first step of theirs, doubled with each.
     pub hold_off: Duration,
     /// The longest time of both.
     pub hold_off_max: Duration,
-    /// How often requests that local code keeps waiting are tried again while the worker has nothing
-    /// else to do.
+    /// How often requests that local code keeps waiting are tried again while the worker has
+    /// nothing else to do.
     pub serve_interval: Duration,
     /// Eviction starts when fewer frames than one in this many are free.
     pub evict_share: usize,
-    /// Lines that one sweep evicts at most, ahead of need. With 1 there is no batch and no ahead: an access
-    /// that finds no free frame evicts one line, with a doorbell of its own, and waits for the frame.
+    /// Lines that one sweep evicts at most, ahead of need. With 1 there is no batch and no ahead:
+    /// an access that finds no free frame evicts one line, with a doorbell of its own, and waits
+    /// for the frame.
     pub evict_batch: usize,
     /// How lines are chosen that leave.
     pub replacement: Replacement,
-    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted. It looks at 16 at least.
+    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted. It looks at 16 at
+    /// least.
     pub evict_sample: usize,
     /// A new epoch of [`Replacement::Epoch`] begins when one frame in this many was replaced.
     pub epoch_share: usize,
-    /// Evicted lines of one worker whose changes are on their way to one memory node at most while their
-    /// frames are used anew already (SELCC 5.2.1). Each takes memory of a line's size beside the cache, so
-    /// this many times the line size for each worker, the handler included, and memory node that it has
-    /// evicted dirty lines to. With 0 a frame stays with its line until the release is complete.
+    /// Evicted lines of one worker whose changes are on their way to one memory node at most while
+    /// their frames are used anew already (SELCC 5.2.1). Each takes memory of a line's size beside
+    /// the cache, so this many times the line size for each worker, the handler included, and
+    /// memory node that it has evicted dirty lines to. With 0 a frame stays with its line until the
+    /// release is complete.
     pub write_back_ring: usize,
     /// Transactions lock one frame in this many at most. The others serve what is not locked.
     pub lock_share: usize,
     /// Whether only what changed of a line is written back (SELCC 5.2.2), and not all of it.
     pub dirty_bounds: bool,
-    /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of writing it back
-    /// and releasing it (SELCC 4.4.1).
+    /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of
+    /// writing it back and releasing it (SELCC 4.4.1).
     pub forwarding: bool,
-    /// Whether lines stay that other nodes keep taking away. Means nothing to a protocol without lazy release.
+    /// Whether lines stay that other nodes keep taking away. Means nothing to a protocol without
+    /// lazy release.
     pub release: Release,
     /// With adaptive release: so many lines that a worker obtained last are not given back yet.
     pub linger: usize,
-    /// Whether sharers pledge their copies to a writer, which takes the line over from all of them at once.
-    /// Off: each releases its own (SELCC 4.4.3).
+    /// Whether sharers pledge their copies to a writer, which takes the line over from all of them
+    /// at once. Off: each releases its own (SELCC 4.4.3).
     pub takeover: bool,
-    /// Messages of one worker of another node that may be overtaken by later ones and still count: at
-    /// least as many as a worker may have requests in flight to one node (the limits of the fabric),
-    /// and one more for each worker of this node. A message that arrives twice counts once whatever
-    /// this is.
+    /// Messages of one worker of another node that may be overtaken by later ones and still count:
+    /// at least as many as a worker may have requests in flight to one node (the limits of the
+    /// fabric), and one more for each worker of this node. A message that arrives twice counts once
+    /// whatever this is.
     pub gaps_max: usize,
-    /// What work on cached lines is charged, in a simulated world. `None`: nothing, as wherever time is
-    /// real.
+    /// What work on cached lines is charged, in a simulated world. `None`: nothing, as wherever
+    /// time is real.
     pub costs: Option<CpuCosts>,
-    /// Whether messages that arrive twice are dropped the second time. Off only in tests, which show
-    /// that the harm would be noticed.
+    /// Whether messages that arrive twice are dropped the second time. Off only in tests, which
+    /// show that the harm would be noticed.
     pub drops_repeats: bool,
-    /// Whether nobody is asked who is known to be gone, and lines for which nobody was asked give their frames back. Off only in
-    /// tests, as `drops_repeats`.
+    /// Whether nobody is asked who is known to be gone, and lines for which nobody was asked give
+    /// their frames back. Off only in tests, as `drops_repeats`.
     pub heeds_the_gone: bool,
 }
 
@@ -228,14 +234,15 @@ impl Settings {
         self.hold_off.saturating_mul(u32::from(priority)).min(self.hold_off_max)
     }
 
-    /// How long a node that gave a line back, and handed it to nobody, leaves it to those who asked for it with this
-    /// priority. It doubles with each step: some refusals are enough to find out how long a message and an operation
-    /// on the word take, in any network.
+    /// How long a node that gave a line back, and handed it to nobody, leaves it to those who asked
+    /// for it with this priority. It doubles with each step: some refusals are enough to find out
+    /// how long a message and an operation on the word take, in any network.
     pub(crate) fn stand_back(&self, priority: u8) -> Duration {
         Self::doubled(self.hold_off, priority.saturating_sub(1), self.hold_off_max)
     }
 
-    /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever makes it.
+    /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever
+    /// makes it.
     pub fn replacement_policy(&self) -> ReplacementPolicy {
         match self.replacement {
             Replacement::Epoch => {

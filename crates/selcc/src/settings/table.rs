@@ -1,5 +1,5 @@
-//! The settings by name, so that programs make their flags, scenarios their keys, and experiments their
-//! loops of one list.
+//! The settings by name, so that programs make their flags, scenarios their keys, and experiments
+//! their loops of one list.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub struct Setting {
     pub help: &'static str,
     /// What would do as a value, to follow "use".
     pub expected: fn() -> String,
-    /// Values besides the default under which all that holds must hold, too: a switch's other position,
-    /// a number's extremes. Empty where only time would pass differently.
+    /// Values besides the default under which all that holds must hold, too: a switch's other
+    /// position, a number's extremes. Empty where only time would pass differently.
     pub tries: &'static [&'static str],
     get: fn(&Settings) -> String,
     set: fn(&mut Settings, &str) -> bool,

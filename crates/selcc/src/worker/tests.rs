@@ -1,4 +1,5 @@
-//! Alarms and cover: which worker looks at them, and how the handler learns of them. Also what `leave` waits for.
+//! Alarms and cover: which worker looks at them, and how the handler learns of them. Also what
+//! `leave` waits for.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,8 +20,9 @@ use crate::{Node, NodeParts, Settings, cover};
 /// Longer than anything takes here, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bug: a handler that once woke goes on waking for every alarm of its node, and takes the core from the
-/// workers that look at the alarms anyway. Fix: while one of them is awake, it only covers for them.
+/// Bug: a handler that once woke goes on waking for every alarm of its node, and takes the core
+/// from the workers that look at the alarms anyway. Fix: while one of them is awake, it only covers
+/// for them.
 #[test]
 fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
@@ -47,8 +49,9 @@ fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     });
 }
 
-/// Bug: a message wakes no thread while a worker of its node counts as awake, so beside busy programs it waits until
-/// the kernel gives that worker a core again. Fix: on contended cores the handler looks for itself.
+/// Bug: a message wakes no thread while a worker of its node counts as awake, so beside busy
+/// programs it waits until the kernel gives that worker a core again. Fix: on contended cores the
+/// handler looks for itself.
 #[test]
 fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
@@ -111,7 +114,8 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
     });
 }
 
-/// Asks for cover when its executor is about to park for the first time, and stops it when that has woken.
+/// Asks for cover when its executor is about to park for the first time, and stops it when that has
+/// woken.
 struct AsksForCover {
     node: Arc<Node>,
     asked: Cell<bool>,
@@ -178,7 +182,8 @@ fn pump_of(worker: &Worker) -> Pump {
     Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() }
 }
 
-/// Runs `body` with a node of its own, with what starts a handler (`true`) or a worker of it, and with their executor.
+/// Runs `body` with a node of its own, with what starts a handler (`true`) or a worker of it, and
+/// with their executor.
 fn on_a_node(
     config: ExecutorConfig,
     body: impl AsyncFnOnce(&Arc<Node>, &dyn Fn(bool) -> Worker, &Handle),

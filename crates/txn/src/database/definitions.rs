@@ -25,8 +25,8 @@ impl<M: LineLocks> Database<M> {
     /// Makes a table.
     ///
     /// # Errors
-    /// [`TxnError::Exists`] when there is one of this name; a schema whose keys are too long for an index, or
-    /// that is itself too long for a line; when memory fails or is full.
+    /// [`TxnError::Exists`] when there is one of this name; a schema whose keys are too long for an
+    /// index, or that is itself too long for a line; when memory fails or is full.
     pub async fn create_table(&self, schema: Schema) -> Result<Table<M>, TxnError> {
         schema.check_keys(self.definitions().tree(0).limits().key_max)?;
         let id = self.memory().fetch_add(self.0.counters, TABLES, 1).await?;

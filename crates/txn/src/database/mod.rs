@@ -7,8 +7,9 @@
 //!  table 0     name ──► id | roots of its indexes | schema                 a table like any other
 //! ```
 //!
-//! The definition of a table is a row of table 0, and so is in the log like any other. The roots in it are addresses,
-//! which are worth nothing after a restart: recovery makes tables anew and writes the rows again.
+//! The definition of a table is a row of table 0, and so is in the log like any other. The roots in
+//! it are addresses, which are worth nothing after a restart: recovery makes tables anew and writes
+//! the rows again.
 
 mod definitions;
 mod timestamps;
@@ -109,7 +110,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Database<M>, TxnError> {
         let definitions = Table::create(memory.clone(), TableId(0), definitions::schema()?).await?;
         let counters = memory.allocate().await?;
-        // A line of global atomics is never written otherwise, and holds anything at first. The first table is 1.
+        // A line of global atomics is never written otherwise, and holds anything at first. The
+        // first table is 1.
         for (counter, first) in [(TIMESTAMPS, 0_u64), (TABLES, 1)] {
             let there = memory.fetch_add(counters, counter, 0).await?;
             memory.fetch_add(counters, counter, first.wrapping_sub(there)).await?;
@@ -135,8 +137,8 @@ impl<M: LineLocks> Database<M> {
     /// Opens the database whose root is at `root`.
     ///
     /// # Errors
-    /// [`TxnError::NoDatabase`]; [`TxnError::OtherScheme`] when those who made it use another concurrency control than
-    /// `node`; when memory fails.
+    /// [`TxnError::NoDatabase`]; [`TxnError::OtherScheme`] when those who made it use another
+    /// concurrency control than `node`; when memory fails.
     pub async fn open(
         memory: M,
         node: Arc<Node>,
@@ -158,8 +160,8 @@ impl<M: LineLocks> Database<M> {
             Table::open(memory.clone(), TableId(0), definitions::schema()?, &roots).await?;
         let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
         let database = Database::at(memory, node, root, id, counters, definitions);
-        // This node may be new to the database: its clock begins behind what was recovered or loaded, and behind the
-        // floor of the checkpoint in place.
+        // This node may be new to the database: its clock begins behind what was recovered or
+        // loaded, and behind the floor of the checkpoint in place.
         let drawn = database.timestamps_drawn().await?;
         let drawn = Timestamp::new(drawn, NodeId(Timestamp::NODES_MAX - 1));
         database.node().clock().raise(drawn.ok_or(TxnError::ClockExhausted)?);
@@ -234,12 +236,12 @@ impl<M: LineLocks> Database<M> {
         self.0.releases_early
     }
 
-    /// Adds a row to a table on which no transaction is at work yet, without a transaction and without the log: for
-    /// loading much at once. With a log, write a checkpoint afterwards.
+    /// Adds a row to a table on which no transaction is at work yet, without a transaction and
+    /// without the log: for loading much at once. With a log, write a checkpoint afterwards.
     ///
     /// # Errors
-    /// [`TxnError::Exists`], also where a unique index has its key already: the table is of no use then;
-    /// [`TxnError::RowTooLong`]; when memory fails or is full.
+    /// [`TxnError::Exists`], also where a unique index has its key already: the table is of no use
+    /// then; [`TxnError::RowTooLong`]; when memory fails or is full.
     pub async fn load(&self, table: &Table<M>, key: &[u8], row: &[u8]) -> Result<(), TxnError> {
         let node = self.node().clock().node();
         let cts = Timestamp::new(LOADED, node).ok_or(TxnError::NodeId { node: node.0 })?;
@@ -254,7 +256,8 @@ impl<M: LineLocks> Database<M> {
     /// # Errors
     /// When memory fails; [`TxnError::ClockExhausted`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
-        // First: whoever begins in a new generation draws what is later than all that was drawn before it.
+        // First: whoever begins in a new generation draws what is later than all that was drawn
+        // before it.
         let generation = self.0.worker.begin();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering => self.draw(&generation).await?,
@@ -263,14 +266,15 @@ impl<M: LineLocks> Database<M> {
         Ok(Transaction::begin(self.clone(), ts, generation))
     }
 
-    /// Begins a part of a transaction that has begun elsewhere: under timestamp ordering it has that one's
-    /// [timestamp](Transaction::timestamp), else `ts` is of no account.
+    /// Begins a part of a transaction that has begun elsewhere: under timestamp ordering it has
+    /// that one's [timestamp](Transaction::timestamp), else `ts` is of no account.
     ///
     /// # Errors
-    /// [`Conflict::TooLate`] when a checkpoint has been begun in the meantime, which holds all up to a later timestamp and
-    /// would not wait for this one.
+    /// [`Conflict::TooLate`] when a checkpoint has been begun in the meantime, which holds all up
+    /// to a later timestamp and would not wait for this one.
     pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
-        // First: a checkpoint waits for those that begin in the generation before its floor, and others see the floor.
+        // First: a checkpoint waits for those that begin in the generation before its floor, and
+        // others see the floor.
         let generation = self.0.worker.begin();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering if ts <= self.node().floor() => {

@@ -11,7 +11,8 @@ use crate::{Timestamp, TxnError};
 /// Timestamps that were drawn together.
 #[derive(Default)]
 pub(super) struct Block {
-    /// The generation in which they were. Held weakly: as long as it is, its place in memory is no other's.
+    /// The generation in which they were. Held weakly: as long as it is, its place in memory is no
+    /// other's.
     of: Option<Weak<()>>,
     left: std::ops::Range<u64>,
 }
@@ -77,7 +78,8 @@ impl<M: LineLocks> Database<M> {
         Ok(self.memory().fetch_add(self.0.counters, TIMESTAMPS, 0).await?)
     }
 
-    /// Makes all timestamps to come later than `ts`: this node's, and those that order transactions.
+    /// Makes all timestamps to come later than `ts`: this node's, and those that order
+    /// transactions.
     pub(crate) async fn raise_clocks(&self, ts: Timestamp) -> Result<(), TxnError> {
         self.node().clock().raise(ts);
         let (memory, counters) = (self.memory(), self.0.counters);

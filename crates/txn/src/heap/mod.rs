@@ -6,25 +6,27 @@
 //!   room: lines where it freed space                ▲ every index leads here, for ever
 //! ```
 //!
-//! - Each worker adds rows to a line of its own, so inserts of different workers meet in the index only.
-//! - A row that grows stays in its slot if its page has room. Else it moves to another line and leaves
-//!   a *stub*. The alternative, correcting what leads to it, would be writes to the lines of every index
-//!   and would not reach the transactions that have read its name already. With the stub the name of a
-//!   row never changes, what locks the row locks its home line, and no reader goes further than one step.
-//! - A row that moved is written to a new place each time, and then the stub is switched: whoever read the
-//!   stub finds either a tuple with the stub's timestamp or a stub that has changed.
-//! - So a read has what the row was at some time while it was under way, whole. Whoever needs to know that
-//!   it is so still looks at the home line again: every change of the row changes that.
-//! - Lines are never given back to the pool, so a name that is out of date leads to some page of this table.
-//!   That its tuple is the row that was looked for is told by the key in it.
+//! - Each worker adds rows to a line of its own, so inserts of different workers meet in the index
+//!   only.
+//! - A row that grows stays in its slot if its page has room. Else it moves to another line and
+//!   leaves a *stub*. The alternative, correcting what leads to it, would be writes to the lines of
+//!   every index and would not reach the transactions that have read its name already. With the
+//!   stub the name of a row never changes, what locks the row locks its home line, and no reader
+//!   goes further than one step.
+//! - A row that moved is written to a new place each time, and then the stub is switched: whoever
+//!   read the stub finds either a tuple with the stub's timestamp or a stub that has changed.
+//! - So a read has what the row was at some time while it was under way, whole. Whoever needs to
+//!   know that it is so still looks at the home line again: every change of the row changes that.
+//! - Lines are never given back to the pool, so a name that is out of date leads to some page of
+//!   this table. That its tuple is the row that was looked for is told by the key in it.
 //! - What nothing may fail for later is done before: a row that is to grow gets its room
 //!   ([`prepare`](Heap::prepare)) while its transaction can still be undone, and then
 //!   [`install`](Heap::install) cannot lack it.
-//! - A dropped operation leaves the table as it was, or changed as a whole. A tuple that it had placed and
-//!   told nobody of is taken away by the next insert of its handle.
+//! - A dropped operation leaves the table as it was, or changed as a whole. A tuple that it had
+//!   placed and told nobody of is taken away by the next insert of its handle.
 //!
-//! What locks mean is not known here, but for one thing: an access may be one that must not wait for the lock of
-//! another transaction ([`Patience`]).
+//! What locks mean is not known here, but for one thing: an access may be one that must not wait
+//! for the lock of another transaction ([`Patience`]).
 
 mod places;
 mod read;
@@ -48,8 +50,8 @@ use crate::page::{Broken, row_max};
 use crate::{Conflict, TupleId, TxnError};
 use places::Places;
 
-/// How often an operation looks at a row again that others change meanwhile. Each time, one of them got
-/// through.
+/// How often an operation looks at a row again that others change meanwhile. Each time, one of them
+/// got through.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Whether an access waits where another node's transaction has locked the line.
@@ -57,8 +59,8 @@ const ROUNDS_MAX: u32 = 1_000_000;
 pub(crate) enum Patience {
     /// Until the deadline: for those who hold no lock.
     Wait,
-    /// Not at all: it ends in [`Conflict::Locked`]. Those who hold locks must not wait for others', or two could
-    /// for each other.
+    /// Not at all: it ends in [`Conflict::Locked`]. Those who hold locks must not wait for others',
+    /// or two could for each other.
     NoWait,
 }
 
@@ -93,8 +95,9 @@ impl<M: LineLocks> fmt::Debug for Heap<M> {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// A handle on the rows of `table`, of which a line takes `rows_max` at most. Rows of one line are
-    /// locked together, so where all transactions change the same few rows, each of these has a line of its own.
+    /// A handle on the rows of `table`, of which a line takes `rows_max` at most. Rows of one line
+    /// are locked together, so where all transactions change the same few rows, each of these has a
+    /// line of its own.
     ///
     /// # Errors
     /// [`TxnError::LineSize`].

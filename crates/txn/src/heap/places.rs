@@ -13,8 +13,8 @@ use super::{Heap, Patience, Stop};
 use crate::page::{Edit, New, Page, format, tuple_size};
 use crate::{TupleId, TxnError};
 
-/// How many lines with room a worker remembers for each table. Room that it forgets is used by those
-/// who change rows there.
+/// How many lines with room a worker remembers for each table. Room that it forgets is used by
+/// those who change rows there.
 const LINES_MAX: usize = 64;
 /// How many lines that turn out to be locked are passed by before a new one is taken.
 const LOCKED_MAX: usize = 4;
@@ -91,16 +91,17 @@ impl<M: LineLocks> Heap<M> {
         Placed { id: Some(id), home: self.places.clone() }
     }
 
-    /// Puts a tuple where there is room for it, and no lock of another node in the way. Nothing leads to it yet.
+    /// Puts a tuple where there is room for it, and no lock of another node in the way. Nothing
+    /// leads to it yet.
     pub(crate) async fn place(&self, new: New<'_>) -> Result<Placed, TxnError> {
         let mut placed = SmallVec::new();
         self.place_run(&[new], &mut placed).await?;
         placed.pop().ok_or(TxnError::Doomed)
     }
 
-    /// Puts tuples side by side into the tail, as many as it has room for, if that is here and in order: a plain
-    /// function. Returns its line, and which slots they have; none, and nothing has happened, where there is
-    /// more to it.
+    /// Puts tuples side by side into the tail, as many as it has room for, if that is here and in
+    /// order: a plain function. Returns its line, and which slots they have; none, and nothing has
+    /// happened, where there is more to it.
     pub(crate) fn place_here<'n>(
         &self,
         run: impl Iterator<Item = New<'n>>,
@@ -154,7 +155,8 @@ impl<M: LineLocks> Heap<M> {
             }
             match placing {
                 Ok(Ok(())) => left = &left[slots.len()..],
-                // Its room is less than was thought, which is noted now: the next choice is another.
+                // Its room is less than was thought, which is noted now: the next choice is
+                // another.
                 Ok(Err(room)) if room < size => {}
                 Ok(Err(_)) => {
                     return Err(TxnError::Corrupt { line, what: "full with room".into() });
@@ -166,8 +168,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Adds tuples to a page, as many as there is room for: their slots, or the room that there is, which was not
-    /// enough for the first.
+    /// Adds tuples to a page, as many as there is room for: their slots, or the room that there is,
+    /// which was not enough for the first.
     fn place_step(
         &self,
         line: GlobalAddr,
@@ -233,14 +235,15 @@ impl<M: LineLocks> Heap<M> {
         Ok(line)
     }
 
-    /// Whether tuples of this worker are left that nothing of its own leads to. An entry that another row has left may still
-    /// lead there, and whoever follows it takes them for rows that are about to come, so they must not stay.
+    /// Whether tuples of this worker are left that nothing of its own leads to. An entry that
+    /// another row has left may still lead there, and whoever follows it takes them for rows that
+    /// are about to come, so they must not stay.
     pub(crate) fn has_strays(&self) -> bool {
         !self.places.borrow().strays.is_empty()
     }
 
-    /// Takes tuples away that nothing leads to, but for those whose line another node's transaction has
-    /// locked: [`has_strays`](Heap::has_strays) tells.
+    /// Takes tuples away that nothing leads to, but for those whose line another node's transaction
+    /// has locked: [`has_strays`](Heap::has_strays) tells.
     pub(crate) async fn tidy(&self) -> Result<(), TxnError> {
         let strays = self.places.borrow().strays.len();
         for _ in 0..strays {

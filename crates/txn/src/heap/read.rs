@@ -24,8 +24,8 @@ pub enum Seen {
     Deleted(Timestamp),
     /// A transaction that has not ended adds it.
     Pending,
-    /// The tuple with this name is none of this row, or there is none: the row was deleted and its tombstone is
-    /// gone, or it has another name now.
+    /// The tuple with this name is none of this row, or there is none: the row was deleted and its
+    /// tombstone is gone, or it has another name now.
     Absent,
 }
 
@@ -46,8 +46,8 @@ enum Home {
     Stub(TupleId, Timestamp),
 }
 
-/// How far a read of one row has come. One that stops for a line goes on where it was: without a cache
-/// two lines are never here at once.
+/// How far a read of one row has come. One that stops for a line goes on where it was: without a
+/// cache two lines are never here at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reading {
     /// Where the stub led, and when it was written.
@@ -82,19 +82,21 @@ pub(crate) enum Stamped {
 
 /// How many times longer a page was not written than its read stamp is ahead, or so.
 const AGE_PER_LEASE: u64 = 8;
-/// Of so many rows of a page, and no more, is taken into account that one of them may have been written later.
+/// Of so many rows of a page, and no more, is taken into account that one of them may have been
+/// written later.
 const ROWS_COUNTED: u16 = 4;
 
-/// What a reader raises the stamp to of a page of so many rows, of which it has read one that was written at `last`. The others
-/// are not looked at, since that costs a miss of the processor's cache each.
+/// What a reader raises the stamp to of a page of so many rows, of which it has read one that was
+/// written at `last`. The others are not looked at, since that costs a miss of the processor's
+/// cache each.
 fn leased(ts: Timestamp, lease: u64, last: Timestamp, rows: u16) -> Timestamp {
     let age = ts.counter().saturating_sub(last.counter());
     ts.ahead_by(lease.min(age / AGE_PER_LEASE / u64::from(rows.clamp(1, ROWS_COUNTED))))
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// Reads the row `key` in `id`, as a rule: if it is there, at home, and nobody writes in its line. Its value is added to
-    /// `value` then.
+    /// Reads the row `key` in `id`, as a rule: if it is there, at home, and nobody writes in its
+    /// line. Its value is added to `value` then.
     #[inline]
     pub(crate) fn live_step(
         &self,
@@ -122,8 +124,9 @@ impl<M: LineLocks> Heap<M> {
         Some(Live { cts: tuple.cts, stamp, alone })
     }
 
-    /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared memory.
-    /// The value is added to `value`, if the row is there. `hint` says where its home line probably is.
+    /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared
+    /// memory. The value is added to `value`, if the row is there. `hint` says where its home line
+    /// probably is.
     pub(crate) fn get_step(
         &self,
         at: &mut Reading,
@@ -200,7 +203,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// The key of the row in `id`, if there is one, or its tombstone. `hint` says where its line probably is.
+    /// The key of the row in `id`, if there is one, or its tombstone. `hint` says where its line
+    /// probably is.
     pub(crate) fn key_step(
         &self,
         id: TupleId,
@@ -218,12 +222,13 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Whether the row in `id` is as it was written at `cts`, and no transaction has locked its line to write,
-    /// other than the caller's, if it has (`mine`).
+    /// Whether the row in `id` is as it was written at `cts`, and no transaction has locked its
+    /// line to write, other than the caller's, if it has (`mine`).
     ///
-    /// The caller has locked what it writes, and has passed a SeqCst fence since. Then of two transactions that
-    /// each write what the other has read at least one fails here: either it sees that the other has locked
-    /// the line, or that has unlocked it before, and then the row is another.
+    /// The caller has locked what it writes, and has passed a SeqCst fence since. Then of two
+    /// transactions that each write what the other has read at least one fails here: either it sees
+    /// that the other has locked the line, or that has unlocked it before, and then the row is
+    /// another.
     pub(crate) fn unchanged_step(
         &self,
         id: TupleId,
@@ -245,8 +250,8 @@ impl<M: LineLocks> Heap<M> {
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
     }
 
-    /// Whether the row in `id`, whose line the caller has locked, stands there itself and not elsewhere; `None` when it
-    /// is not any more as it was written at `cts`.
+    /// Whether the row in `id`, whose line the caller has locked, stands there itself and not
+    /// elsewhere; `None` when it is not any more as it was written at `cts`.
     pub(crate) fn at_home_step(
         &self,
         id: TupleId,
@@ -260,19 +265,21 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, and `stamp` of its page, unless it changed since, or another
-    /// transaction has locked its line to write.
+    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, and `stamp` of its page,
+    /// unless it changed since, or another transaction has locked its line to write.
     ///
-    /// The stamp may be ahead of `ts`, by `lease` at most, so that the next readers find it high enough: by as much as
-    /// the row's age allows. It is the stamp of readers who have not come; a writer before it has to come later.
+    /// The stamp may be ahead of `ts`, by `lease` at most, so that the next readers find it high
+    /// enough: by as much as the row's age allows. It is the stamp of readers who have not come; a
+    /// writer before it has to come later.
     ///
     /// # Why no writer is missed
     ///
-    /// A writer locks the line, and then looks at the stamp under the line's guard. Whoever raises the stamp
-    /// looks at the lock under the guard. If the guard of the reader comes first, the writer sees the stamp;
-    /// otherwise the reader sees the lock, or what was written under it. A reader that finds the stamp
-    /// high enough already raises nothing: the guard under which it was raised came before the writer's,
-    /// which then sees it, or after, and then the lock was there to be seen by whoever sees the stamp.
+    /// A writer locks the line, and then looks at the stamp under the line's guard. Whoever raises
+    /// the stamp looks at the lock under the guard. If the guard of the reader comes first, the
+    /// writer sees the stamp; otherwise the reader sees the lock, or what was written under it. A
+    /// reader that finds the stamp high enough already raises nothing: the guard under which it was
+    /// raised came before the writer's, which then sees it, or after, and then the lock was there
+    /// to be seen by whoever sees the stamp.
     pub(crate) fn stamp_step(
         &self,
         id: TupleId,
@@ -330,8 +337,8 @@ impl<M: LineLocks> Heap<M> {
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
     }
 
-    /// Asks the processor for what is read first of a row: the line's header and the row's slot, and of `locks` also
-    /// what a lock of the line takes.
+    /// Asks the processor for what is read first of a row: the line's header and the row's slot,
+    /// and of `locks` also what a lock of the line takes.
     #[inline]
     pub(crate) fn prefetch_slot(&self, id: TupleId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
@@ -368,8 +375,8 @@ impl<M: LineLocks> Heap<M> {
         self.memory.prefetch_guess(self.line_of(id));
     }
 
-    /// Reads the row `key` in `id`, waiting for whatever it takes. The value is in `value` afterwards, if the
-    /// row is there.
+    /// Reads the row `key` in `id`, waiting for whatever it takes. The value is in `value`
+    /// afterwards, if the row is there.
     ///
     /// # Errors
     /// [`TxnError::Corrupt`], [`TxnError::Starved`], and when memory fails.

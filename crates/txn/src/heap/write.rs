@@ -1,4 +1,5 @@
-//! Changing rows: under the write guard of one line at a time, as plain functions over lines that are here.
+//! Changing rows: under the write guard of one line at a time, as plain functions over lines that
+//! are here.
 
 use std::ops::Range;
 
@@ -41,13 +42,13 @@ enum Look {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// Makes sure that the row in `id`, whose line the caller has locked to write, is as it was at `cts`, that
-    /// nobody who comes after `ts` has read it, and that a value of `value` bytes (or a tombstone, with
-    /// `None`) will have room.
+    /// Makes sure that the row in `id`, whose line the caller has locked to write, is as it was at
+    /// `cts`, that nobody who comes after `ts` has read it, and that a value of `value` bytes (or a
+    /// tombstone, with `None`) will have room.
     ///
     /// # Errors
-    /// [`Conflict::Changed`], [`Conflict::TooLate`]; [`TxnError::RowTooLong`], and when memory fails or
-    /// is full.
+    /// [`Conflict::Changed`], [`Conflict::TooLate`]; [`TxnError::RowTooLong`], and when memory
+    /// fails or is full.
     pub(crate) async fn prepare(
         &self,
         id: TupleId,
@@ -111,8 +112,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared: from what was written at the
-    /// first time to what is written at the second.
+    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared: from
+    /// what was written at the first time to what is written at the second.
     pub(crate) async fn install(
         &self,
         id: TupleId,
@@ -128,8 +129,8 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
-            // It was written before its timestamp was known. Not waiting for others' locks, under its own: another
-            // place will do as well, if there is one.
+            // It was written before its timestamp was known. Not waiting for others' locks, under
+            // its own: another place will do as well, if there is one.
             let away = self.line_of(target);
             let slot = self.slot_of(target);
             let redate =
@@ -187,8 +188,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Overwrites the bytes `part` of a row with those of `value`, as a rule: if it is at home and stays as long as it is.
-    /// Otherwise nothing happens, and the answer is false.
+    /// Overwrites the bytes `part` of a row with those of `value`, as a rule: if it is at home and
+    /// stays as long as it is. Otherwise nothing happens, and the answer is false.
     ///
     /// The caller has locked the line to write, and the row is as it was written at `was`.
     #[inline]
@@ -217,8 +218,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(true)
     }
 
-    /// Makes pending rows, all of one line, rows like others. Waits for those who have locked the line to read, so the
-    /// caller must hold no lock.
+    /// Makes pending rows, all of one line, rows like others. Waits for those who have locked the
+    /// line to read, so the caller must hold no lock.
     pub(crate) async fn publish(
         &self,
         line: GlobalAddr,
@@ -242,8 +243,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Takes a tuple away to which nothing leads any more. `pending`: only if it is a pending row; otherwise only if it
-    /// is a tombstone.
+    /// Takes a tuple away to which nothing leads any more. `pending`: only if it is a pending row;
+    /// otherwise only if it is a tombstone.
     pub(crate) async fn erase(
         &self,
         id: TupleId,
@@ -265,8 +266,9 @@ impl<M: LineLocks> Heap<M> {
         .await
     }
 
-    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read stamp. Under the
-    /// guard, as [`stamp_step`](Heap::stamp_step) asks of whoever has locked the line and looks at the stamp.
+    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read
+    /// stamp. Under the guard, as [`stamp_step`](Heap::stamp_step) asks of whoever has locked the
+    /// line and looks at the stamp.
     pub(crate) fn tombstone_step(
         &self,
         id: TupleId,

@@ -1,5 +1,5 @@
-//! Changing a page, under its write guard. Every change says which bytes it changed, and changes nothing
-//! when it fails.
+//! Changing a page, under its write guard. Every change says which bytes it changed, and changes
+//! nothing when it fails.
 
 use std::ops::Range;
 
@@ -132,8 +132,8 @@ impl Page<'_> {
         Ok((slot, dirty))
     }
 
-    /// Adds tuples to a page without free slots, as long as there is room as it is, and up to `most` in all. Returns
-    /// which slots they have; the page goes on being what it is then.
+    /// Adds tuples to a page without free slots, as long as there is room as it is, and up to
+    /// `most` in all. Returns which slots they have; the page goes on being what it is then.
     pub(crate) fn append<'n>(
         &mut self,
         run: impl Iterator<Item = New<'n>>,
@@ -164,12 +164,14 @@ impl Page<'_> {
         (slots, dirty)
     }
 
-    /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on the page.
+    /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on
+    /// the page.
     pub(crate) fn set(self, slot: usize, new: New<'_>) -> Result<Dirty, Edit> {
         self.set_in(slot, new, new.size())
     }
 
-    /// Gives the tuple of a slot a place where one with a value of `value` bytes will do, and changes nothing else.
+    /// Gives the tuple of a slot a place where one with a value of `value` bytes will do, and
+    /// changes nothing else.
     pub(crate) fn widen(self, slot: usize, value: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to grow"))?;
         let size = tuple_size(old.key, value);

@@ -6,7 +6,8 @@ use super::{Broken, HEADER, SLOT, slots_max};
 
 const MAGIC: u64 = 0x7ea9;
 
-/// The first two words of a page. The third, the read stamp, is [`Page::read_stamp`](super::Page::read_stamp).
+/// The first two words of a page. The third, the read stamp, is
+/// [`Page::read_stamp`](super::Page::read_stamp).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     /// Slots, those without a tuple counted.

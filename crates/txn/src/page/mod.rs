@@ -1,7 +1,8 @@
 //! The heap page: slots and tuples in the payload of one line.
 //!
 //! Nothing here knows of memory protocols, transactions or other pages: a page is a view of words
-//! ([`Words`](latchwork_verbs::Words)) and the table that it should belong to. None of it is generic.
+//! ([`Words`](latchwork_verbs::Words)) and the table that it should belong to. None of it is
+//! generic.
 //!
 //! ```text
 //! byte 0       24                                heap              payload length
@@ -19,13 +20,13 @@
 //! The number of a slot is a part of the tuple's name for as long as anything leads to it, so slots
 //! never move; tuples move within the page when it is compacted.
 //!
-//! A tuple has its key. An index is read before the tuple that it leads to, and in between the slot may
-//! have been given to another row: the key tells. With 13 bytes of header, the key and 4 bytes of slot a
-//! row of TPC-C takes 17 bytes and its key besides its value.
+//! A tuple has its key. An index is read before the tuple that it leads to, and in between the slot
+//! may have been given to another row: the key tells. With 13 bytes of header, the key and 4 bytes
+//! of slot a row of TPC-C takes 17 bytes and its key besides its value.
 //!
-//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten, or
-//! at a line that is no page at all. Loops are bounded by the view's length, bytes out of bounds read as
-//! zero, nothing panics; the reader's validation throws the result away.
+//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten,
+//! or at a line that is no page at all. Loops are bounded by the view's length, bytes out of bounds
+//! read as zero, nothing panics; the reader's validation throws the result away.
 
 #[cfg(test)]
 mod check;
@@ -68,7 +69,8 @@ pub(crate) enum State {
     Stub = 3,
     /// The tuple that a stub leads to, and nothing else does.
     Away = 4,
-    /// A row of a transaction that has not ended: indexes lead to it, and nobody may see it or pass it.
+    /// A row of a transaction that has not ended: indexes lead to it, and nobody may see it or pass
+    /// it.
     Pending = 5,
 }
 

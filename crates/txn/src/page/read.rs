@@ -36,8 +36,8 @@ impl<'a> Page<'a> {
         Ok(Page { words, header: Header::load(words, table)? })
     }
 
-    /// As [`open`](Page::open) for a reader, who looks at one tuple: of the header only what that takes, and not whether its
-    /// counts are possible.
+    /// As [`open`](Page::open) for a reader, who looks at one tuple: of the header only what that
+    /// takes, and not whether its counts are possible.
     #[inline]
     pub(crate) fn glance(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
         Ok(Page { words, header: Header::glance(words, table)? })
@@ -66,8 +66,8 @@ impl<'a> Page<'a> {
 }
 
 impl<'a> TupleRef<'a> {
-    /// The tuple of a slot of the page in `words`, if that is one of `table`: as [`Page::glance`] and [`Page::tuple`] find it,
-    /// from words alone.
+    /// The tuple of a slot of the page in `words`, if that is one of `table`: as [`Page::glance`]
+    /// and [`Page::tuple`] find it, from words alone.
     #[inline(always)]
     pub(crate) fn glance(
         words: Words<'a>,

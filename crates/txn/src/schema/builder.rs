@@ -23,8 +23,9 @@ impl SchemaBuilder {
         SchemaBuilder { table, columns, key, indexes, rows_per_line: None }
     }
 
-    /// Adds a column. In a row, columns stand in the order in which they are added, but texts behind those of
-    /// fixed length: what is changed together is best added together, so that it can be written at once.
+    /// Adds a column. In a row, columns stand in the order in which they are added, but texts
+    /// behind those of fixed length: what is changed together is best added together, so that it
+    /// can be written at once.
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> SchemaBuilder {
         self.columns.push(Column { name: name.into(), kind });
         self
@@ -56,8 +57,8 @@ impl SchemaBuilder {
         self
     }
 
-    /// At most so many rows in a line, however small they are: rows of one line are locked together, so
-    /// those that everybody changes had better be few. 1 gives each row a line.
+    /// At most so many rows in a line, however small they are: rows of one line are locked
+    /// together, so those that everybody changes had better be few. 1 gives each row a line.
     pub fn rows_per_line(mut self, rows: u16) -> SchemaBuilder {
         self.rows_per_line = Some(rows);
         self

@@ -5,9 +5,9 @@
 //!     | rows per line 2 | indexes 1, of each: name, flags 1, columns 1, of each: number 2, order 1
 //! ```
 //!
-//! Numbers are little-endian with so many bytes; a name has one byte of length. A schema has one form: bytes
-//! that are decoded are those that it would be encoded as. There is no checksum: what stores schemas has its
-//! own.
+//! Numbers are little-endian with so many bytes; a name has one byte of length. A schema has one
+//! form: bytes that are decoded are those that it would be encoded as. There is no checksum: what
+//! stores schemas has its own.
 
 use super::builder::{Definition, IndexDefinition};
 use super::column::{Column, ColumnId, ColumnType};
@@ -55,7 +55,8 @@ impl Schema {
         out
     }
 
-    /// The schema that [`encode`](Schema::encode) gave these bytes for. It is checked as a new one is.
+    /// The schema that [`encode`](Schema::encode) gave these bytes for. It is checked as a new one
+    /// is.
     ///
     /// # Errors
     /// [`SchemaError::Version`] and [`SchemaError::BadDefinition`] for other bytes, and whatever

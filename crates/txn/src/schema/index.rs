@@ -41,8 +41,8 @@ impl Index {
         &self.columns
     }
 
-    /// The columns of its keys: those it was declared with, and then those of the primary key that make its
-    /// keys differ.
+    /// The columns of its keys: those it was declared with, and then those of the primary key that
+    /// make its keys differ.
     pub fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
         self.layout.parts.iter().map(|part| (part.column, part.order))
     }
@@ -52,8 +52,8 @@ impl Index {
         self.layout.len_max()
     }
 
-    /// Whether changing `len` bytes of a row from `offset`, its length staying the same, may change its key
-    /// here. Where this is `false` the key need not be computed again.
+    /// Whether changing `len` bytes of a row from `offset`, its length staying the same, may change
+    /// its key here. Where this is `false` the key need not be computed again.
     pub fn may_change(&self, offset: usize, len: usize) -> bool {
         let end = offset.saturating_add(len);
         self.reads.iter().any(|reads| offset < reads.end && reads.start < end)
@@ -98,12 +98,12 @@ impl Index {
 }
 
 impl Schema {
-    /// Replaces what `out` holds by a row's key in the secondary index number `index`. Allocates nothing
-    /// but the room that `out` lacks.
+    /// Replaces what `out` holds by a row's key in the secondary index number `index`. Allocates
+    /// nothing but the room that `out` lacks.
     ///
     /// # Errors
-    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] and [`SchemaError::BadRow`] for bytes that are
-    /// no key or no row of the table. `out` then holds nothing of use.
+    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] and [`SchemaError::BadRow`] for bytes
+    /// that are no key or no row of the table. `out` then holds nothing of use.
     pub fn index_key(
         &self,
         index: usize,
@@ -127,8 +127,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether a row's key in the secondary index number `index` may change when the row becomes another. Where this is
-    /// `false` the row has a key there, and it need not be computed again.
+    /// Whether a row's key in the secondary index number `index` may change when the row becomes
+    /// another. Where this is `false` the row has a key there, and it need not be computed again.
     pub fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
         let (Some(index), Ok(row), Ok(_)) =
             (self.indexes.get(index), self.row(before), self.row(after))
@@ -144,8 +144,8 @@ impl Schema {
         index.reads.iter().any(differs)
     }
 
-    /// Replaces what `out` holds by the beginning of keys in the secondary index number `index`: its first
-    /// columns ([`Index::key_columns`]), as many as there are values.
+    /// Replaces what `out` holds by the beginning of keys in the secondary index number `index`:
+    /// its first columns ([`Index::key_columns`]), as many as there are values.
     ///
     /// # Errors
     /// [`SchemaError::UnknownIndex`], [`SchemaError::WrongCount`] for more values than columns,

@@ -4,8 +4,9 @@
 //!   | columns of fixed length | lengths of texts, 1 byte each | texts | blob |      numbers little-endian
 //! ```
 //!
-//! Columns stand in the order of their declaration; those of the primary key are not in the row. What has
-//! a fixed length has a fixed place too, so that a part of a row can be written where it stands.
+//! Columns stand in the order of their declaration; those of the primary key are not in the row.
+//! What has a fixed length has a fixed place too, so that a part of a row can be written where it
+//! stands.
 
 use super::column::{Column, ColumnId, ColumnType, Value, number};
 use super::{Schema, SchemaError};
@@ -24,11 +25,12 @@ pub(super) enum Place {
 }
 
 impl Schema {
-    /// Replaces what `out` holds by the row with these values: of the columns that are not in the primary
-    /// key ([`row_columns`](Schema::row_columns)), in the order of their declaration.
+    /// Replaces what `out` holds by the row with these values: of the columns that are not in the
+    /// primary key ([`row_columns`](Schema::row_columns)), in the order of their declaration.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the row.
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the
+    /// row.
     pub fn encode_row(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
         out.clear();
         if values.len() != self.in_row.len() {
@@ -84,8 +86,8 @@ impl Schema {
     /// Where a column of fixed length stands in each row, in bytes from the row's beginning.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column of the primary key, a text or a blob, whose place is not
-    /// fixed; [`SchemaError::UnknownColumn`].
+    /// [`SchemaError::NotThere`] for a column of the primary key, a text or a blob, whose place is
+    /// not fixed; [`SchemaError::UnknownColumn`].
     pub fn offset_of(&self, column: ColumnId) -> Result<usize, SchemaError> {
         let name = &self.column_at(column, "offset_of")?.name;
         match self.places[column.index()] {
@@ -100,8 +102,8 @@ impl Schema {
     /// Writes a column of fixed length into a row, where it stands.
     ///
     /// # Errors
-    /// As [`offset_of`](Schema::offset_of), [`SchemaError::WrongValue`], and [`SchemaError::BadRow`] for
-    /// a row that is too short. The row is then as before.
+    /// As [`offset_of`](Schema::offset_of), [`SchemaError::WrongValue`], and
+    /// [`SchemaError::BadRow`] for a row that is too short. The row is then as before.
     pub fn write(
         &self,
         row: &mut [u8],
@@ -173,15 +175,16 @@ impl<'a> RowRef<'a> {
     /// What a column holds.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column of the primary key, [`SchemaError::UnknownColumn`] for one
-    /// that is not in the table.
+    /// [`SchemaError::NotThere`] for a column of the primary key, [`SchemaError::UnknownColumn`]
+    /// for one that is not in the table.
     #[inline]
     pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
         let (kind, bytes) = self.find(column)?;
         Ok(if kind.is_number() { number(kind, bytes) } else { Value::from(bytes) })
     }
 
-    /// What all columns hold, in the order of their declaration; those of the primary key are not in the row.
+    /// What all columns hold, in the order of their declaration; those of the primary key are not
+    /// in the row.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         // All these columns are there.
         self.schema.in_row.iter().filter_map(|&column| self.get(column).ok())

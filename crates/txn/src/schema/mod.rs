@@ -5,8 +5,8 @@
 //!                    ──► row bytes (fixed places, then texts) ──► RowRef: one column
 //! ```
 //!
-//! The store knows keys and rows as bytes. A schema says what these are, from key to value and back, and
-//! what the keys of secondary indexes are; it holds no data and knows no memory.
+//! The store knows keys and rows as bytes. A schema says what these are, from key to value and
+//! back, and what the keys of secondary indexes are; it holds no data and knows no memory.
 //!
 //! # Example
 //!
@@ -69,7 +69,8 @@ pub use ordered::{KEY_COLUMNS_MAX, KeyRef, Order, end_of_prefix};
 use layout::Place;
 use ordered::KeyLayout;
 
-/// The longest name of a table, a column or an index, in bytes; as long as one of the memory's catalogue.
+/// The longest name of a table, a column or an index, in bytes; as long as one of the memory's
+/// catalogue.
 pub const NAME_MAX: usize = 48;
 
 /// The most columns of a table.
@@ -120,7 +121,8 @@ impl Schema {
         self.key.parts.iter().map(|part| part.column)
     }
 
-    /// The columns that stand in rows, in the order of declaration: all but those of the primary key.
+    /// The columns that stand in rows, in the order of declaration: all but those of the primary
+    /// key.
     pub fn row_columns(&self) -> &[ColumnId] {
         &self.in_row
     }
@@ -156,7 +158,8 @@ impl Schema {
     /// Replaces what `out` holds by the primary key with these values, in the key's order.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the key.
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the
+    /// key.
     pub fn encode_key(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
         if values.len() < self.key.parts.len() {
             return Err(self.key.wrong_count(values.len()));
@@ -164,8 +167,8 @@ impl Schema {
         self.key_prefix(values, out)
     }
 
-    /// Replaces what `out` holds by the beginning of primary keys: their first columns, as many as there
-    /// are values. All keys that begin so are between it and its [`end_of_prefix`].
+    /// Replaces what `out` holds by the beginning of primary keys: their first columns, as many as
+    /// there are values. All keys that begin so are between it and its [`end_of_prefix`].
     ///
     /// # Errors
     /// [`SchemaError::WrongCount`] for more values than columns, [`SchemaError::WrongValue`].
@@ -202,8 +205,8 @@ impl Schema {
         (!self.has_blob()).then_some(self.row_len_min() + texts)
     }
 
-    /// Checks that every key, of the table and of its indexes, fits an index that takes `key_max` bytes
-    /// ([`Limits`](latchwork_blink::Limits): what that is follows from the line size).
+    /// Checks that every key, of the table and of its indexes, fits an index that takes `key_max`
+    /// bytes ([`Limits`](latchwork_blink::Limits): what that is follows from the line size).
     ///
     /// # Errors
     /// [`SchemaError::KeyTooLong`].

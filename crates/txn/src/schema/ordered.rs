@@ -7,8 +7,8 @@
 //!   descending all of it complemented
 //! ```
 //!
-//! No column's bytes are a prefix of another's of the same type. So the first column that differs decides
-//! how two keys compare, and no key is a prefix of another.
+//! No column's bytes are a prefix of another's of the same type. So the first column that differs
+//! decides how two keys compare, and no key is a prefix of another.
 
 use std::borrow::Cow;
 
@@ -231,8 +231,8 @@ impl<'a> KeyRef<'a> {
     /// What a column holds.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column that is not in the key, [`SchemaError::UnknownColumn`] for
-    /// one that is not in the table.
+    /// [`SchemaError::NotThere`] for a column that is not in the key,
+    /// [`SchemaError::UnknownColumn`] for one that is not in the table.
     pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
         let found = self.layout.parts.iter().position(|part| part.column == column);
         let Some(at) = found else {
@@ -248,8 +248,9 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// Replaces what `out` holds by the end of the range of all keys that begin with `prefix`: the first byte
-/// string above all of them. `false` if there is no such, since the prefix is all 255: the range has no end.
+/// Replaces what `out` holds by the end of the range of all keys that begin with `prefix`: the
+/// first byte string above all of them. `false` if there is no such, since the prefix is all 255:
+/// the range has no end.
 ///
 /// ```
 /// use latchwork_txn::schema::end_of_prefix;

@@ -1,4 +1,5 @@
-//! Showing that rows are to come: new ones are placed, pending, and everything that leads to rows goes into the indexes.
+//! Showing that rows are to come: new ones are placed, pending, and everything that leads to rows
+//! goes into the indexes.
 
 use std::ops::Range;
 
@@ -14,7 +15,8 @@ use crate::page::{New, State as TupleState};
 use crate::{Conflict, Database, Table, TupleId, TxnError};
 
 impl<M: LineLocks> Database<M> {
-    /// Places new rows, which are pending, and enters everything that leads to rows into the indexes.
+    /// Places new rows, which are pending, and enters everything that leads to rows into the
+    /// indexes.
     pub(super) async fn announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
         let mut at = 0;
         while at < state.writes.len() {
@@ -55,8 +57,9 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// As [`announce_one`](Database::announce_one), of rows of one table that are probably new, and in no other index than
-    /// the primary one: they come into lines, and with ascending keys into leaves, together.
+    /// As [`announce_one`](Database::announce_one), of rows of one table that are probably new, and
+    /// in no other index than the primary one: they come into lines, and with ascending keys into
+    /// leaves, together.
     async fn announce_run(&self, state: &mut State<M>, run: Range<usize>) -> Result<(), TxnError> {
         let table = state.table(state.writes[run.start].table).clone();
         self.place_run(state, &table, run.clone()).await?;
@@ -88,7 +91,8 @@ impl<M: LineLocks> Database<M> {
         self.place_carefully(state, table, left).await
     }
 
-    /// As [`place_run`](Database::place_run), as many as come into the worker's tail; returns how many.
+    /// As [`place_run`](Database::place_run), as many as come into the worker's tail; returns how
+    /// many.
     fn place_here(&self, state: &mut State<M>, table: &Table<M>, run: Range<usize>) -> usize {
         let State { writes, arena, .. } = state;
         let heap = table.heap();
@@ -117,8 +121,9 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Enters rows that were placed into the primary index, as many as come into the leaf of the first one, side by side.
-    /// Returns how many; 0 if the first one is there already, or comes too late.
+    /// Enters rows that were placed into the primary index, as many as come into the leaf of the
+    /// first one, side by side. Returns how many; 0 if the first one is there already, or comes too
+    /// late.
     async fn enter_run(
         &self,
         state: &mut State<M>,
@@ -235,8 +240,9 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Finds out what is in the way of a row that was inserted blindly. What is left of one is written over: it is
-    /// locked then, and prepared, and the place that was found for the row is not needed.
+    /// Finds out what is in the way of a row that was inserted blindly. What is left of one is
+    /// written over: it is locked then, and prepared, and the place that was found for the row is
+    /// not needed.
     async fn resolve(
         &self,
         state: &mut State<M>,
@@ -302,10 +308,12 @@ impl<M: LineLocks> Database<M> {
         let entry = state.keep(&entry);
         match self.enter(state, table, at, index, &entry, id).await? {
             None => Ok(()),
-            // The row was here before, and whoever purges has not come by. A new row is where nobody has seen it.
+            // The row was here before, and whoever purges has not come by. A new row is where
+            // nobody has seen it.
             Some(there) if there == id && state.writes[at].base.named().is_some() => Ok(()),
             Some(there) => {
-                // Where the new row has just been placed no other is: what led there has led nowhere.
+                // Where the new row has just been placed no other is: what led there has led
+                // nowhere.
                 if there != id {
                     self.check_stale(state, at, table, index, &entry, there).await?;
                 }
@@ -326,8 +334,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<(), TxnError> {
         let number = state.writes[at].table;
         let (mut key, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
-        // Under every concurrency control: another transaction may be about to give the row this very key, and
-        // nothing but its lock would tell.
+        // Under every concurrency control: another transaction may be about to give the row this
+        // very key, and nothing but its lock would tell.
         self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
         let step = || table.heap().key_step(there, &Hint::default(), &mut key);
         if !table.heap().drive(Patience::NoWait, step).await? {
@@ -336,8 +344,8 @@ impl<M: LineLocks> Database<M> {
         let hash = hash_of(&key);
         if let Some(own) = state.write_of(number, hash, &key) {
             let own = &state.writes[own];
-            // One that this transaction moves out of the way is none, nor is what another transaction that adds
-            // the same row has placed in vain.
+            // One that this transaction moves out of the way is none, nor is what another
+            // transaction that adds the same row has placed in vain.
             if own.change != Change::Put || own.id() != Some(there) {
                 return Ok(());
             }
@@ -432,7 +440,8 @@ impl<M: LineLocks> State<M> {
         rows.iter().take(RUN).take_while(is_new).count().max(1)
     }
 
-    /// Takes over that the transaction itself has split leaves: of one that it has seen, it depends on both halves.
+    /// Takes over that the transaction itself has split leaves: of one that it has seen, it depends
+    /// on both halves.
     fn split(&mut self, splits: &[Split]) {
         for split in splits {
             let is_before = |seen: &SeenLeaf| {

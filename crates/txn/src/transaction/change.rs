@@ -56,11 +56,12 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there: it is not looked for. If it is
-    /// there nevertheless, the commit fails with [`TxnError::Exists`].
+    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there: it is
+    /// not looked for. If it is there nevertheless, the commit fails with [`TxnError::Exists`].
     ///
     /// # Errors
-    /// As [`insert`](Transaction::insert); [`TxnError::Exists`] only for a row that this transaction has written.
+    /// As [`insert`](Transaction::insert); [`TxnError::Exists`] only for a row that this
+    /// transaction has written.
     pub fn insert_blind(
         &mut self,
         table: &Table<M>,
@@ -89,7 +90,8 @@ impl<M: LineLocks> Transaction<M> {
     /// Replaces the value of a row.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`], with which the transaction may go on; else as [`insert`](Transaction::insert).
+    /// [`TxnError::NotFound`], with which the transaction may go on; else as
+    /// [`insert`](Transaction::insert).
     pub async fn update(
         &mut self,
         table: &Table<M>,
@@ -114,9 +116,9 @@ impl<M: LineLocks> Transaction<M> {
         self.change_row(table, key, To::Part(offset, bytes)).await
     }
 
-    /// As [`update_part`](Transaction::update_part) of a row that was read to be written, and not written yet: a plain function,
-    /// which is faster where that is the rule. Otherwise, and where that would be an error, nothing has happened, and the
-    /// answer is false.
+    /// As [`update_part`](Transaction::update_part) of a row that was read to be written, and not
+    /// written yet: a plain function, which is faster where that is the rule. Otherwise, and where
+    /// that would be an error, nothing has happened, and the answer is false.
     pub fn try_update_part(
         &mut self,
         table: &Table<M>,
@@ -233,8 +235,8 @@ impl<M: LineLocks> State<M> {
         base: Base,
     ) {
         self.may_write.add(hash);
-        // Made where it will stand: what is put together elsewhere in words, and then moved in pairs of them, the processor
-        // waits for.
+        // Made where it will stand: what is put together elsewhere in words, and then moved in
+        // pairs of them, the processor waits for.
         self.writes.extend(iter::once_with(|| Write {
             table,
             change,
@@ -270,7 +272,8 @@ impl<M: LineLocks> State<M> {
         schema.indexes().iter().enumerate().any(may)
     }
 
-    /// Whether another change of a row that is to be written needs the row as it is, which was not kept.
+    /// Whether another change of a row that is to be written needs the row as it is, which was not
+    /// kept.
     fn lacks_old(&self, at: usize, to: &To<'_>) -> bool {
         let write = &self.writes[at];
         matches!(write.base, Base::Row(..))

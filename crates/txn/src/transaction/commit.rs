@@ -128,7 +128,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Prepares a row, whatever that takes; whether it has a place now, which it has not if none is there yet.
+    /// Prepares a row, whatever that takes; whether it has a place now, which it has not if none is
+    /// there yet.
     async fn prepare_carefully(&self, state: &mut State<M>, at: usize) -> Result<bool, TxnError> {
         let prepared = loop {
             match self.prepare_write(state, at).await? {
@@ -141,8 +142,8 @@ impl<M: LineLocks> Database<M> {
         Ok(has_place)
     }
 
-    /// Whether there is nothing to prepare of a row, as a plain function: none is there yet, or it stays as long as it is,
-    /// or shorter, and so has its room, unless it is elsewhere.
+    /// Whether there is nothing to prepare of a row, as a plain function: none is there yet, or it
+    /// stays as long as it is, or shorter, and so has its room, unless it is elsewhere.
     #[inline]
     fn is_prepared(&self, state: &State<M>, at: usize) -> Result<Room, Conflict> {
         let write = &state.writes[at];
@@ -169,8 +170,8 @@ impl<M: LineLocks> Database<M> {
         Ok(if fits { Room::AtHome } else { Room::Unknown })
     }
 
-    /// As [`prepare`](Database::prepare), of one row that is there. The inner error: it comes too late for a reader of this
-    /// timestamp.
+    /// As [`prepare`](Database::prepare), of one row that is there. The inner error: it comes too
+    /// late for a reader of this timestamp.
     async fn prepare_write(
         &self,
         state: &State<M>,
@@ -188,8 +189,8 @@ impl<M: LineLocks> Database<M> {
     /// Finds out whether everything is as it was seen.
     pub(super) async fn validate(&self, state: &mut State<M>) -> Result<(), TxnError> {
         // Between the locks of what this transaction writes, and its look at what it has read: see
-        // `Heap::unchanged_step`. Of two transactions that do so crosswise, one sees the other's lock. Stamps
-        // of leaves change under guards, which order them.
+        // `Heap::unchanged_step`. Of two transactions that do so crosswise, one sees the other's
+        // lock. Stamps of leaves change under guards, which order them.
         fence(Ordering::SeqCst);
         if self.order() {
             return self.leave_stamps(state).await;
@@ -226,7 +227,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Timestamp ordering: leaves the stamps of rows that were read to be written, and are not. Each is still what was read.
+    /// Timestamp ordering: leaves the stamps of rows that were read to be written, and are not.
+    /// Each is still what was read.
     async fn leave_stamps(&self, state: &mut State<M>) -> Result<(), TxnError> {
         for at in 0..state.reads.len() {
             let read = &state.reads[at];

@@ -1,11 +1,11 @@
 //! What a commit leaves behind in indexes: entries that lead to no row by its key any more.
 //!
-//! They stay until they are [purged](crate::purge). Whoever comes with an earlier timestamp under timestamp ordering, and
-//! whoever gives the key of a unique index to another row, has to learn of the rows that stood there, from the moment in
-//! which they do not. As long as the row, or its tombstone, is where
-//! the entry leads, that tells. But the row may be deleted and taken away by another worker, which knows nothing of
-//! entries that the row had before, and then the entry leads nowhere. So the commit itself writes into their leaves when it
-//! was, before it unlocks the row.
+//! They stay until they are [purged](crate::purge). Whoever comes with an earlier timestamp under
+//! timestamp ordering, and whoever gives the key of a unique index to another row, has to learn of
+//! the rows that stood there, from the moment in which they do not. As long as the row, or its
+//! tombstone, is where the entry leads, that tells. But the row may be deleted and taken away by
+//! another worker, which knows nothing of entries that the row had before, and then the entry leads
+//! nowhere. So the commit itself writes into their leaves when it was, before it unlocks the row.
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::Timestamp;
@@ -39,15 +39,16 @@ impl<M: LineLocks> State<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Has the leaves of entries that lead nowhere from now on say so. May be called again after it failed or was
-    /// dropped. Pages of indexes are never locked, so this waits for nobody who may wait for a lock.
+    /// Has the leaves of entries that lead nowhere from now on say so. May be called again after it
+    /// failed or was dropped. Pages of indexes are never locked, so this waits for nobody who may
+    /// wait for a lock.
     pub(super) async fn leave_times(
         &self,
         state: &State<M>,
         cts: Timestamp,
     ) -> Result<(), TxnError> {
-        // Otherwise whoever reads notices that the entry goes, or has the row locked. But by a unique key another row may
-        // come, and has to come later.
+        // Otherwise whoever reads notices that the entry goes, or has the row locked. But by a
+        // unique key another row may come, and has to come later.
         let ordered = self.scheme() == Scheme::TimestampOrdering;
         for write in state.writes.iter().filter(|write| write.old.is_some()) {
             let table = state.table(write.table);

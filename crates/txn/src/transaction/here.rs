@@ -1,6 +1,7 @@
-//! The hot way of a read: what it does when everything that it meets is here and nobody is in its way, which is
-//! nearly always. Plain functions, which wait for nothing. Whatever is unusual ends it, and the careful way
-//! ([`look_up`](Database::look_up)) begins anew. A lock that was taken by then at a place that turned out to be none is given back.
+//! The hot way of a read: what it does when everything that it meets is here and nobody is in its
+//! way, which is nearly always. Plain functions, which wait for nothing. Whatever is unusual ends
+//! it, and the careful way ([`look_up`](Database::look_up)) begins anew. A lock that was taken by
+//! then at a place that turned out to be none is given back.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
@@ -49,8 +50,8 @@ impl<M: LineLocks> Database<M> {
         self.row_here(state, table, number, place, (key, hash), value, mode)
     }
 
-    /// Reads the row in `id`, whose line is probably where the hint says, if it is that of `key`. Remembers the place, or
-    /// that it is none.
+    /// Reads the row in `id`, whose line is probably where the hint says, if it is that of `key`.
+    /// Remembers the place, or that it is none.
     #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
     pub(super) fn row_here(
         &self,
@@ -98,8 +99,9 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Locks and stamps what reading the row takes, and adds its value to `value`: when it was written, whether it stood at
-    /// home, and whether it has its stamp, if one is needed. After an error there may be anything in `value`.
+    /// Locks and stamps what reading the row takes, and adds its value to `value`: when it was
+    /// written, whether it stood at home, and whether it has its stamp, if one is needed. After an
+    /// error there may be anything in `value`.
     #[inline(always)]
     pub(super) fn read_here(
         &self,
@@ -147,8 +149,9 @@ impl<M: LineLocks> Database<M> {
             // It may become later, which takes more.
             return Err(Here::More);
         }
-        // What is read to be written, from a line that can be written at once, is looked at again when it is locked; if it is
-        // not written, in the end. Elsewhere the stamp brings the line here, before somebody else changes the row.
+        // What is read to be written, from a line that can be written at once, is looked at again
+        // when it is locked; if it is not written, in the end. Elsewhere the stamp brings the line
+        // here, before somebody else changes the row.
         if ordered && !alone {
             let (mine, lease) = (state.writes_line(line), state.lease_of(mode));
             match heap.stamp_step(id, hint, (cts, stamp), state.ts, lease, mine) {

@@ -17,16 +17,18 @@ use crate::heap::{Install, Patience, Prepared};
 use crate::{Conflict, Database, TupleId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
-    /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a transaction that
-    /// wrote nothing, the highest that it has read.
+    /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a
+    /// transaction that wrote nothing, the highest that it has read.
     ///
-    /// If this future is dropped, the transaction commits or not. With a log, one that has waited for longer than
-    /// [`Settings::log_deadline`](crate::Settings::log_deadline) is an error, and still may commit later.
+    /// If this future is dropped, the transaction commits or not. With a log, one that has waited
+    /// for longer than [`Settings::log_deadline`](crate::Settings::log_deadline) is an error, and
+    /// still may commit later.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::Exists`] when a row would have the same key in a unique index as another;
-    /// [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full. Nothing has happened then,
-    /// but for `InDoubt`, and for [`TxnError::Corrupt`], which may be told of a transaction that has committed.
+    /// Conflicts; [`TxnError::Exists`] when a row would have the same key in a unique index as
+    /// another; [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full.
+    /// Nothing has happened then, but for `InDoubt`, and for [`TxnError::Corrupt`], which may be
+    /// told of a transaction that has committed.
     pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
         self.take_last()?.run().await
     }
@@ -67,8 +69,8 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// How often an end that memory or the log fails is tried again. Other transactions are waited for without
-/// a count: each of them ends.
+/// How often an end that memory or the log fails is tried again. Other transactions are waited for
+/// without a count: each of them ends.
 const TRIES: u32 = 1000;
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -184,7 +186,8 @@ impl<M: LineLocks> Last<M> {
                 Phase::Logged(decided) => {
                     let cts = decided.cts;
                     if database.releases_early() && !decided.released {
-                        // Where memory fails it stays locked, and is tried again when it is lasting.
+                        // Where memory fails it stays locked, and is tried again when it is
+                        // lasting.
                         decided.released = database.release_early(state, cts).await.is_ok();
                     }
                     let released = decided.released;
@@ -197,7 +200,8 @@ impl<M: LineLocks> Last<M> {
                             self.phase = Phase::Undoing(Some(TxnError::not_logged(error)));
                         }
                         Err(error) => {
-                            // Only a restart can tell. Until then nobody may see or overwrite these rows.
+                            // Only a restart can tell. Until then nobody may see or overwrite these
+                            // rows.
                             state.locks.retain(|held| held.mode == Mode::Exclusive);
                             state.leave_locked();
                             database.node().note_left_locked(&error.to_string());
@@ -225,7 +229,8 @@ impl<M: LineLocks> Last<M> {
                 }
                 Phase::Undoing(cause) => {
                     let undone = database.undo(state).await;
-                    // The caller learns why the transaction failed. A task has to know what holds it up.
+                    // The caller learns why the transaction failed. A task has to know what holds
+                    // it up.
                     let cause = cause.take().filter(|_| !self.service || undone.is_ok());
                     return match undone {
                         Ok(()) => {
@@ -282,7 +287,8 @@ impl<M: LineLocks> Last<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Whether rows were placed, by this or another transaction of the worker, that have been given up since.
+    /// Whether rows were placed, by this or another transaction of the worker, that have been given
+    /// up since.
     fn has_strays(&self) -> bool {
         self.tables.iter().any(|table| table.heap().has_strays())
     }
@@ -342,7 +348,8 @@ impl<M: LineLocks> Database<M> {
         self.leave_times(state, cts).await
     }
 
-    /// Ends the locks, and makes rows that are new visible. May be called again after it failed or was dropped.
+    /// Ends the locks, and makes rows that are new visible. May be called again after it failed or
+    /// was dropped.
     async fn publish(&self, state: &mut State<M>, cts: Timestamp) -> Result<(), TxnError> {
         state.locks.clear();
         // Publishing may wait for those who have locked the line to read, and so comes last.
@@ -381,11 +388,12 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Takes back what was entered into indexes, and rows that were placed. May be called again after it failed or
-    /// was dropped.
+    /// Takes back what was entered into indexes, and rows that were placed. May be called again
+    /// after it failed or was dropped.
     async fn undo(&self, state: &mut State<M>) -> Result<(), TxnError> {
-        // Under the locks: when they are gone another transaction may need an entry of these rows that is there
-        // already. Index pages are never locked, so this waits for nobody who may wait for a lock.
+        // Under the locks: when they are gone another transaction may need an entry of these rows
+        // that is there already. Index pages are never locked, so this waits for nobody who may
+        // wait for a lock.
         while let Some(entry) = state.entries.last() {
             let write = &state.writes[entry.write as usize];
             if let Some(id) = write.id() {

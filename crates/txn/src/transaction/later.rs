@@ -1,4 +1,5 @@
-//! Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it has read allows.
+//! Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it has
+//! read allows.
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::Timestamp;
@@ -13,10 +14,11 @@ const MOVES_MAX: u32 = 8;
 impl<M: LineLocks> Database<M> {
     /// Makes the transaction later than `than`, which has happened in its way.
     ///
-    /// It is then what it would be if it had begun with that timestamp and read everything now: each row that it has read is
-    /// still the version that it has read, and its page's read stamp says so from now on, as does that of each leaf in
-    /// which it has found something missing. What it has announced needs no timestamp yet, or may have a later one:
-    /// entries were admitted at an earlier one. What others have seen of it are locks and pending rows, which say nothing of
+    /// It is then what it would be if it had begun with that timestamp and read everything now:
+    /// each row that it has read is still the version that it has read, and its page's read stamp
+    /// says so from now on, as does that of each leaf in which it has found something missing. What
+    /// it has announced needs no timestamp yet, or may have a later one: entries were admitted at
+    /// an earlier one. What others have seen of it are locks and pending rows, which say nothing of
     /// its time.
     ///
     /// # Errors

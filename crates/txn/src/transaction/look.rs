@@ -29,8 +29,8 @@ impl<M: LineLocks> Transaction<M> {
         self.read(table, key, value, Mode::Shared).await
     }
 
-    /// Says that a row will probably be read before long: what that takes is on its way to the processor meanwhile. Promises
-    /// nothing, and may be said of a row that is not there.
+    /// Says that a row will probably be read before long: what that takes is on its way to the
+    /// processor meanwhile. Promises nothing, and may be said of a row that is not there.
     #[inline]
     pub fn expect(&self, table: &Table<M>, key: &[u8]) {
         let place = self.database.places().borrow().find(table.id(), hash_of(key));
@@ -39,9 +39,10 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// As [`get`](Transaction::get), if the row is there, everything that it takes is here, and nobody is in the way: a plain
-    /// function, which is faster where that is the rule. Otherwise the answer is false, which says nothing of the row, and
-    /// what is in `value` is of no account: `get` finds out.
+    /// As [`get`](Transaction::get), if the row is there, everything that it takes is here, and
+    /// nobody is in the way: a plain function, which is faster where that is the rule. Otherwise
+    /// the answer is false, which says nothing of the row, and what is in `value` is of no account:
+    /// `get` finds out.
     #[inline]
     pub fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
         self.try_read(table, key, value, Mode::Shared)
@@ -68,20 +69,22 @@ impl<M: LineLocks> Transaction<M> {
             own.into_iter().for_each(|row| value.extend_from_slice(row));
             return own.is_some();
         }
-        // The task's last unit of work is left to what can yield. What fails here counts twice, and so yields sooner.
+        // The task's last unit of work is left to what can yield. What fails here counts twice, and
+        // so yields sooner.
         database.memory().handle().try_coop()
             && database.look_up_here(state, table, number, (key, hash), value, mode) == Here::Row
     }
 
-    /// As [`expect`](Transaction::expect), of many rows, and a step before: says that where they are will be asked for before
-    /// long.
+    /// As [`expect`](Transaction::expect), of many rows, and a step before: says that where they
+    /// are will be asked for before long.
     #[inline]
     pub fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
         let places = self.database.places().borrow();
         keys.iter().for_each(|key| places.prefetch(table.id(), hash_of(key.as_ref())));
     }
 
-    /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking locks it so at once.
+    /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking
+    /// locks it so at once.
     ///
     /// # Errors
     /// As [`get`](Transaction::get).
@@ -124,7 +127,8 @@ impl<M: LineLocks> Transaction<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it deletes it.
+    /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it
+    /// deletes it.
     #[inline]
     pub(super) fn own_row(&self, table: u8, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
         let write = &self.writes[self.write_of(table, hash, key)?];
@@ -139,7 +143,8 @@ impl<M: LineLocks> Database<M> {
         self.scheme() == Scheme::TwoPhaseLocking
     }
 
-    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is added to `value` then.
+    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is
+    /// added to `value` then.
     pub(super) async fn look_up(
         &self,
         state: &mut State<M>,
@@ -181,7 +186,8 @@ impl<M: LineLocks> Database<M> {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(None));
             };
-            // Nobody has made it lead elsewhere, or to a row that has come to the same place, since it was looked at.
+            // Nobody has made it lead elsewhere, or to a row that has come to the same place, since
+            // it was looked at.
             if nothing_at == Some((id, leaf.addr, leaf.stamp.structure)) {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(Some(id)));
@@ -189,13 +195,14 @@ impl<M: LineLocks> Database<M> {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
                 Seen::Deleted(cts) => {
-                    // A purge may have taken the entry away since, and stopped half way: then the tombstone does not
-                    // say that the row is not there.
+                    // A purge may have taken the entry away since, and stopped half way: then the
+                    // tombstone does not say that the row is not there.
                     self.found_nothing(state, number, &table, 0, leaf).await?;
                     return Ok(Base::Tombstone(id, cts));
                 }
                 Seen::Pending => return Err(Conflict::Locked.into()),
-                // Purged and perhaps added again since the index was read, or the entry leads to nothing.
+                // Purged and perhaps added again since the index was read, or the entry leads to
+                // nothing.
                 Seen::Absent => nothing_at = Some((id, leaf.addr, leaf.stamp.structure)),
             }
         }
@@ -281,7 +288,8 @@ impl<M: LineLocks> Database<M> {
         let outcome = match memory.try_lock(need) {
             Ok(outcome) => outcome,
             Err(need) => match memory.lock(need).await {
-                // Others of this node hold some of them, and will end. Where all are its own, it never can.
+                // Others of this node hold some of them, and will end. Where all are its own, it
+                // never can.
                 Err(MemoryError::TooManyLocks { locked, .. }) if state.locks.len() < locked => {
                     LockOutcome::Locked
                 }

@@ -22,7 +22,8 @@ use crate::{Conflict, Database, Table, TupleId, TxnError};
 /// Rows that are under way together: as many as lookups in the index.
 const LANES: usize = 16;
 
-/// The values of rows that were read together, in the order of their keys. Used again, it allocates nothing.
+/// The values of rows that were read together, in the order of their keys. Used again, it allocates
+/// nothing.
 #[derive(Clone, Default, Debug)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -72,8 +73,9 @@ impl Values {
 }
 
 impl<M: LineLocks> Transaction<M> {
-    /// Reads the rows of all `keys`: `values` loses what was in it. As [`get`](Transaction::get) for each in their order,
-    /// but several times as fast where rows are far apart in a large table.
+    /// Reads the rows of all `keys`: `values` loses what was in it. As [`get`](Transaction::get)
+    /// for each in their order, but several times as fast where rows are far apart in a large
+    /// table.
     ///
     /// # Errors
     /// As [`get`](Transaction::get); what is in `values` then is of no account.
@@ -147,7 +149,8 @@ struct Lane {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Reads rows from number `at` on, as far as nothing is unusual; `at` is the first one that was not read then.
+    /// Reads rows from number `at` on, as far as nothing is unusual; `at` is the first one that was
+    /// not read then.
     #[expect(clippy::too_many_arguments, reason = "the pieces of many reads, all borrowed apart")]
     fn rows_here<K: AsRef<[u8]>>(
         &self,
@@ -179,7 +182,8 @@ impl<M: LineLocks> Database<M> {
         Here::Row
     }
 
-    /// Where rows probably are, for which everything that reading them takes is on its way to the processor.
+    /// Where rows probably are, for which everything that reading them takes is on its way to the
+    /// processor.
     fn locate<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K], mode: Mode) -> [Lane; LANES] {
         let heap = table.heap();
         let mut lanes: [Lane; LANES] = Default::default();

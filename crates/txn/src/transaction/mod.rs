@@ -13,26 +13,30 @@
 //!
 //! # Why it is serializable
 //!
-//! Everything that a transaction writes it has locked from before it validates until it is installed, and new
-//! rows are pending as long; whoever meets either gives way. So at the moment in which its validation begins all
-//! that it wrote is its own, and what it read is as it was read: under two-phase locking because it is locked,
-//! optimistically because it is looked at again ([`Heap::unchanged_step`](crate::Heap)). The order of
-//! these moments is one in which transactions could have run one by one. Under timestamp ordering it is that of
-//! the timestamps: a row has the timestamp of its writer, its page the highest one of a reader, and who comes with
-//! an earlier one aborts.
+//! Everything that a transaction writes it has locked from before it validates until it is
+//! installed, and new rows are pending as long; whoever meets either gives way. So at the moment in
+//! which its validation begins all that it wrote is its own, and what it read is as it was read:
+//! under two-phase locking because it is locked, optimistically because it is looked at again
+//! ([`Heap::unchanged_step`](crate::Heap)). The order of these moments is one in which transactions
+//! could have run one by one. Under timestamp ordering it is that of the timestamps: a row has the
+//! timestamp of its writer, its page the highest one of a reader, and who comes with an earlier one
+//! aborts.
 //!
-//! **Phantoms.** A look for what is not there, or at a range, is a read of index leaves. A leaf has a *structure*
-//! stamp, which changes with every entry that comes or goes. Entries of new rows are entered before the validation. So
-//! of two transactions that look where the other adds, at least one finds a stamp that has changed, or an entry
-//! that leads to a pending row. Under timestamp ordering the leaf has a read stamp, which earlier inserts respect.
+//! **Phantoms.** A look for what is not there, or at a range, is a read of index leaves. A leaf has
+//! a *structure* stamp, which changes with every entry that comes or goes. Entries of new rows are
+//! entered before the validation. So of two transactions that look where the other adds, at least
+//! one finds a stamp that has changed, or an entry that leads to a pending row. Under timestamp
+//! ordering the leaf has a read stamp, which earlier inserts respect.
 //!
-//! **No deadlocks.** Nobody waits for a lock as such. Who holds one waits for no line that another node's transaction
-//! has locked, until it is logged; index pages are never locked, and new rows are published when all locks are
-//! released. A row that has outgrown its page stands in a line that others may have locked since: when it is
-//! installed it takes another place, and waits for that line only if memory has no other.
+//! **No deadlocks.** Nobody waits for a lock as such. Who holds one waits for no line that another
+//! node's transaction has locked, until it is logged; index pages are never locked, and new rows
+//! are published when all locks are released. A row that has outgrown its page stands in a line
+//! that others may have locked since: when it is installed it takes another place, and waits for
+//! that line only if memory has no other.
 //!
-//! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped before it is appended
-//! to the log, it is taken back by a task of its own, and from then on finished by one, whoever waits for it.
+//! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped
+//! before it is appended to the log, it is taken back by a task of its own, and from then on
+//! finished by one, whoever waits for it.
 
 mod announce;
 mod change;
@@ -65,8 +69,8 @@ pub(crate) use state::State;
 /// A transaction of one worker. Dropped, it is aborted.
 ///
 /// What it writes nobody sees before it commits, but for itself. An error that is a
-/// [conflict](TxnError::conflict) says that it has met others and is to be tried again as a whole, which
-/// [`Database::run`] does.
+/// [conflict](TxnError::conflict) says that it has met others and is to be tried again as a whole,
+/// which [`Database::run`] does.
 pub struct Transaction<M: LineLocks> {
     database: Database<M>,
     /// `None` once it has ended.
@@ -87,17 +91,19 @@ impl<M: LineLocks> Transaction<M> {
         Transaction { database, state: Some(state), generation }
     }
 
-    /// Timestamp ordering: what is allowed to it beyond the rules, see [`Retry::begin`](crate::Retry::begin).
+    /// Timestamp ordering: what is allowed to it beyond the rules, see
+    /// [`Retry::begin`](crate::Retry::begin).
     pub(crate) fn allow(&mut self, lease: u64, may_move: bool) {
         if let Some(state) = self.state.as_deref_mut() {
             (state.lease, state.may_move) = (lease, may_move);
         }
     }
 
-    /// Finds out whether what it has read so far is as it was: whether there is a moment at which all of it was true.
-    /// For whoever acts on it without committing; an optimistic transaction may have read pieces that do not fit
-    /// together, one by timestamps such of what it has read to be written, and where commits [release early](crate::Settings::early_release), any may have read what a crash
-    /// takes back: this waits until it is lasting.
+    /// Finds out whether what it has read so far is as it was: whether there is a moment at which
+    /// all of it was true. For whoever acts on it without committing; an optimistic transaction may
+    /// have read pieces that do not fit together, one by timestamps such of what it has read to be
+    /// written, and where commits [release early](crate::Settings::early_release), any may have
+    /// read what a crash takes back: this waits until it is lasting.
     ///
     /// # Errors
     /// Conflicts; [`TxnError::NotLasting`]; when memory fails.
@@ -129,7 +135,8 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// Sees to it that nothing but an abort follows an error that may have left the transaction half way.
+    /// Sees to it that nothing but an abort follows an error that may have left the transaction
+    /// half way.
     fn doom<T>(&mut self, result: Result<T, TxnError>) -> Result<T, TxnError> {
         if let (Err(error), Some(state)) = (&result, self.state.as_deref_mut()) {
             let harmless = matches!(

@@ -10,12 +10,14 @@ use super::Transaction;
 use super::last::{Last, Phase};
 use crate::{Database, Scheme, TxnError};
 
-/// A transaction whose rows to write are locked, with room for what they become, and whose new rows are pending: what
-/// is left is to [validate](Prepared::validate) it, and then [`commit`](Prepared::commit) cannot fail but for memory.
+/// A transaction whose rows to write are locked, with room for what they become, and whose new rows
+/// are pending: what is left is to [validate](Prepared::validate) it, and then
+/// [`commit`](Prepared::commit) cannot fail but for memory.
 ///
-/// For a transaction of several parts, such as one over several logs. It is serializable if every part has been
-/// prepared before the first of those that [need it](Prepared::needs_validation) is validated: from then on, all that
-/// the parts read and write is as they saw it in one moment, as in [one transaction](Transaction).
+/// For a transaction of several parts, such as one over several logs. It is serializable if every
+/// part has been prepared before the first of those that [need it](Prepared::needs_validation) is
+/// validated: from then on, all that the parts read and write is as they saw it in one moment, as
+/// in [one transaction](Transaction).
 ///
 /// Dropped, it is aborted, unless it is [sealed](Prepared::seal).
 pub struct Prepared<M: LineLocks> {
@@ -42,8 +44,9 @@ impl<M: LineLocks> Prepared<M> {
         self.last.state().is_some_and(|state| !state.writes.is_empty())
     }
 
-    /// Whether something that it has read may still change: rows that it has not locked (optimistic), or leaves that it
-    /// has found something missing in. If not, it may be validated at once, whatever other parts do.
+    /// Whether something that it has read may still change: rows that it has not locked
+    /// (optimistic), or leaves that it has found something missing in. If not, it may be validated
+    /// at once, whatever other parts do.
     pub fn needs_validation(&self) -> bool {
         let Some(state) = self.last.state() else { return false };
         let locked = |read: &super::state::Read| {
@@ -65,8 +68,8 @@ impl<M: LineLocks> Prepared<M> {
         self.undo_if(validated).await
     }
 
-    /// A timestamp above all that it has read and is to overwrite: it may commit at this one or any higher one.
-    /// Under timestamp ordering, its timestamp, which is the only one.
+    /// A timestamp above all that it has read and is to overwrite: it may commit at this one or any
+    /// higher one. Under timestamp ordering, its timestamp, which is the only one.
     ///
     /// # Errors
     /// [`TxnError::ClockExhausted`].
@@ -91,19 +94,21 @@ impl<M: LineLocks> Prepared<M> {
         self.last.state().map_or(Ok(()), |state| Database::<M>::put_into(state, group))
     }
 
-    /// From now on, dropping it leaves its rows locked until a restart: what becomes of it, others decide.
+    /// From now on, dropping it leaves its rows locked until a restart: what becomes of it, others
+    /// decide.
     pub fn seal(&mut self) {
         self.last.set_phase(Phase::Prepared { sealed: true });
     }
 
-    /// Its place in the history of the [recorded](Database::record) transactions: the caller finishes it, as that of a
-    /// transaction of which this one is a part.
+    /// Its place in the history of the [recorded](Database::record) transactions: the caller
+    /// finishes it, as that of a transaction of which this one is a part.
     pub fn take_record(&mut self) -> Record {
         self.last.take_record()
     }
 
-    /// Makes what it wrote visible, at a timestamp that is at least what it has [proposed](Prepared::propose). The log
-    /// is the caller's business. If this future is dropped or fails, a task of its own goes on with it.
+    /// Makes what it wrote visible, at a timestamp that is at least what it has
+    /// [proposed](Prepared::propose). The log is the caller's business. If this future is dropped
+    /// or fails, a task of its own goes on with it.
     ///
     /// # Errors
     /// When memory fails.
@@ -113,8 +118,9 @@ impl<M: LineLocks> Prepared<M> {
         self.last.run().await
     }
 
-    /// Takes everything back, sealed or not. If this future is dropped, or other transactions or memory are in the
-    /// way, a task of its own goes on with it; [`Health`](crate::Health) tells what holds it up.
+    /// Takes everything back, sealed or not. If this future is dropped, or other transactions or
+    /// memory are in the way, a task of its own goes on with it; [`Health`](crate::Health) tells
+    /// what holds it up.
     pub async fn abort(mut self) {
         self.last.set_phase(Phase::Undoing(None));
         // The task has the error again.

@@ -53,8 +53,8 @@ impl Batch {
 }
 
 impl<M: LineLocks> Transaction<M> {
-    /// Shows the rows of a range in the order of their keys, until `visit` has had enough. Returns how many it
-    /// showed.
+    /// Shows the rows of a range in the order of their keys, until `visit` has had enough. Returns
+    /// how many it showed.
     ///
     /// # Errors
     /// Conflicts, and when memory fails.
@@ -67,8 +67,8 @@ impl<M: LineLocks> Transaction<M> {
         self.scan_tree(table, 0, range, visit).await
     }
 
-    /// Shows the rows of a range of the schema's index number `index`, in its order, with the keys of the primary
-    /// index. Returns how many it showed.
+    /// Shows the rows of a range of the schema's index number `index`, in its order, with the keys
+    /// of the primary index. Returns how many it showed.
     ///
     /// # Errors
     /// [`TxnError::NoIndex`]; conflicts, and when memory fails.
@@ -166,7 +166,8 @@ impl<M: LineLocks> Database<M> {
                 if seen == Seen::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
                 }
-                // An entry that leads to what is left of a row says nothing of the row, which may be elsewhere.
+                // An entry that leads to what is left of a row says nothing of the row, which may
+                // be elsewhere.
                 match seen.at() {
                     Some(version) if index == 0 => {
                         state.record.saw(scan, entry_key, Some(version.0));
@@ -207,9 +208,10 @@ impl<M: LineLocks> Database<M> {
         Ok(shown)
     }
 
-    /// An entry that was taken from one of these leaves leads to nothing. Either it did all the time, or the row was
-    /// deleted since, by a transaction with a later timestamp, and its tombstone is gone: then this one comes too
-    /// late, and would not notice, since nothing is validated in the end.
+    /// An entry that was taken from one of these leaves leads to nothing. Either it did all the
+    /// time, or the row was deleted since, by a transaction with a later timestamp, and its
+    /// tombstone is gone: then this one comes too late, and would not notice, since nothing is
+    /// validated in the end.
     async fn still_leads_nowhere(
         &self,
         table: &Table<M>,
@@ -254,8 +256,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Asks the processor for the rows that entries lead to. `hints` are where their lines probably are: guesses, which
-    /// decide nothing.
+    /// Asks the processor for the rows that entries lead to. `hints` are where their lines probably
+    /// are: guesses, which decide nothing.
     fn fetch(
         &self,
         table: &Table<M>,
@@ -271,8 +273,8 @@ impl<M: LineLocks> Database<M> {
         ids.zip(&*hints).for_each(|(id, hint)| heap.prefetch_tuple(id, hint));
     }
 
-    /// As [`row_at`](Database::row_at), of a row that is there and that nobody has locked: a plain function. `None` when
-    /// there is more to it; it keeps no lock then.
+    /// As [`row_at`](Database::row_at), of a row that is there and that nobody has locked: a plain
+    /// function. `None` when there is more to it; it keeps no lock then.
     #[inline]
     fn row_at_here(
         &self,
@@ -308,8 +310,8 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Reads the row that an entry leads to, and its key; absent when it leads to none, or to one that has another place in
-    /// this index now.
+    /// Reads the row that an entry leads to, and its key; absent when it leads to none, or to one
+    /// that has another place in this index now.
     async fn row_at(
         &self,
         state: &mut State<M>,
@@ -344,13 +346,15 @@ impl<M: LineLocks> Database<M> {
     }
 }
 
-/// How far ahead the stamps may be that a scan leaves: who looks a row up by another key than its own often writes it then.
+/// How far ahead the stamps may be that a scan leaves: who looks a row up by another key than its
+/// own often writes it then.
 fn lease_at(index: usize, lease: u64) -> u64 {
     if index == 0 { lease } else { 0 }
 }
 
 impl<M: LineLocks> State<M> {
-    /// The rows of a range that this transaction writes, by their keys in an index, in ascending order.
+    /// The rows of a range that this transaction writes, by their keys in an index, in ascending
+    /// order.
     fn own_rows(
         &self,
         table: u8,
@@ -379,8 +383,8 @@ impl<M: LineLocks> State<M> {
         Ok(own)
     }
 
-    /// What a row, written at `cts`, is to whoever comes by this entry of a secondary index: absent if its place is another
-    /// now.
+    /// What a row, written at `cts`, is to whoever comes by this entry of a secondary index: absent
+    /// if its place is another now.
     fn still_there(
         &mut self,
         table: &Table<M>,

@@ -1,4 +1,5 @@
-//! What a transaction knows until it ends. Kept for the worker's next one, so that a transaction allocates nothing.
+//! What a transaction knows until it ends. Kept for the worker's next one, so that a transaction
+//! allocates nothing.
 
 use std::ops::Range;
 
@@ -212,7 +213,8 @@ impl<M: LineLocks> Default for State<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Forgets everything. Tables stay, if they are not many: the next transaction will probably use them.
+    /// Forgets everything. Tables stay, if they are not many: the next transaction will probably
+    /// use them.
     pub(crate) fn clear(&mut self) {
         self.ts = Timestamp::ZERO;
         self.floor = Timestamp::ZERO;
@@ -248,8 +250,8 @@ impl<M: LineLocks> State<M> {
         std::mem::take(&mut self.record)
     }
 
-    /// Records what it is about to write: what goes before what comes, since a key of an index may go with one row
-    /// and come with another.
+    /// Records what it is about to write: what goes before what comes, since a key of an index may
+    /// go with one row and come with another.
     pub(super) fn record_writes(&mut self) {
         if !self.record.is_on() {
             return;

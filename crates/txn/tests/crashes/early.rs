@@ -42,7 +42,8 @@ async fn peek(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Op
 type Commit = JoinHandle<Result<((), Timestamp), TxnError>>;
 
 impl Part {
-    /// Begins a commit that makes the row 2 `row`, by a task of its own, and waits until others of the node see it.
+    /// Begins a commit that makes the row 2 `row`, by a task of its own, and waits until others of
+    /// the node see it.
     async fn commit(&self, database: &Database<Worker>, table: &Table<Worker>, row: Row) -> Commit {
         let commit = {
             let (database, table) = (database.clone(), table.clone());
@@ -139,7 +140,8 @@ fn find(stage: &Stage, left: &Torn, keys: &'static [(u8, Row)]) {
     });
 }
 
-/// What is not lasting is not told, in no way that there is, on no node; and what is told is there after a crash.
+/// What is not lasting is not told, in no way that there is, on no node; and what is told is there
+/// after a crash.
 #[test]
 fn who_is_told_of_a_row_finds_it_after_a_crash() {
     for (stage, told) in stages().flat_map(|stage| Told::ALL.map(|told| (stage.clone(), told))) {
@@ -213,7 +215,8 @@ fn a_row_of_which_is_told_that_it_exists_does() {
     }
 }
 
-/// A node that has seen what another has written writes something itself, and has it in its own log.
+/// A node that has seen what another has written writes something itself, and has it in its own
+/// log.
 #[test]
 fn what_another_node_has_built_on_is_lasting() {
     for (stage, row) in stages().flat_map(|s| [(s.clone(), Some(77)), (s, None)]) {
@@ -221,7 +224,8 @@ fn what_another_node_has_built_on_is_lasting() {
             let (database, table) = part.open().await;
             if part.node == 0 {
                 put(&database, &table, 2, 1).await;
-                // Others of this node go on with it, so that it is detained for longer than a sync takes.
+                // Others of this node go on with it, so that it is detained for longer than a sync
+                // takes.
                 let first = part.commit(&database, &table, Some(2)).await;
                 let last = part.commit(&database, &table, row).await;
                 part.next();
@@ -287,8 +291,9 @@ fn a_new_row_is_seen_when_it_is_lasting() {
     }
 }
 
-/// What a row has left in an index when it moved there goes when the row has another key. A row that has got another key once
-/// more may lose that in a crash, and then other nodes have not to have seen that the entry was gone.
+/// What a row has left in an index when it moved there goes when the row has another key. A row
+/// that has got another key once more may lose that in a crash, and then other nodes have not to
+/// have seen that the entry was gone.
 #[test]
 fn an_entry_that_a_crash_brings_back_does_not_go() {
     for stage in stages().filter(|stage| stage.scheme == Scheme::TwoPhaseLocking) {
@@ -477,7 +482,8 @@ fn when_the_log_fails_nobody_is_told_of_what_it_had_not_taken() {
     }
 }
 
-/// A full device does not take back what others have built on: it waits for room, and what comes new is refused meanwhile.
+/// A full device does not take back what others have built on: it waits for room, and what comes
+/// new is refused meanwhile.
 #[test]
 fn a_full_device_keeps_what_others_have_built_on_waiting() {
     for stage in stages() {

@@ -21,7 +21,8 @@ pub(crate) struct Judge {
     pub(crate) intents: BTreeMap<u64, Intent>,
     /// Refused since the last crash.
     gone: BTreeSet<u64>,
-    /// Keys that somebody was told of since the last crash that there is nothing, as of a timestamp at least.
+    /// Keys that somebody was told of since the last crash that there is nothing, as of a timestamp
+    /// at least.
     missing: BTreeMap<u32, u64>,
     /// Looks at rows that were not acknowledged by then to their writers.
     pub(crate) told: usize,
@@ -68,8 +69,8 @@ impl Judge {
         (intent.keys, intent.read) = (keys, read);
     }
 
-    /// Somebody was told of the row of `tag`, which was written at `cts`; or that there is none, and whatever was deleted
-    /// there is no younger than that. As good as an acknowledgement.
+    /// Somebody was told of the row of `tag`, which was written at `cts`; or that there is none,
+    /// and whatever was deleted there is no younger than that. As good as an acknowledgement.
     pub(crate) fn saw(&mut self, key: u32, tag: Option<u64>, cts: u64) {
         let Some(tag) = tag else {
             let since = self.missing.entry(key).or_default();
@@ -146,14 +147,15 @@ impl Judge {
                 }
             }
         }
-        // What was not found does not come back. What has nothing left to be seen may have been or not.
+        // What was not found does not come back. What has nothing left to be seen may have been or
+        // not.
         let mut dead = Vec::new();
         for (&tag, intent) in &mut self.intents {
             match known.get(&tag) {
                 Some(&cts) => {
                     intent.acknowledged = Some(cts);
-                    // What was overwritten or deleted, be it by one that leaves nothing to be seen, does not
-                    // come back either.
+                    // What was overwritten or deleted, be it by one that leaves nothing to be seen,
+                    // does not come back either.
                     intent.keys.retain(|key, _| rows.get(key).is_some_and(|row| row.0 == tag));
                 }
                 None => dead.push(tag),

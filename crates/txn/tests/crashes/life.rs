@@ -46,7 +46,8 @@ pub(crate) struct Life {
     arrived: Cell<usize>,
     /// The database is recovered, and judged.
     begun: Cell<bool>,
-    /// A node comes, or a checkpoint is written: one of the two at a time, since a checkpoint is of all nodes.
+    /// A node comes, or a checkpoint is written: one of the two at a time, since a checkpoint is of
+    /// all nodes.
     gate: Cell<bool>,
     pub(crate) judge: RefCell<Judge>,
     pub(crate) device: Torn,
@@ -269,7 +270,8 @@ impl Life {
         *self.left.borrow_mut() = Some(self.device.crash(self.habits.seed));
     }
 
-    /// Writes checkpoints, now and then, up to a moment that may come in the middle of one, or while `wanted`.
+    /// Writes checkpoints, now and then, up to a moment that may come in the middle of one, or
+    /// while `wanted`.
     async fn checkpoints<M: LineLocks>(
         &self,
         database: &Database<M>,

@@ -1,5 +1,6 @@
-//! A database whose memory is gone again and again, with the logs and checkpoints that a torn device leaves: what was
-//! acknowledged is there, what was not is there whole or not at all, and stays so.
+//! A database whose memory is gone again and again, with the logs and checkpoints that a torn
+//! device leaves: what was acknowledged is there, what was not is there whole or not at all, and
+//! stays so.
 
 mod early;
 mod habits;
@@ -68,7 +69,8 @@ fn nothing_acknowledged_is_lost_in_any_of_many_crashes() {
     assert!(stakes.removed > stakes.checkpoints, "{stakes:?}");
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test crashes -- --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test crashes --
+/// --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_crashes() {

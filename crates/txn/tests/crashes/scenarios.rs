@@ -28,8 +28,8 @@ fn find(stage: &Stage, left: &Torn, key: u8, amount: u8) {
     });
 }
 
-/// A node whose clock is far behind adds a row that another has deleted, of which nothing is left: replay has to find
-/// the new row younger.
+/// A node whose clock is far behind adds a row that another has deleted, of which nothing is left:
+/// replay has to find the new row younger.
 #[test]
 fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
     for (scheme, blind) in CLOCKS.into_iter().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
@@ -88,8 +88,8 @@ fn who_finds_a_row_deleted_commits_after_the_deletion() {
     }
 }
 
-/// A transaction that began before a checkpoint commits at the timestamp that it drew then: the checkpoint, which takes
-/// what is as old out of the logs, has to have it.
+/// A transaction that began before a checkpoint commits at the timestamp that it drew then: the
+/// checkpoint, which takes what is as old out of the logs, has to have it.
 #[test]
 fn a_checkpoint_waits_for_those_that_have_begun() {
     for slow in [0, 1] {
@@ -123,7 +123,8 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
     }
 }
 
-/// A node that commits seldom, and one that comes later, have clocks above the floor of a checkpoint.
+/// A node that commits seldom, and one that comes later, have clocks above the floor of a
+/// checkpoint.
 #[test]
 fn what_a_node_commits_after_a_checkpoint_is_above_its_floor() {
     for (scheme, late) in CLOCKS.into_iter().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
@@ -178,8 +179,8 @@ fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
     find(&stage, &left, 2, 77);
 }
 
-/// An asynchronous log loses the definition of a table, and that of another node has rows of it. The next table does
-/// not get them.
+/// An asynchronous log loses the definition of a table, and that of another node has rows of it.
+/// The next table does not get them.
 #[test]
 fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
     let long = Duration::from_secs(20);
@@ -208,8 +209,8 @@ fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
     }
 }
 
-/// A commit of which nobody knows whether it lasts stays locked. A checkpoint would have the rows as they were before,
-/// and make the log unnecessary that may have them.
+/// A commit of which nobody knows whether it lasts stays locked. A checkpoint would have the rows
+/// as they were before, and make the log unnecessary that may have them.
 #[test]
 fn there_is_no_checkpoint_over_what_nobody_knows() {
     for scheme in Scheme::ALL {

@@ -1,4 +1,5 @@
-//! Transactions whose end memory does not let through: what their callers learn, and what the node's health says.
+//! Transactions whose end memory does not let through: what their callers learn, and what the
+//! node's health says.
 
 use std::time::Duration;
 

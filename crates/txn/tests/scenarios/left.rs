@@ -7,8 +7,8 @@ use crate::stage::{Part, Stage, row};
 const A: usize = 0;
 const B: usize = 1;
 
-/// In a queue of `A`, an entry by which row 1 had code 1 waits to be taken away. The row was deleted since, and its
-/// place, beside row 0, is free and known to `B`.
+/// In a queue of `A`, an entry by which row 1 had code 1 waits to be taken away. The row was
+/// deleted since, and its place, beside row 0, is free and known to `B`.
 pub(crate) fn with_an_entry_that_waits(scheme: Scheme, nodes: usize) -> Stage {
     let stage = Stage::new(scheme, nodes);
     stage.run(A, async |tx, table| {
@@ -58,8 +58,8 @@ fn an_entry_that_waits_leads_to_a_row_that_is_about_to_come() {
     }
 }
 
-/// Adds a row with code 1, which an entry stands in the way of: whoever takes that over looks at the line beside row 0,
-/// which another transaction has locked.
+/// Adds a row with code 1, which an entry stands in the way of: whoever takes that over looks at
+/// the line beside row 0, which another transaction has locked.
 fn meets_the_entry(stage: &Stage) -> bool {
     let locked = stage.lock(B, false, 0);
     let added = stage.on(A, async |part: Part| {

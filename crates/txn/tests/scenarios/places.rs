@@ -17,8 +17,9 @@ const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// An entry leads to a place that `B` has just taken for row 9, which it believes not to be there. But what is left of that
-/// row is, in a line that `B` waits for, since `C` stands still and has it. The place will be given up.
+/// An entry leads to a place that `B` has just taken for row 9, which it believes not to be there.
+/// But what is left of that row is, in a line that `B` waits for, since `C` stands still and has
+/// it. The place will be given up.
 fn with_a_place_to_be_given_up(
     scheme: Scheme,
     patience: Duration,
@@ -79,7 +80,8 @@ fn a_place_that_is_given_up_while_its_line_is_locked() {
 fn a_commit_that_is_dropped_while_it_gives_up_a_place_whose_line_is_locked() {
     // Under timestamp ordering it would wait for a leaf that `A` has.
     for scheme in [Scheme::TwoPhaseLocking, Scheme::Optimistic] {
-        // `B` has the line of row 9 at 300, and wants that of its place, of which nobody tells it that it is locked.
+        // `B` has the line of row 9 at 300, and wants that of its place, of which nobody tells it
+        // that it is locked.
         let (stage, adds) = with_a_place_to_be_given_up(scheme, micros(500));
         let locked = stage.lock(A, false, 0);
         stage.cluster.pause(A, micros(600));
@@ -119,7 +121,8 @@ fn a_place_that_a_lock_holds_up_is_told_until_the_lock_is_gone() {
     stage.finish();
 }
 
-/// `A` remembers that row 1 is beside row 0, and has their line. But row 4 is there by now, and row 1 is elsewhere.
+/// `A` remembers that row 1 is beside row 0, and has their line. But row 4 is there by now, and row
+/// 1 is elsewhere.
 fn with_a_place_that_is_none(scheme: Scheme) -> Stage {
     let stage = Stage::new(scheme, 2);
     stage.run(A, async |tx, table| {

@@ -31,8 +31,8 @@ fn who_splits_a_leaf_that_it_has_looked_at_is_not_in_its_own_way() {
     }
 }
 
-/// One looks at all rows and adds some in between, by which it splits the leaf or not. Another adds one anywhere
-/// meanwhile. Whether that was seen in time.
+/// One looks at all rows and adds some in between, by which it splits the leaf or not. Another adds
+/// one anywhere meanwhile. Whether that was seen in time.
 fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
     let stage = Stage::new(scheme, 2);
     stage.run(A, async move |tx, table| {

@@ -1,4 +1,5 @@
-//! The stage of scenarios: a database on simulated nodes with one worker each, whose steps are told from outside.
+//! The stage of scenarios: a database on simulated nodes with one worker each, whose steps are told
+//! from outside.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -159,8 +160,9 @@ impl Stage {
         self.on(node, async move |_| locked.abort().await);
     }
 
-    /// Commits on a node what leaves something behind in the line of row `beside`, and has it wait in the node's queue: by the
-    /// time at which it could be taken away, `by` has locked that line. The node must commit nothing until it is to be.
+    /// Commits on a node what leaves something behind in the line of row `beside`, and has it wait
+    /// in the node's queue: by the time at which it could be taken away, `by` has locked that line.
+    /// The node must commit nothing until it is to be.
     pub(crate) fn commit_and_leave(
         &self,
         (node, by): (usize, usize),
@@ -175,8 +177,8 @@ impl Stage {
         self.unlock(by, second);
     }
 
-    /// Begins a commit on a node that has committed, and waits to publish a row: `by` has locked its line, and holds the lock
-    /// until the value returned is [unlocked](Stage::unlock).
+    /// Begins a commit on a node that has committed, and waits to publish a row: `by` has locked
+    /// its line, and holds the lock until the value returned is [unlocked](Stage::unlock).
     pub(crate) fn commit_and_wait(
         &self,
         (node, by): (usize, usize),

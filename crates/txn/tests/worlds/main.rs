@@ -1,5 +1,6 @@
-//! Several nodes on one database in virtual time, under every concurrency control and both protocols: random
-//! transactions that get in each other's way, whose history has to be that of some serial run.
+//! Several nodes on one database in virtual time, under every concurrency control and both
+//! protocols: random transactions that get in each other's way, whose history has to be that of
+//! some serial run.
 
 mod mix;
 mod world;
@@ -65,7 +66,8 @@ fn the_same_seed_is_the_same_history() {
     }
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test worlds -- --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test worlds --
+/// --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_worlds() {

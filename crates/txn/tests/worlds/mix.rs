@@ -36,13 +36,15 @@ enum Step {
         descending: bool,
     },
     Bucket(u8),
-    /// Reads many rows together, some of them twice, and adds one to each if it reads them to write.
+    /// Reads many rows together, some of them twice, and adds one to each if it reads them to
+    /// write.
     Many {
         lines: bool,
         keys: Vec<u32>,
         counts: bool,
     },
-    /// Adds lines side by side, which the commit places and enters together; blindly, or after a look.
+    /// Adds lines side by side, which the commit places and enters together; blindly, or after a
+    /// look.
     Lines {
         keys: Vec<u32>,
         blindly: bool,

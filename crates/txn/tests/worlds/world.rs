@@ -72,7 +72,8 @@ pub(crate) struct Report {
     pub(crate) operations: usize,
 }
 
-/// A table of things, with an index of buckets and ids, and one of codes, of which no two are the same.
+/// A table of things, with an index of buckets and ids, and one of codes, of which no two are the
+/// same.
 pub(crate) fn schema(rows_per_line: Option<u16>) -> Schema {
     let mut builder = Schema::builder("things")
         .column("id", ColumnType::U32)
@@ -216,7 +217,8 @@ impl World {
         }
     }
 
-    /// When everything is quiet: rows are what the history says, and the index leads to all of them.
+    /// When everything is quiet: rows are what the history says, and the index leads to all of
+    /// them.
     async fn settle<M: LineLocks>(&self, database: &Database<M>, tables: &Tables<M>) {
         let lines = &tables.lines;
         let mut keys = Vec::new();

@@ -1,4 +1,5 @@
-//! Each structure and each constant of `../src/sys/ffi.rs` is that of the headers, which bindgen has read for `ibverbs-sys`.
+//! Each structure and each constant of `../src/sys/ffi.rs` is that of the headers, which bindgen
+//! has read for `ibverbs-sys`.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 

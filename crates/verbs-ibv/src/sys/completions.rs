@@ -51,7 +51,8 @@ impl Completions {
             unsafe { (library.destroy_comp_channel)(channel.as_ptr()) };
         })?;
         let completions = Completions { queue, channel, fd, device: Arc::clone(device) };
-        // SAFETY: sets a flag of an open descriptor. Whoever takes events must not wait for one that somebody else has taken.
+        // SAFETY: sets a flag of an open descriptor. Whoever takes events must not wait for one
+        // that somebody else has taken.
         let result = unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
@@ -72,22 +73,27 @@ impl Completions {
         self.fd
     }
 
-    /// Takes completions; how many. What the device wrote before it completed a request is visible then.
+    /// Takes completions; how many. What the device wrote before it completed a request is visible
+    /// then.
     pub(crate) fn poll(&self, to: &mut [WorkCompletion]) -> usize {
         let room = c_int::try_from(to.len()).unwrap_or(c_int::MAX);
-        // SAFETY: a queue that stands, whose context has the provider's functions, and room for as many entries as said.
+        // SAFETY: a queue that stands, whose context has the provider's functions, and room for as
+        // many entries as said.
         let taken = unsafe {
             let context = (*self.queue.as_ptr()).context;
             ((*context).ops.poll_cq)(self.queue.as_ptr(), room, to.as_mut_ptr())
         };
-        // The provider has read an entry that the device wrote behind the data. Its own barrier orders that load with what C code
-        // does next; this one says the same to the compiler about the relaxed loads of words.
+        // The provider has read an entry that the device wrote behind the data. Its own barrier
+        // orders that load with what C code does next; this one says the same to the compiler about
+        // the relaxed loads of words.
         fence(Ordering::Acquire);
-        // Negative when the queue is broken: then nothing comes any more, and deadlines end what waits.
+        // Negative when the queue is broken: then nothing comes any more, and deadlines end what
+        // waits.
         usize::try_from(taken).unwrap_or(0)
     }
 
-    /// Has the channel tell of the next completion, once. One that came before is not told of: poll after this.
+    /// Has the channel tell of the next completion, once. One that came before is not told of: poll
+    /// after this.
     pub(crate) fn arm(&self) -> Result<(), SetupError> {
         // SAFETY: as for `poll`.
         let result = unsafe {
@@ -101,8 +107,8 @@ impl Completions {
     pub(crate) fn take_events(&self) -> bool {
         let mut events = 0;
         let (mut queue, mut context) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a channel that stands, and memory for two pointers; the descriptor does not block. The events are of the channel's
-        // only queue, and each is acknowledged.
+        // SAFETY: a channel that stands, and memory for two pointers; the descriptor does not
+        // block. The events are of the channel's only queue, and each is acknowledged.
         unsafe {
             let library = &self.device.library;
             while (library.get_cq_event)(self.channel.as_ptr(), &raw mut queue, &raw mut context)
@@ -120,7 +126,8 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that used it have owned it, and are gone; all events that were taken are acknowledged.
+        // SAFETY: the queue pairs that used it have owned it, and are gone; all events that were
+        // taken are acknowledged.
         unsafe {
             (self.device.library.destroy_cq)(self.queue.as_ptr());
             (self.device.library.destroy_comp_channel)(self.channel.as_ptr());

@@ -57,7 +57,8 @@ pub(crate) struct Address {
     pub(crate) ethernet: bool,
 }
 
-// SAFETY: the library's objects may be used from any thread, at the same time (libibverbs is thread safe by its manual).
+// SAFETY: the library's objects may be used from any thread, at the same time (libibverbs is thread
+// safe by its manual).
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -66,7 +67,8 @@ impl Device {
     /// The names of all devices.
     pub(crate) fn names(library: &Library) -> Vec<String> {
         let mut names = Vec::new();
-        // SAFETY: the list has `count` devices, whose names are C strings, and is freed once, behind its last use.
+        // SAFETY: the list has `count` devices, whose names are C strings, and is freed once,
+        // behind its last use.
         unsafe {
             let mut count = 0;
             let list = (library.get_device_list)(&raw mut count);
@@ -120,7 +122,8 @@ impl Device {
         device.address = device.query_address(gid_index)?;
         device.listen().map_err(|error| failed("fcntl", error))?;
         let Limits { reads_sent, reads_served, send_queue, receive_queue, .. } = device.limits;
-        // What others may look for is said here: latch words are whole words in ordinary memory, on every device.
+        // What others may look for is said here: latch words are whole words in ordinary memory, on
+        // every device.
         tracing::info!(
             device = name,
             reads_sent,
@@ -166,7 +169,8 @@ impl Device {
 
     fn query_address(&self, gid_index: Option<u8>) -> Result<Address, OpenError> {
         let mut port = PortAttr::default();
-        // SAFETY: an open context, and memory for the attributes: the exported function writes no more than the older part of them.
+        // SAFETY: an open context, and memory for the attributes: the exported function writes no
+        // more than the older part of them.
         let result =
             unsafe { (self.library.query_port)(self.context.as_ptr(), PORT, &raw mut port) };
         if result != 0 {
@@ -209,14 +213,16 @@ impl Device {
         (result == 0 && gid != Gid::default()).then_some(gid)
     }
 
-    /// Whether the entry of the table is of RoCE version 2, which only the kernel's files tell in every version of the library.
+    /// Whether the entry of the table is of RoCE version 2, which only the kernel's files tell in
+    /// every version of the library.
     fn is_routable(&self, index: u8) -> bool {
         let path =
             format!("/sys/class/infiniband/{}/ports/{PORT}/gid_attrs/types/{index}", self.name);
         fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "RoCE v2")
     }
 
-    /// A packet number to start from, another one for each queue pair, so that packets of one that is gone do not fit.
+    /// A packet number to start from, another one for each queue pair, so that packets of one that
+    /// is gone do not fit.
     pub(crate) fn next_psn(&self) -> u32 {
         self.next_psn.fetch_add(0x1_0361, Ordering::Relaxed) & 0xff_ffff
     }
@@ -232,14 +238,15 @@ impl Drop for Device {
     }
 }
 
-/// Where the packet numbers of this process begin: elsewhere than those of another one on the same device, whose queue pairs may have had
-/// the same numbers.
+/// Where the packet numbers of this process begin: elsewhere than those of another one on the same
+/// device, whose queue pairs may have had the same numbers.
 fn first_psn() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
 fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenError> {
-    // SAFETY: the list has `count` devices, whose names are C strings; a device stays valid while it is open, beyond the list.
+    // SAFETY: the list has `count` devices, whose names are C strings; a device stays valid while
+    // it is open, beyond the list.
     unsafe {
         let mut count = 0;
         let list = (library.get_device_list)(&raw mut count);

@@ -94,8 +94,9 @@ impl Device {
     pub(crate) fn take_events(&self) -> bool {
         let mut is_news = false;
         let mut event = MaybeUninit::<AsyncEvent>::zeroed();
-        // SAFETY: an open context, whose descriptor does not block, and room for an event, which is whole when the call has succeeded.
-        // A queue pair that an event names stays until the event is acknowledged: destroying it waits for that.
+        // SAFETY: an open context, whose descriptor does not block, and room for an event, which is
+        // whole when the call has succeeded. A queue pair that an event names stays until the event
+        // is acknowledged: destroying it waits for that.
         unsafe {
             while (self.library.get_async_event)(self.context.as_ptr(), event.as_mut_ptr()) == 0 {
                 let AsyncEvent { element, event_type } = *event.as_ptr();

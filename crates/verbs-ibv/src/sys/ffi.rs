@@ -1,8 +1,10 @@
-//! The part of libibverbs' interface that is used here, as `infiniband/verbs.h` has it: structures, constants.
+//! The part of libibverbs' interface that is used here, as `infiniband/verbs.h` has it: structures,
+//! constants.
 //!
-//! Written by hand, so that nothing is needed to build. The package in `layout` compares each size, each offset and
-//! each constant with what bindgen makes of the headers (`scripts/check-ibv-layout.sh`). The interface is stable: symbols
-//! have versions, and what is added to a structure is added at its end.
+//! Written by hand, so that nothing is needed to build. The package in `layout` compares each size,
+//! each offset and each constant with what bindgen makes of the headers
+//! (`scripts/check-ibv-layout.sh`). The interface is stable: symbols have versions, and what is
+//! added to a structure is added at its end.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -14,8 +14,8 @@ const NAME: &CStr = c"libibverbs.so.1";
 
 macro_rules! functions {
     ($($field:ident: $symbol:literal of $version:literal, fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// The library's functions. It stays open until the process ends: providers start threads and register handlers that
-        /// must not be unmapped.
+        /// The library's functions. It stays open until the process ends: providers start threads
+        /// and register handlers that must not be unmapped.
         pub(crate) struct Library {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
@@ -23,8 +23,8 @@ macro_rules! functions {
         impl Library {
             /// Opens the library.
             pub(crate) fn open() -> Result<Library, OpenError> {
-                // SAFETY: the name is a C string. What the library does when it is loaded is trusted as far as the system's
-                // package is: it registers its providers.
+                // SAFETY: the name is a C string. What the library does when it is loaded is
+                // trusted as far as the system's package is: it registers its providers.
                 let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
                 if library.is_null() {
                     return Err(OpenError::Library { why: last_error() });
@@ -32,8 +32,9 @@ macro_rules! functions {
                 Ok(Library {
                     $($field: {
                         let symbol = symbol(library, $symbol, $version).ok_or(OpenError::Symbol { name: $symbol })?;
-                        // SAFETY: the symbol, in the version asked for, is a function of this signature (infiniband/verbs.h of
-                        // rdma-core; a version of a symbol never changes its signature).
+                        // SAFETY: the symbol, in the version asked for, is a function of this
+                        // signature (infiniband/verbs.h of rdma-core; a version of a symbol never
+                        // changes its signature).
                         unsafe {
                             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> $result>(symbol)
                         }
@@ -75,8 +76,8 @@ functions! {
     destroy_qp: c"ibv_destroy_qp" of c"IBVERBS_1.1", fn(*mut QueuePair) -> c_int;
 }
 
-/// The address of a symbol, in that version where the C library can tell versions apart. Elsewhere it is the newest one, which is
-/// the same: none of the symbols has a later version.
+/// The address of a symbol, in that version where the C library can tell versions apart. Elsewhere
+/// it is the newest one, which is the same: none of the symbols has a later version.
 fn symbol(library: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void> {
     #[cfg(target_env = "gnu")]
     // SAFETY: an open library and two C strings.

@@ -1,7 +1,8 @@
-//! libibverbs behind owned types: what of it is unsafe stands in these files, and in one call of `lane`.
+//! libibverbs behind owned types: what of it is unsafe stands in these files, and in one call of
+//! `lane`.
 //!
-//! The library is safe to call from any thread. What it demands beyond that is an order of destruction, which the types keep by
-//! owning what they stand on:
+//! The library is safe to call from any thread. What it demands beyond that is an order of
+//! destruction, which the types keep by owning what they stand on:
 //!
 //! ```text
 //!   Pair ──► Completions (send)  ──► Device ──► Library

@@ -27,14 +27,16 @@ pub(crate) struct Tuning {
     pub(crate) reads: u8,
 }
 
-/// Repetitions while the receiver has no buffer: for ever. Full inboxes push back, they do not fail.
+/// Repetitions while the receiver has no buffer: for ever. Full inboxes push back, they do not
+/// fail.
 const RECEIVER_NOT_READY_FOR_EVER: u8 = 7;
 
-/// What a receiver without buffers asks senders to wait: 0.08 ms, as the InfiniBand architecture counts.
+/// What a receiver without buffers asks senders to wait: 0.08 ms, as the InfiniBand architecture
+/// counts.
 const RECEIVER_NOT_READY_TIMER: u8 = 5;
 
-/// A queue pair. Destroying it ends what it does: when `drop` returns, the device uses no buffer of its requests any more and answers
-/// nothing that its peer has sent.
+/// A queue pair. Destroying it ends what it does: when `drop` returns, the device uses no buffer of
+/// its requests any more and answers nothing that its peer has sent.
 pub(crate) struct Pair {
     pair: NonNull<QueuePair>,
     device: Arc<Device>,
@@ -55,8 +57,8 @@ unsafe impl Send for Pair {}
 unsafe impl Sync for Pair {}
 
 impl Pair {
-    /// One that requests, whose completions go to `completions`. It has room for `depth` requests, and for `inline` bytes in each if
-    /// the device can do that.
+    /// One that requests, whose completions go to `completions`. It has room for `depth` requests,
+    /// and for `inline` bytes in each if the device can do that.
     pub(crate) fn requester(
         device: &Arc<Device>,
         completions: &Arc<Completions>,
@@ -109,8 +111,8 @@ impl Pair {
             qp_type: QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: a protection domain that stands, queues of the same device that the pair will own, and attributes, which the library
-        // changes to what the pair has.
+        // SAFETY: a protection domain that stands, queues of the same device that the pair will
+        // own, and attributes, which the library changes to what the pair has.
         let pair = unsafe { (device.library.create_qp)(device.domain.as_ptr(), &raw mut init) };
         let pair = NonNull::new(pair).ok_or_else(|| last("ibv_create_qp"))?;
         // SAFETY: the library gave it, and it begins as `QueuePair` says.
@@ -127,7 +129,8 @@ impl Pair {
     }
 
     fn modify(&self, mut attr: QueuePairAttr, mask: i32) -> Result<(), SetupError> {
-        // SAFETY: a queue pair that stands, and attributes of which the library reads what the mask names.
+        // SAFETY: a queue pair that stands, and attributes of which the library reads what the mask
+        // names.
         let result = unsafe {
             (self.device.library.modify_qp)(self.pair.as_ptr(), &raw mut attr, mask | mask::STATE)
         };
@@ -144,7 +147,8 @@ impl Pair {
         self.modify(attr, mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
     }
 
-    /// What the peer needs to connect to this end, which wants, or serves, so many READs and atomics at a time.
+    /// What the peer needs to connect to this end, which wants, or serves, so many READs and
+    /// atomics at a time.
     pub(crate) fn data(&self, reads: u8) -> ConnectionData {
         let address = self.device.address;
         ConnectionData {
@@ -175,7 +179,8 @@ impl Pair {
                     ..GlobalRoute::default()
                 },
                 dlid: peer.lid,
-                // On InfiniBand within a subnet the local id is enough, and a route by address need not be there.
+                // On InfiniBand within a subnet the local id is enough, and a route by address need
+                // not be there.
                 is_global: u8::from(address.ethernet),
                 port_num: PORT,
                 ..AddressHandle::default()
@@ -191,7 +196,8 @@ impl Pair {
         self.modify(attr, mask)
     }
 
-    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time: from then on requests can be posted.
+    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time: from then
+    /// on requests can be posted.
     pub(crate) fn connect(&self, peer: &ConnectionData, tuning: Tuning) -> Result<(), SetupError> {
         // This end answers nothing, but has to be told how much of it.
         self.accept(peer, 1)?;
@@ -218,12 +224,14 @@ impl Pair {
     /// When the provider took only a part of them, or none.
     ///
     /// # Safety
-    /// Until a completion tells that a request is done, or the pair is gone, its buffer stays registered, and nobody expects anything
-    /// of the memory there but racing words. Inline buffers only until this returns.
+    /// Until a completion tells that a request is done, or the pair is gone, its buffer stays
+    /// registered, and nobody expects anything of the memory there but racing words. Inline buffers
+    /// only until this returns.
     pub(crate) unsafe fn post(&self, list: &mut SendList) -> Result<(), SetupError> {
         let mut bad = ptr::null_mut();
-        // SAFETY: a pair that stands, and a list whose entries and buffer descriptions stay where they are until the call returns, by
-        // which time the provider has copied them. The buffers are the caller's promise.
+        // SAFETY: a pair that stands, and a list whose entries and buffer descriptions stay where
+        // they are until the call returns, by which time the provider has copied them. The buffers
+        // are the caller's promise.
         let result = unsafe {
             let context = (*self.pair.as_ptr()).context;
             ((*context).ops.post_send)(self.pair.as_ptr(), list.link(), &raw mut bad)

@@ -29,8 +29,9 @@ pub(crate) struct Found {
     completions: Box<[WorkCompletion; 16]>,
 }
 
-/// Where the messages of one compute node arrive, from whatever queue pair. A message takes one buffer, which is posted again when it
-/// was read; while none is posted, senders wait ("receiver not ready").
+/// Where the messages of one compute node arrive, from whatever queue pair. A message takes one
+/// buffer, which is posted again when it was read; while none is posted, senders wait ("receiver
+/// not ready").
 pub(crate) struct Receives {
     queue: NonNull<SharedReceiveQueue>,
     buffers: Registered,
@@ -84,7 +85,8 @@ impl Receives {
             num_sge: 1,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: a queue that stands, one request that is read before the call returns, and a buffer that stays as long as the queue.
+        // SAFETY: a queue that stands, one request that is read before the call returns, and a
+        // buffer that stays as long as the queue.
         let result = unsafe {
             let context = (*self.queue.as_ptr().cast::<SharedReceiveHead>()).context;
             ((*context).ops.post_srq_recv)(self.queue.as_ptr(), &raw mut request, &raw mut bad)
@@ -96,7 +98,8 @@ impl Receives {
     pub(crate) fn poll(&self, found: &mut Found) {
         let Found { filled, completions } = found;
         let taken = self.completions.poll(&mut completions[..]);
-        // A receive fails only when its queue pair is torn down in the middle of a message: nothing has arrived. The buffer is free.
+        // A receive fails only when its queue pair is torn down in the middle of a message: nothing
+        // has arrived. The buffer is free.
         for completion in &completions[..taken] {
             let buffer = completion.wr_id as u32;
             if completion.status == WC_SUCCESS && completion.byte_len as usize == MESSAGE_BYTES {
@@ -107,7 +110,8 @@ impl Receives {
         }
     }
 
-    /// Reads the message of a buffer that was found, and gives the buffer back. `None` when it was sent by nobody that can be.
+    /// Reads the message of a buffer that was found, and gives the buffer back. `None` when it was
+    /// sent by nobody that can be.
     pub(crate) fn take(&self, buffer: u32) -> Option<Message> {
         let words = self.buffers.region.words().skip(buffer as usize * STRIDE / 8);
         let from = u8::try_from(words.word(0)).ok().and_then(ComputeNodeId::new);

@@ -12,8 +12,9 @@ use crate::sys::ffi::{MemoryRegion, access};
 
 /// A memory region of a device's protection domain.
 ///
-/// What the device writes there it writes as another thread would with relaxed atomic stores of words; so nothing but
-/// [`Region`]'s atomics may look at the memory, and nothing else can, because the region gives out nothing else.
+/// What the device writes there it writes as another thread would with relaxed atomic stores of
+/// words; so nothing but [`Region`]'s atomics may look at the memory, and nothing else can, because
+/// the region gives out nothing else.
 pub(crate) struct Registered {
     memory: NonNull<MemoryRegion>,
     pub(crate) address: u64,
@@ -31,15 +32,17 @@ unsafe impl Send for Registered {}
 unsafe impl Sync for Registered {}
 
 impl Registered {
-    /// Registers `region` for everything that verbs do. Its pages are locked in memory until the value is dropped.
+    /// Registers `region` for everything that verbs do. Its pages are locked in memory until the
+    /// value is dropped.
     pub(crate) fn new(device: &Arc<Device>, region: Arc<Region>) -> Result<Registered, SetupError> {
         let address = region.atomics().as_ptr();
         let rights = access::LOCAL_WRITE
             | access::REMOTE_WRITE
             | access::REMOTE_READ
             | access::REMOTE_ATOMIC;
-        // SAFETY: the range is the region's own memory, which lives as long as the value that is made here. The device writes only
-        // what peers or this node's endpoints ask for, as racing atomic words do.
+        // SAFETY: the range is the region's own memory, which lives as long as the value that is
+        // made here. The device writes only what peers or this node's endpoints ask for, as racing
+        // atomic words do.
         let memory = unsafe {
             (device.library.reg_mr)(
                 device.domain.as_ptr(),
@@ -71,8 +74,8 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: registered once. Requests that name it are refused by the device from then on; the device is done with the memory
-        // when this returns.
+        // SAFETY: registered once. Requests that name it are refused by the device from then on;
+        // the device is done with the memory when this returns.
         let result = unsafe { (self.device.library.dereg_mr)(self.memory.as_ptr()) };
         debug_assert_eq!(result, 0, "{}", io::Error::from_raw_os_error(result));
     }

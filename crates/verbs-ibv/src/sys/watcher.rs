@@ -14,8 +14,8 @@ use crate::error::last;
 use crate::sys::completions::Completions;
 use crate::sys::device::Device;
 
-/// One thread per fabric. A channel wakes it only after its queue was armed, which workers do before they park; so it sleeps while they
-/// work.
+/// One thread per fabric. A channel wakes it only after its queue was armed, which workers do
+/// before they park; so it sleeps while they work.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -138,7 +138,8 @@ impl Drop for Watcher {
         let one = 1_u64;
         // SAFETY: writes eight bytes of a local variable to an open descriptor.
         unsafe { libc::write(self.shared.stop_event, (&raw const one).cast(), 8) };
-        // What it wakes may be the last to own the watcher; it cannot wait for itself, and ends without that.
+        // What it wakes may be the last to own the watcher; it cannot wait for itself, and ends
+        // without that.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -164,14 +165,15 @@ impl Shared {
     fn run(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         while !self.stop.load(Ordering::Acquire) {
-            // SAFETY: an open descriptor, and room for as many events as said. It wakes nobody's wait, so it may be for ever; `drop` ends
-            // it.
+            // SAFETY: an open descriptor, and room for as many events as said. It wakes nobody's
+            // wait, so it may be for ever; `drop` ends it.
             let count = unsafe {
                 libc::epoll_wait(self.poll, events.as_mut_ptr(), events.len() as i32, -1)
             };
             for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
                 let number = event.u64;
-                // Kept by the clone until its events are acknowledged, which the queue's end waits for.
+                // Kept by the clone until its events are acknowledged, which the queue's end waits
+                // for.
                 let entry = self.watched.lock().entries.get(&number).cloned();
                 let Some(entry) = entry else { continue };
                 if entry.source.take_events() {

@@ -23,7 +23,8 @@ pub(crate) fn open(config: Config) -> Option<Fabric> {
     }
 }
 
-/// Patient enough for a virtual machine that is emulated on a busy host: seven times a second without an acknowledgement.
+/// Patient enough for a virtual machine that is emulated on a busy host: seven times a second
+/// without an acknowledgement.
 pub(crate) fn patient() -> Config {
     Config { timeout: 18, ..Config::default() }
 }

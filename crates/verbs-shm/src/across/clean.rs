@@ -50,7 +50,8 @@ pub(crate) fn temporary_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("temporary-{number}"))
 }
 
-/// The starts of processes without any of which a file is of no use; none when the name is not one of these.
+/// The starts of processes without any of which a file is of no use; none when the name is not one
+/// of these.
 fn incarnations(name: &str) -> Option<Vec<u64>> {
     let hex = |digits: &str| {
         let fits = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -100,8 +101,9 @@ pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> Sh
     }
 }
 
-/// Removes the files of processes that have ended, and counts them. An owner's file goes last, and every process makes and
-/// locks its own first: so files without one belong to nobody, and a cleaner that dies leaves what the next one will find.
+/// Removes the files of processes that have ended, and counts them. An owner's file goes last, and
+/// every process makes and locks its own first: so files without one belong to nobody, and a
+/// cleaner that dies leaves what the next one will find.
 pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let mut known = BTreeMap::new();

@@ -62,7 +62,8 @@ fn open_directory(path: &Path) -> Result<(PathBuf, File), ShmError> {
 }
 
 impl Directory {
-    /// Opens the directory, makes it if it is missing, and removes what processes that ended have left.
+    /// Opens the directory, makes it if it is missing, and removes what processes that ended have
+    /// left.
     pub(crate) fn open(place: &Place) -> Result<Directory, ShmError> {
         let large = match &place.huge_pages {
             HugePages::Directory(large) => Some(open_directory(large)?),
@@ -270,8 +271,8 @@ impl Directory {
         Region::map(&file, bytes, self.advise).ok()
     }
 
-    /// The ring between a node of this process and one of another. Whoever of them comes first makes it, so neither
-    /// has to wait for the other: it gets its name when it is complete.
+    /// The ring between a node of this process and one of another. Whoever of them comes first
+    /// makes it, so neither has to wait for the other: it gets its name when it is complete.
     pub(crate) fn ring(&self, ends: Ends, capacity: usize) -> Result<Ring, ShmError> {
         let path = self.path.join(ring_name(ends));
         let layout = || ShmError::Layout { path: path.clone() };

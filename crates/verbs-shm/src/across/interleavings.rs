@@ -1,6 +1,7 @@
-//! Rings, and workers that park while others send from elsewhere, under every interleaving. A process is a thread
-//! here: what it shares with others is in regions as it would be, and what it has for itself is its own. A message
-//! that waits for ever is a deadlock, since nothing has a timer; `scripts/loom.sh`.
+//! Rings, and workers that park while others send from elsewhere, under every interleaving. A
+//! process is a thread here: what it shares with others is in regions as it would be, and what it
+//! has for itself is its own. A message that waits for ever is a deadlock, since nothing has a
+//! timer; `scripts/loom.sh`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -84,8 +84,8 @@ impl Lanes {
     }
 }
 
-/// One worker's view of the rings that lead to its node: a copy of the list, so that polling takes no lock that
-/// others take.
+/// One worker's view of the rings that lead to its node: a copy of the list, so that polling takes
+/// no lock that others take.
 #[derive(Default)]
 pub(crate) struct View(Mutex<Seen>);
 

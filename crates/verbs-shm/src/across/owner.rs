@@ -17,10 +17,10 @@ use crate::{End, ShmError};
 
 /// Who holds an owner's file.
 ///
-/// The lock is what counts. The kernel takes it away when the process has ended in whatever way, which is after
-/// its threads have left its memory: a file without a lock is one of a process that writes nothing any more.
-/// The process id is for those who must end it. It is believed when the kernel says that this process holds the
-/// lock, and has started when the file says.
+/// The lock is what counts. The kernel takes it away when the process has ended in whatever way,
+/// which is after its threads have left its memory: a file without a lock is one of a process that
+/// writes nothing any more. The process id is for those who must end it. It is believed when the
+/// kernel says that this process holds the lock, and has started when the file says.
 #[derive(PartialEq, Eq, Debug)]
 struct Identity {
     pid: i32,
@@ -75,12 +75,13 @@ fn started(pid: i32) -> io::Result<Option<u64>> {
     start.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// This process's own file, held for as long as this lives. Removing it is up to whoever removes the others.
+/// This process's own file, held for as long as this lives. Removing it is up to whoever removes
+/// the others.
 pub(crate) struct Owner(#[allow(dead_code)] File);
 
 impl Owner {
-    /// Makes the file and takes its lock; `None` when somebody has taken the name, or looked at the lock at the
-    /// wrong moment.
+    /// Makes the file and takes its lock; `None` when somebody has taken the name, or looked at the
+    /// lock at the wrong moment.
     pub(crate) fn create(path: &Path, large: Option<&Path>) -> io::Result<Option<Owner>> {
         let identity = Identity::own(large.map(Path::to_owned))?;
         let mut options = OpenOptions::new();
@@ -143,8 +144,9 @@ fn is_held(file: &File) -> bool {
     }
 }
 
-/// The owner's file of a process that has ended, with its lock: nobody who is just starting can take it meanwhile,
-/// nor can two clean up after the same process. `None` when it lives, or that cannot be found out.
+/// The owner's file of a process that has ended, with its lock: nobody who is just starting can
+/// take it meanwhile, nor can two clean up after the same process. `None` when it lives, or that
+/// cannot be found out.
 pub(crate) fn take_over(path: &Path) -> Option<File> {
     let file = open_checked(path, false).ok()??;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -153,8 +155,8 @@ pub(crate) fn take_over(path: &Path) -> Option<File> {
     (inode(&file) == Some(there)).then_some(file)
 }
 
-/// Whether nobody holds the file any more, by the end of `patience`: somebody may just be looking at it, or cleaning
-/// up after its process.
+/// Whether nobody holds the file any more, by the end of `patience`: somebody may just be looking
+/// at it, or cleaning up after its process.
 fn is_left(file: &File, patience: Duration) -> bool {
     let clock = Clock::start();
     let deadline = clock.now() + patience;
@@ -199,9 +201,9 @@ fn read_identity(file: &mut File) -> Option<Identity> {
 
 /// Kills the process whose owner's file is at `path`, and waits for its end.
 ///
-/// Nobody else is ever killed: what is signalled is a handle of a process, not a number. The process behind the
-/// handle is the one in the file if it started when the file says and holds the file's lock, and was still there
-/// after that was looked up.
+/// Nobody else is ever killed: what is signalled is a handle of a process, not a number. The
+/// process behind the handle is the one in the file if it started when the file says and holds the
+/// file's lock, and was still there after that was looked up.
 pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let unproven = |why| Err(ShmError::Unproven { path: path.to_owned(), why });
     let failed = |action| {

@@ -130,7 +130,8 @@ impl Page {
         self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
     }
 
-    /// Whether somebody elsewhere has rung, which is told once. To be asked after [`Page::turn_of`], before each sleep.
+    /// Whether somebody elsewhere has rung, which is told once. To be asked after
+    /// [`Page::turn_of`], before each sleep.
     pub(crate) fn take_rung(&self, bed: usize) -> bool {
         // Acquire: the sweep that comes next finds what was sent before the ringing.
         self.rung(bed).load(Ordering::Relaxed) != 0
@@ -163,8 +164,8 @@ impl Page {
         self.0.wake_sleepers(Self::turn(bed));
     }
 
-    /// Takes a node's bit out of all beds and wakes all sleepers: it may have died between setting it
-    /// and waking.
+    /// Takes a node's bit out of all beds and wakes all sleepers: it may have died between setting
+    /// it and waking.
     pub(crate) fn forget(&self, by: ComputeNodeId) {
         for bed in 0..Self::BEDS_MAX {
             if self.rung(bed).fetch_and(!(1 << by.index()), Ordering::Relaxed) != 0 {
@@ -175,8 +176,8 @@ impl Page {
 
     // ---- regions -----------------------------------------------------------------------------------
 
-    /// Tells peers of a region: its key, the number of its file, its length. False when there are too many.
-    /// Not for two threads at once.
+    /// Tells peers of a region: its key, the number of its file, its length. False when there are
+    /// too many. Not for two threads at once.
     pub(crate) fn add_region(&self, key: RegionKey, file: u64, bytes: usize) -> bool {
         let count = self.word(COUNT).load(Ordering::Relaxed) as usize;
         if count >= REGIONS_MAX {

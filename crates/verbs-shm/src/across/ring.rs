@@ -7,7 +7,8 @@ use latchwork_verbs::{ComputeNodeId, Message, Region, WORD};
 
 use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 
-/// A bounded ring: one process fills it, one other empties it, each with as many threads as it likes.
+/// A bounded ring: one process fills it, one other empties it, each with as many threads as it
+/// likes.
 ///
 /// ```text
 ///   word 0      1         2, 3          4, 5         32      512                528
@@ -18,14 +19,15 @@ use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 ///                                            turn <= p       not yet
 /// ```
 ///
-/// `tail`, the next position to be filled, is the sender's own and in no file: threads claim positions by
-/// exchanges, as in the queue of one process. `head` is the next position to be taken. A taker copies the message
-/// first and then moves `head` by an exchange. If that succeeds, the slot was not filled anew meanwhile, as
-/// only positions less than `capacity` beyond `head` are. So at no time is a message half taken, and a sender
-/// that finds room needs no word from the slot itself.
+/// `tail`, the next position to be filled, is the sender's own and in no file: threads claim
+/// positions by exchanges, as in the queue of one process. `head` is the next position to be taken.
+/// A taker copies the message first and then moves `head` by an exchange. If that succeeds, the
+/// slot was not filled anew meanwhile, as only positions less than `capacity` beyond `head` are. So
+/// at no time is a message half taken, and a sender that finds room needs no word from the slot
+/// itself.
 ///
-/// Each word has one process that writes it. Whatever the other one wrote there before it died is harmless: see
-/// the module above.
+/// Each word has one process that writes it. Whatever the other one wrote there before it died is
+/// harmless: see the module above.
 pub(crate) struct Ring {
     region: Arc<Region>,
     mask: u64,
@@ -118,13 +120,14 @@ impl Ring {
         slot.expect("checked when opened: the mask leads to no slot beyond the region")
     }
 
-    /// Appends `message`; false when there is no room. For the sending process. Release: see [`Ring::pop`].
+    /// Appends `message`; false when there is no room. For the sending process. Release: see
+    /// [`Ring::pop`].
     #[inline]
     pub(crate) fn push(&self, message: &Message) -> bool {
         let mut position = self.tail.next.load(Ordering::Relaxed);
         loop {
-            // Acquire: whoever took the slot's last message had read it by then, also when it was another
-            // thread here that learned so.
+            // Acquire: whoever took the slot's last message had read it by then, also when it was
+            // another thread here that learned so.
             let room = |head: u64| position.wrapping_sub(head) <= self.mask;
             if !room(self.tail.head.load(Ordering::Acquire)) {
                 let head = self.head().load(Ordering::Acquire);
@@ -156,8 +159,8 @@ impl Ring {
         }
     }
 
-    /// Takes the oldest message, if it is complete. For the receiving process. Acquire: whoever takes a message
-    /// sees what its sender did before it pushed.
+    /// Takes the oldest message, if it is complete. For the receiving process. Acquire: whoever
+    /// takes a message sees what its sender did before it pushed.
     #[inline]
     pub(crate) fn pop(&self, sender: ComputeNodeId) -> Option<Message> {
         loop {
@@ -187,8 +190,8 @@ impl Ring {
         }
     }
 
-    /// Whether the oldest position is *not* known to be empty. Errs only to true. Orders nothing: whoever acts on
-    /// it has a fence.
+    /// Whether the oldest position is *not* known to be empty. Errs only to true. Orders nothing:
+    /// whoever acts on it has a fence.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head().load(Ordering::Relaxed);
         self.slot(position)[0].load(Ordering::Relaxed) > position

@@ -37,8 +37,8 @@ fn available_memory() -> Option<u64> {
     Some((find("MemAvailable:")? + find("SwapFree:").unwrap_or(0)) << 10)
 }
 
-/// Takes `bytes` of memory for an empty file in `directory`. What it cannot have is an error here and now;
-/// nobody is killed later for touching what is not there.
+/// Takes `bytes` of memory for an empty file in `directory`. What it cannot have is an error here
+/// and now; nobody is killed later for touching what is not there.
 pub(crate) fn reserve(
     file: &File,
     path: &Path,

@@ -1,5 +1,5 @@
-//! The order of one worker's requests in the eyes of others; `scripts/loom.sh`. The barriers are those
-//! for processors whose atomic instructions are none themselves.
+//! The order of one worker's requests in the eyes of others; `scripts/loom.sh`. The barriers are
+//! those for processors whose atomic instructions are none themselves.
 
 use latchwork_runtime::sync::{Arc, AtomicU64};
 use loom::thread;

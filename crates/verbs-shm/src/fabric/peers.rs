@@ -19,8 +19,8 @@ use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
 impl Fabric {
-    /// A fabric of all processes that meet in this directory, without nodes and without peers. What processes that
-    /// ended have left there is removed first; other files are not touched.
+    /// A fabric of all processes that meet in this directory, without nodes and without peers. What
+    /// processes that ended have left there is removed first; other files are not touched.
     ///
     /// # Errors
     /// When the directory cannot be used.
@@ -29,11 +29,12 @@ impl Fabric {
         Ok(Fabric { shared: Arc::new(Shared::new(config, Some(directory))) })
     }
 
-    /// Removes what processes that ended have left in a directory, and nothing else; a directory that is not there has nothing.
+    /// Removes what processes that ended have left in a directory, and nothing else; a directory
+    /// that is not there has nothing.
     ///
     /// # Errors
-    /// [`ShmError::OtherUser`] for a directory of another user; [`ShmError::File`] when the directory cannot be read, or
-    /// a file of this user not be removed.
+    /// [`ShmError::OtherUser`] for a directory of another user; [`ShmError::File`] when the
+    /// directory cannot be read, or a file of this user not be removed.
     pub fn clean(directory: &Path) -> Result<Cleaned, ShmError> {
         match clean(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Cleaned::default()),
@@ -70,10 +71,11 @@ impl Fabric {
         Ok(contact.to_string())
     }
 
-    /// Learns of a node of another process. One that was cut off may come back under its name, with a new contact.
+    /// Learns of a node of another process. One that was cut off may come back under its name, with
+    /// a new contact.
     ///
-    /// Both sides have to know each other before one of them sends: whom a node does not know it does not hear.
-    /// Neither has to be first.
+    /// Both sides have to know each other before one of them sends: whom a node does not know it
+    /// does not hear. Neither has to be first.
     ///
     /// # Errors
     /// [`ShmError::Known`], [`ShmError::Ended`], and what is wrong with the contact or the files.
@@ -164,16 +166,17 @@ impl Fabric {
         lives(&directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?)
     }
 
-    /// Kills the process that made a contact, and returns when it has ended: from then on it touches no memory any
-    /// more. For one whose lease has ended while it may still be running; its nodes are to be
-    /// [disconnected](Fabric::disconnect) as well.
+    /// Kills the process that made a contact, and returns when it has ended: from then on it
+    /// touches no memory any more. For one whose lease has ended while it may still be running; its
+    /// nodes are to be [disconnected](Fabric::disconnect) as well.
     ///
-    /// Only a process that holds the lock of its files in this fabric's directory is killed, and whose start the
-    /// kernel confirms.
+    /// Only a process that holds the lock of its files in this fabric's directory is killed, and
+    /// whose start the kernel confirms.
     ///
     /// # Errors
-    /// [`ShmError::NotEnded`] when it is still there after `patience`, [`ShmError::Unproven`] when it is not certain
-    /// whose the files are, [`ShmError::OwnProcess`], and what is wrong with the contact.
+    /// [`ShmError::NotEnded`] when it is still there after `patience`, [`ShmError::Unproven`] when
+    /// it is not certain whose the files are, [`ShmError::OwnProcess`], and what is wrong with the
+    /// contact.
     pub fn stop(&self, node: NodeName, contact: &str, patience: Duration) -> Result<End, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         let owner = directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?;

@@ -1,5 +1,5 @@
-//! What tests with several processes share: a directory of their own, and processes that run this very test
-//! program again.
+//! What tests with several processes share: a directory of their own, and processes that run this
+//! very test program again.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -74,8 +74,8 @@ pub(crate) fn introduce(fabrics: &[(&Fabric, &[NodeName])]) {
 
 const ROLE: &str = "LATCHWORK_TEST_ROLE";
 
-/// In a process that was started by [`Process::start`]: what it shall be, and with which arguments. To be called by
-/// a test of the name `child`.
+/// In a process that was started by [`Process::start`]: what it shall be, and with which arguments.
+/// To be called by a test of the name `child`.
 pub(crate) fn role() -> Option<Vec<String>> {
     let role = std::env::var(ROLE).ok()?;
     Some(role.split('\n').map(str::to_owned).collect())

@@ -1,7 +1,8 @@
 //! Calibration: what was published about a NIC, measured on the model of it.
 //!
 //! Each figure of [`NicProfile::published`] is measured in a small world of its own: endpoints that
-//! post verbs and poll for completions on simulated CPUs, as the micro-benchmarks do, and no protocol.
+//! post verbs and poll for completions on simulated CPUs, as the micro-benchmarks do, and no
+//! protocol.
 //!
 //! ```text
 //!   latency      one node ──1 verb at a time──► one memory node

@@ -20,8 +20,8 @@ use crate::profile::{Measure, NicProfile};
 /// Round trips that are timed.
 const ROUNDS: u64 = 1_000;
 
-/// Messages there and back between two workers that do nothing else. Taking a message out of the inbox
-/// costs what taking a completion costs.
+/// Messages there and back between two workers that do nothing else. Taking a message out of the
+/// inbox costs what taking a completion costs.
 pub(super) fn send(profile: &NicProfile) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
     let fabric = Fabric::new(&kernel, config(profile));

@@ -6,14 +6,14 @@
 //!                      max(rate, bytes)             bucket, READs for the way back
 //! ```
 //!
-//! On a NIC of one engine what it issues and what it serves share its time. Bytes occupy the wires of
-//! both NICs at the same time (cut through), but each NIC has a whole packet in its own memory before
-//! it passes it on.
+//! On a NIC of one engine what it issues and what it serves share its time. Bytes occupy the wires
+//! of both NICs at the same time (cut through), but each NIC has a whole packet in its own memory
+//! before it passes it on.
 //!
 //! A batch that meets no queue makes two events: one when its requests take effect, one when its
-//! completion can be seen. The first is scheduled for when the effects would be there without a queue
-//! at the responder; if there is one, a third event follows. Requests take effect together, at the time
-//! of the last of them.
+//! completion can be seen. The first is scheduled for when the effects would be there without a
+//! queue at the responder; if there is one, a third event follows. Requests take effect together,
+//! at the time of the last of them.
 
 mod queues;
 mod times;

@@ -37,10 +37,10 @@ impl NicQueues {
 
 /// What waits for something that does one thing after the other.
 ///
-/// Events come in the order of their times, but what they let pass is later by the one's wire and the
-/// other's memory. A counter that says when the queue is free again would make whatever is early wait
-/// for what is late, and idle until then; so this is the work in front of what comes next, which time
-/// takes away.
+/// Events come in the order of their times, but what they let pass is later by the one's wire and
+/// the other's memory. A counter that says when the queue is free again would make whatever is
+/// early wait for what is late, and idle until then; so this is the work in front of what comes
+/// next, which time takes away.
 #[derive(Default)]
 pub(super) struct Queue {
     backlog: Cell<Ps>,
@@ -63,7 +63,8 @@ impl Queue {
         at.saturating_add(backlog)
     }
 
-    /// How long it has worked until `now`: what came, less what is still in front of what comes next.
+    /// How long it has worked until `now`: what came, less what is still in front of what comes
+    /// next.
     pub(super) fn worked(&self, now: Ps) -> Ps {
         let passed = now.saturating_sub(self.at.get());
         self.came.get().saturating_sub(self.backlog.get().saturating_sub(passed))
@@ -83,8 +84,8 @@ pub(crate) struct QueuePairs {
     pairs: RefCell<Vec<QueuePair>>,
 }
 
-/// On one queue pair nothing overtakes: when the last batch arrived, should take effect, took effect,
-/// and completed.
+/// On one queue pair nothing overtakes: when the last batch arrived, should take effect, took
+/// effect, and completed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct QueuePair {
     pub(super) arrived: Ps,

@@ -62,7 +62,8 @@ pub struct AtomicWork {
     pub same_word: Duration,
 }
 
-/// How long each part of a NIC has worked since the world began. Where times are [drawn](crate::Timing::Drawn) nothing works.
+/// How long each part of a NIC has worked since the world began. Where times are
+/// [drawn](crate::Timing::Drawn) nothing works.
 #[derive(Clone, Debug)]
 pub struct NicWork {
     /// Whose NIC it is.

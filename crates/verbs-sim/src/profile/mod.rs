@@ -1,8 +1,8 @@
 //! [`NicProfile`]: the figures of a kind of NIC and of the CPU that drives it.
 //!
-//! A profile is a TOML file whose every figure names its source, and lists what others have measured
-//! on such hardware, for calibration to compare with. Those that come with the crate stand in
-//! `profiles/`, and are part of the program.
+//! A profile is a TOML file whose every figure names its source, and lists what others have
+//! measured on such hardware, for calibration to compare with. Those that come with the crate stand
+//! in `profiles/`, and are part of the program.
 
 mod parse;
 mod published;
@@ -18,8 +18,8 @@ pub use published::{Measure, Published, Unit};
 /// The figures of a kind of NIC, its switch, and the CPU that drives it.
 ///
 /// Times are nanoseconds, rates are millions per second. A READ or WRITE of some bytes also takes
-/// those bytes' time on the wire, and at each of the two NICs the time that one packet takes between
-/// wire and memory.
+/// those bytes' time on the wire, and at each of the two NICs the time that one packet takes
+/// between wire and memory.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicProfile {
@@ -43,8 +43,8 @@ pub struct NicProfile {
     /// Each way takes up to so much longer, as drawn; on one queue pair nothing overtakes.
     #[serde(deserialize_with = "parse::nanos")]
     pub jitter_ns: u64,
-    /// 1 when what a NIC issues and what it serves share the time of one engine, 2 when each has its
-    /// own.
+    /// 1 when what a NIC issues and what it serves share the time of one engine, 2 when each has
+    /// its own.
     #[serde(deserialize_with = "parse::engines")]
     pub engines: u32,
     /// WRITEs and SENDs that a NIC can issue (as requester).
@@ -82,12 +82,12 @@ pub struct NicProfile {
     /// How long an atomic occupies its bucket.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_ns: u64,
-    /// How much longer, when the bucket's last atomic was on another word: this one comes from memory
-    /// instead of the CPU's cache.
+    /// How much longer, when the bucket's last atomic was on another word: this one comes from
+    /// memory instead of the CPU's cache.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_cold_ns: u64,
-    /// Atomics are serialised per bucket: that of the low address bits, so many (Sherman 3.2.2). With
-    /// 0 a NIC executes one atomic at a time.
+    /// Atomics are serialised per bucket: that of the low address bits, so many (Sherman 3.2.2).
+    /// With 0 a NIC executes one atomic at a time.
     #[serde(deserialize_with = "parse::bucket_bits")]
     pub atomic_bucket_bits: u32,
     /// From the response's arrival to the completion that the CPU can see.

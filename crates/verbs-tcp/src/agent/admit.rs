@@ -1,7 +1,7 @@
 //! [`admit`]: the greetings, seen from the agent.
 //!
-//! A stranger is read 48 bytes, then 80, within one deadline; nothing else is kept for it. Until it has proved
-//! who it is, it learns the version and that it is refused, and no more.
+//! A stranger is read 48 bytes, then 80, within one deadline; nothing else is kept for it. Until it
+//! has proved who it is, it learns the version and that it is refused, and no more.
 
 use std::io;
 

@@ -15,8 +15,8 @@ pub struct Refused {
     pub late: u64,
     /// Of another version.
     pub version: u64,
-    /// With TLS where there should be a secret, or the other way round, or with a wrong secret or a certificate
-    /// of another authority.
+    /// With TLS where there should be a secret, or the other way round, or with a wrong secret or a
+    /// certificate of another authority.
     pub unproved: u64,
     /// Too many at once.
     pub busy: u64,
@@ -67,7 +67,8 @@ impl fmt::Display for Reject {
 }
 
 impl Counters {
-    /// Counts, and says so if it is the first, second, fourth, eighth of its kind: a flood does not fill a log.
+    /// Counts, and says so if it is the first, second, fourth, eighth of its kind: a flood does not
+    /// fill a log.
     pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
         let counter = match reject {
             Reject::Strange(_) => &self.strange,

@@ -9,14 +9,15 @@ use latchwork_verbs_shm::Barriers;
 use super::hosted::Hosted;
 use crate::wire::{Batch, WireRequest, begin_reply, end_reply, peek};
 
-/// What one connection executes on: its node, and the regions that it has met, so that a verb takes no lock.
-/// Regions are only ever added.
+/// What one connection executes on: its node, and the regions that it has met, so that a verb takes
+/// no lock. Regions are only ever added.
 pub(crate) struct Ground {
     hosted: Arc<Hosted>,
     regions: Vec<Option<Arc<Region>>>,
 }
 
-/// Bytes at the start of a request that are fetched ahead; behind them the processor does it by itself.
+/// Bytes at the start of a request that are fetched ahead; behind them the processor does it by
+/// itself.
 const AHEAD_MAX: u32 = 1 << 10;
 
 /// A batch that no client of this version sends to this node.
@@ -41,8 +42,9 @@ impl Ground {
         self.regions[at].as_ref()
     }
 
-    /// Asks for the CPU cache lines that a frame will touch which comes soon; its length, if it can be told. A
-    /// worker's batches are all over the memory, and to wait for each of them would be most of the work.
+    /// Asks for the CPU cache lines that a frame will touch which comes soon; its length, if it can
+    /// be told. A worker's batches are all over the memory, and to wait for each of them would be
+    /// most of the work.
     #[inline]
     pub(crate) fn fetch_ahead(&self, frame: &[u8]) -> Option<usize> {
         peek(frame, |region, remote, len| {
@@ -56,13 +58,13 @@ impl Ground {
 
     /// Executes a batch and appends its reply. Nothing takes effect of a batch that is a violation.
     ///
-    /// The requests are executed in their order with the barriers of the shared-memory fabric, which this is
-    /// on behalf of others. The caller ends the barriers before it sends the reply.
+    /// The requests are executed in their order with the barriers of the shared-memory fabric,
+    /// which this is on behalf of others. The caller ends the barriers before it sends the reply.
     ///
-    /// They order this thread's accesses in the eyes of the others here. What a client did before it sent the
-    /// batch, in this process or as an earlier batch that another thread executed and whose reply it had, comes
-    /// before: the kernel hands bytes from one thread to another under the socket's lock, which releases and
-    /// acquires as any lock does, whoever's memory it is.
+    /// They order this thread's accesses in the eyes of the others here. What a client did before
+    /// it sent the batch, in this process or as an earlier batch that another thread executed and
+    /// whose reply it had, comes before: the kernel hands bytes from one thread to another under
+    /// the socket's lock, which releases and acquires as any lock does, whoever's memory it is.
     pub(crate) fn execute(
         &mut self,
         batch: &Batch<'_>,

@@ -24,13 +24,14 @@ use crate::wire::Refusal;
 /// Connections that the operating system holds for the agent to accept.
 const BACKLOG: i32 = 1024;
 
-/// A host that vanished without a word is found out by the operating system: after so long without anything to
-/// send, by so many questions, so far apart.
+/// A host that vanished without a word is found out by the operating system: after so long without
+/// anything to send, by so many questions, so far apart.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// When no connection can be accepted, mostly because there are too many open files: how long to wait.
+/// When no connection can be accepted, mostly because there are too many open files: how long to
+/// wait.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Starts the agent of `hosted` at `addr`; where it listens.

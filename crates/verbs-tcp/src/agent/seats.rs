@@ -1,9 +1,9 @@
 //! [`Seats`]: one connection per session, and none of a node that was fenced.
 //!
-//! When a connection fails, its client comes back with the same session. It may only be told that it is
-//! welcome once nothing more of the old connection can be executed: then what became of its batches may be
-//! unknown, but it does not change any more. So the old connection is stopped, and the new one waits until its
-//! task has let go.
+//! When a connection fails, its client comes back with the same session. It may only be told that
+//! it is welcome once nothing more of the old connection can be executed: then what became of its
+//! batches may be unknown, but it does not change any more. So the old connection is stopped, and
+//! the new one waits until its task has let go.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -92,8 +92,8 @@ impl Seats {
         }
     }
 
-    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections; true when all have
-    /// stopped within `patience`.
+    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections; true when
+    /// all have stopped within `patience`.
     pub(crate) async fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
         let stopped: Vec<_> = {
             let mut table = self.table.lock();
@@ -144,7 +144,8 @@ impl Drop for Seat {
         let mut table = self.table.lock();
         let Some(entry) = table.taken.get_mut(&self.session) else { return };
         let remove = if Arc::ptr_eq(&entry.stop, &self.stop) {
-            // The gate stays known as long as somebody has it, or the next connection would not wait.
+            // The gate stays known as long as somebody has it, or the next connection would not
+            // wait.
             entry.abandoned = self.inside.is_none() && self.gate.try_lock().is_err();
             !entry.abandoned
         } else {

@@ -16,12 +16,12 @@ use super::hosted::Hosted;
 use crate::buffer::Buffer;
 use crate::wire::{Batch, FRAME_MAX, FromClient, begin_reply, end_reply, put_pong, put_time};
 
-/// Replies that are collected at most before they are written. With the longest frame behind it, this is what
-/// a connection takes for replies; a client that does not read them is not read from.
+/// Replies that are collected at most before they are written. With the longest frame behind it,
+/// this is what a connection takes for replies; a client that does not read them is not read from.
 const OUT_MAX: usize = 256 << 10;
 
-/// Frames whose memory is fetched while those before them are executed: about as many cache misses as a core has
-/// under way at once.
+/// Frames whose memory is fetched while those before them are executed: about as many cache misses
+/// as a core has under way at once.
 const FRAMES_AHEAD: usize = 8;
 
 /// Serves until the client leaves, which is no error, or does what it must not.
@@ -64,12 +64,13 @@ fn execute_all(
     lease: &mut u64,
     hosted: &Hosted,
 ) -> Result<bool, Reject> {
-    // One look at the clock for all that has arrived. What takes effect later than it says does so by as much
-    // as the rest of a chunk takes, and clients allow for that.
+    // One look at the clock for all that has arrived. What takes effect later than it says does so
+    // by as much as the rest of a chunk takes, and clients allow for that.
     let now = hosted.now();
     put_time(out, now);
     let mut barriers = Barriers::default();
-    // What is not executed yet; what is not fetched ahead yet, and how many frames are between the two.
+    // What is not executed yet; what is not fetched ahead yet, and how many frames are between the
+    // two.
     let bytes = input.bytes();
     let (mut rest, mut ahead, mut frames) = (bytes, bytes, 0_usize);
     let end = loop {
@@ -106,12 +107,14 @@ fn execute_all(
     };
     let used = bytes.len() - rest.len();
     input.consume(used);
-    // Before any of the replies is sent: what they report is seen by whatever is executed after them.
+    // Before any of the replies is sent: what they report is seen by whatever is executed after
+    // them.
     barriers.finish();
     end
 }
 
-/// The client may have told its user by now that the batch failed: it must not take effect any more.
+/// The client may have told its user by now that the batch failed: it must not take effect any
+/// more.
 fn refuse(batch: &Batch<'_>, out: &mut Vec<u8>) {
     let start = begin_reply(out, batch.seq, true);
     end_reply(out, start, 0);

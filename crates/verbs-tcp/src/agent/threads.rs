@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::error::TcpError;
 
-/// One single-threaded runtime per thread: a connection stays where it is, and nobody steals. Without
-/// connections the threads sleep.
+/// One single-threaded runtime per thread: a connection stays where it is, and nobody steals.
+/// Without connections the threads sleep.
 pub(crate) struct Threads {
     handles: Vec<Handle>,
     threads: Vec<(Arc<Notify>, JoinHandle<()>)>,

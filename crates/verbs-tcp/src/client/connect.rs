@@ -33,7 +33,8 @@ pub(crate) struct Connected {
     pub(crate) lengths: Vec<u64>,
 }
 
-/// Between two attempts at an agent that is busy. Others may be on their way to it at the same time.
+/// Between two attempts at an agent that is busy. Others may be on their way to it at the same
+/// time.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connects and greets, within `limit` in all. An agent that is busy is asked again until then.

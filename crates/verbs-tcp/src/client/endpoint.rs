@@ -21,12 +21,12 @@ use crate::wire::Node;
 
 /// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
 ///
-/// It has a connection of its own to each node that it uses, which is made when it is used first. Batches leave
-/// when the doorbell rings, those for one node in one write; replies are taken at each poll. A worker with
-/// batches in flight must poll; one without may park.
+/// It has a connection of its own to each node that it uses, which is made when it is used first.
+/// Batches leave when the doorbell rings, those for one node in one write; replies are taken at
+/// each poll. A worker with batches in flight must poll; one without may park.
 ///
-/// The first post to a region that another process has registered since it was asked last asks that process,
-/// and waits for its answer: at most the time that connecting may take.
+/// The first post to a region that another process has registered since it was asked last asks that
+/// process, and waits for its answer: at most the time that connecting may take.
 pub struct Endpoint {
     inner: Arc<Inner>,
     locals: Locals,
@@ -150,7 +150,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
         let mut remote_len = lane.length(region);
         if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
             let peer = Arc::clone(&lane.peer);
-            // Who cannot be reached cannot be asked, and has no such region as far as anybody knows.
+            // Who cannot be reached cannot be asked, and has no such region as far as anybody
+            // knows.
             if self.inner.ask(&peer, self.locals.own.node).is_ok() {
                 remote_len = peer.length(region);
             }

@@ -118,8 +118,8 @@ impl Requests {
     }
 }
 
-/// The piece of `request` that begins `done` bytes behind its start and has `max` bytes at most; and how many
-/// it has, of how many.
+/// The piece of `request` that begins `done` bytes behind its start and has `max` bytes at most;
+/// and how many it has, of how many.
 pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u32) {
     let cut = |remote: u64, local: LocalBuffer| {
         let len = (local.len - done).min(max);

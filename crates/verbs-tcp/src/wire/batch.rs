@@ -24,11 +24,11 @@ const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
 const SEND: u8 = 6;
 
-/// The requests of one batch frame: one to four, well formed, within the limits of a frame. Whether the
-/// memory that they touch exists, the agent has to see.
+/// The requests of one batch frame: one to four, well formed, within the limits of a frame. Whether
+/// the memory that they touch exists, the agent has to see.
 ///
-/// They stay in the frame's bytes until they are asked for: a value with all of them is ten times as large as
-/// most frames, and would be copied on its way.
+/// They stay in the frame's bytes until they are asked for: a value with all of them is ten times
+/// as large as most frames, and would be copied on its way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Batch<'a> {
     /// The frame's number, which the reply repeats.
@@ -117,7 +117,8 @@ impl<'a> Batch<'a> {
         Requests { left: self.count, rest: Cursor(self.body) }
     }
 
-    /// The end of the memory that the requests touch, `u64::MAX` when that cannot be; none when they touch none.
+    /// The end of the memory that the requests touch, `u64::MAX` when that cannot be; none when
+    /// they touch none.
     #[inline]
     pub fn reach(&self) -> Option<u64> {
         self.reach
@@ -227,9 +228,10 @@ fn take_request<'a>(cursor: &mut Cursor<'a>) -> Result<WireRequest<'a>, WireErro
     }
 }
 
-/// Looks at a frame that is not due yet: tells `place` which bytes of which region its first request touches, and
-/// its second where the first is an atomic, as offset and length; returns the frame's length. Nothing is checked:
-/// what it tells is good for hints only. None when too little of the frame is there, or it is none.
+/// Looks at a frame that is not due yet: tells `place` which bytes of which region its first
+/// request touches, and its second where the first is an atomic, as offset and length; returns the
+/// frame's length. Nothing is checked: what it tells is good for hints only. None when too little
+/// of the frame is there, or it is none.
 #[inline]
 pub fn peek(bytes: &[u8], mut place: impl FnMut(u16, u64, u32)) -> Option<usize> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;

@@ -28,7 +28,8 @@ const TIME: u8 = 131;
 pub enum FromClient<'a> {
     /// Requests for the node that the connection is with.
     Batch(Batch<'a>),
-    /// Batches that follow are not to be begun after this time of the agent's clock, in nanoseconds.
+    /// Batches that follow are not to be begun after this time of the agent's clock, in
+    /// nanoseconds.
     Lease(u64),
     /// Wants a pong with the same number.
     Ping(u32),

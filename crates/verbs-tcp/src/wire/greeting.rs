@@ -249,8 +249,8 @@ impl Introduction {
     }
 }
 
-/// The last word of the agent before the first frame. Without a refusal, the lengths of `regions` regions
-/// follow, eight bytes each.
+/// The last word of the agent before the first frame. Without a refusal, the lengths of `regions`
+/// regions follow, eight bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// Why the agent does not go on.

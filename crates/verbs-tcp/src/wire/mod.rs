@@ -1,7 +1,7 @@
 //! The bytes on a connection: see the book, "The wire format of the TCP fabric".
 //!
-//! Everything here is pure: bytes in, values that borrow from them out, or an error. Nothing is allocated for
-//! what a peer says before its length was checked. All numbers are little-endian.
+//! Everything here is pure: bytes in, values that borrow from them out, or an error. Nothing is
+//! allocated for what a peer says before its length was checked. All numbers are little-endian.
 
 mod batch;
 mod frame;

@@ -1,7 +1,7 @@
 //! Replies: what became of a batch frame.
 //!
-//! The body has, in the order of the requests, eight bytes for each atomic and the data of each READ that was
-//! done. Only a client that knows the requests can read it.
+//! The body has, in the order of the requests, eight bytes for each atomic and the data of each
+//! READ that was done. Only a client that knows the requests can read it.
 
 use super::WireError;
 use super::frame::{REPLY, begin_frame, end_frame};
@@ -16,8 +16,8 @@ pub struct Reply<'a> {
     pub seq: u32,
     /// The batch came after the end of its lease, and nothing of it took effect.
     pub expired: bool,
-    /// One bit per request, from the lowest: a READ that was of no use, a message for which the inbox had no
-    /// room. All others took effect.
+    /// One bit per request, from the lowest: a READ that was of no use, a message for which the
+    /// inbox had no room. All others took effect.
     pub undone: u8,
     /// Old values and data.
     pub body: &'a [u8],

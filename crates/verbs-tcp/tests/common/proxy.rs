@@ -60,8 +60,8 @@ impl Proxy {
         self.0.forwarded.load(Ordering::Relaxed)
     }
 
-    /// Resets all connections, in the middle of whatever they are doing, once so many bytes more have gone to
-    /// the agent.
+    /// Resets all connections, in the middle of whatever they are doing, once so many bytes more
+    /// have gone to the agent.
     pub(crate) fn cut_after(&self, bytes: u64) {
         for pipe in self.0.pairs.lock().unwrap().iter() {
             pipe.left.store(bytes, Ordering::Relaxed);

@@ -6,9 +6,11 @@ use crate::address::{MemoryNodeId, Target};
 use crate::error::VerbError;
 use crate::request::Request;
 
-/// An endpoint that is dropped takes back what was posted and not rung. What was rung takes effect all the same.
+/// An endpoint that is dropped takes back what was posted and not rung. What was rung takes effect
+/// all the same.
 pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
-    // Each round counts in another part of the word, so that nothing late is taken for the next round's.
+    // Each round counts in another part of the word, so that nothing late is taken for the next
+    // round's.
     const NOT_RUNG: u64 = 1 << 32;
     let add = |add| [Request::FetchAdd { remote: 0, add }];
     let rounds = harness.rounds().min(10);
@@ -34,7 +36,8 @@ pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
     }
 }
 
-/// Batches for a memory node that is gone complete, with an error, also those under way. Other nodes are reached as before.
+/// Batches for a memory node that is gone complete, with an error, also those under way. Other
+/// nodes are reached as before.
 pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
     const POSTED: u64 = 64;
     let memory = harness.memory(MemoryNodeId(0));

@@ -1,8 +1,9 @@
 //! The contract of every fabric as a test suite: one function per promise of the crate's page.
 //!
-//! A backend implements [`Harness`] in its tests and calls [`contract_tests!`](crate::contract_tests).
-//! The promises are written as *scripts*: async code of one worker, with an endpoint of its own. The
-//! harness runs the scripts side by side, on threads of their own or in a simulated world.
+//! A backend implements [`Harness`] in its tests and calls
+//! [`contract_tests!`](crate::contract_tests). The promises are written as *scripts*: async code of
+//! one worker, with an endpoint of its own. The harness runs the scripts side by side, on threads
+//! of their own or in a simulated world.
 //!
 //! ```text
 //!   promise ── scripts ──► Harness::run ──► one Running per script
@@ -57,8 +58,8 @@ pub const REGION_BYTES: usize = 64 << 10;
 /// Messages that an inbox should hold at most, so that full ones are met.
 pub const INBOX_CAPACITY: usize = 8;
 
-/// A cluster on the backend under test: [`MEMORY_NODES`] memory nodes, and [`COMPUTE_NODES`] compute
-/// nodes with one region each. Each promise gets a fresh one.
+/// A cluster on the backend under test: [`MEMORY_NODES`] memory nodes, and [`COMPUTE_NODES`]
+/// compute nodes with one region each. Each promise gets a fresh one.
 pub trait Harness {
     /// Runs all scripts side by side, each on a new endpoint of its node, until all have ended.
     ///

@@ -1,5 +1,6 @@
-//! Workers that park, and what wakes them: no wake is lost, and nobody is woken while somebody polls. For fabrics of real time;
-//! another suite than that of [`Harness`](super::Harness), because it is about executors and their notifiers.
+//! Workers that park, and what wakes them: no wake is lost, and nobody is woken while somebody
+//! polls. For fabrics of real time; another suite than that of [`Harness`](super::Harness), because
+//! it is about executors and their notifiers.
 //!
 //! ```text
 //!   node 2: endpoint ── messages ──► inbox of node 1 ◄── servers, which park whenever it is empty
@@ -31,7 +32,8 @@ pub type Served = (Box<dyn Inbox>, Box<dyn Subscription>);
 
 /// The compute nodes 1 and 2, of one process or of two.
 pub trait Parking: Sync {
-    /// An endpoint of node 2. Completions wake the worker through `notifier`, where the fabric does that.
+    /// An endpoint of node 2. Completions wake the worker through `notifier`, where the fabric does
+    /// that.
     fn endpoint(&self, notifier: Option<Notifier>) -> Box<dyn Endpoint>;
 
     /// The inbox of node 1, and a subscription to it.
@@ -41,8 +43,8 @@ pub trait Parking: Sync {
     fn rounds(&self) -> u64;
 }
 
-/// Tests a backend: one test per promise. `$make` makes an iterator over fresh [`Parking`]s, given how many messages an
-/// inbox should hold at most.
+/// Tests a backend: one test per promise. `$make` makes an iterator over fresh [`Parking`]s, given
+/// how many messages an inbox should hold at most.
 #[macro_export]
 macro_rules! parking_tests {
     ($make:expr) => {
@@ -230,7 +232,8 @@ pub fn a_message_always_finds_a_parked_worker(nodes: &impl Parking) {
     }
 }
 
-/// Messages that are pushed back arrive, although those who receive park whenever they have all that came.
+/// Messages that are pushed back arrive, although those who receive park whenever they have all
+/// that came.
 pub fn bursts_beyond_the_inbox_arrive_at_parked_workers(nodes: &impl Parking) {
     thread::scope(|scope| {
         let servers = Servers::start(scope, nodes, 2);
@@ -277,7 +280,8 @@ fn wait_until(is_done: impl Fn() -> bool) {
     });
 }
 
-/// A sender wakes nobody while somebody is active. If that one leaves without having polled, somebody else does it.
+/// A sender wakes nobody while somebody is active. If that one leaves without having polled,
+/// somebody else does it.
 pub fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one(nodes: &impl Parking) {
     // Far longer than a wake takes, mostly; if it is not, less is tested.
     const MOMENT: Duration = Duration::from_millis(20);
@@ -365,8 +369,9 @@ impl Poller for Polled {
     }
 }
 
-/// A worker that parks whenever it may while it waits: each completion wakes it. Of two messages one finds no room in
-/// the inbox, so that its completion comes when somebody has received, which is late enough.
+/// A worker that parks whenever it may while it waits: each completion wakes it. Of two messages
+/// one finds no room in the inbox, so that its completion comes when somebody has received, which
+/// is late enough.
 pub fn completions_reach_a_worker_that_wants_to_park(nodes: &impl Parking) {
     let (go, told) = channel::<()>();
     thread::scope(|scope| {

@@ -30,8 +30,8 @@ impl Script {
         Script { node, body: Box::new(move |worker| Box::pin(body(worker))) }
     }
 
-    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a node off: a
-    /// compute node or a memory node, whichever the target is of.
+    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a node
+    /// off: a compute node or a memory node, whichever the target is of.
     pub fn start(
         self,
         endpoint: Box<dyn Endpoint>,

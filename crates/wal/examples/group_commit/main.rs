@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Each commit is one value of 100 bytes; committers are tasks of the given threads, each with one
-//! commit at a time. The directory should be on the disk that is asked about, and is left empty. With
-//! MICROSECONDS above 0 a sync does not reach the disk, and waits for so long instead: the time that a shared disk
-//! takes varies. With NODES the committers are dealt out to so many logs of one directory.
+//! commit at a time. The directory should be on the disk that is asked about, and is left empty.
+//! With MICROSECONDS above 0 a sync does not reach the disk, and waits for so long instead: the
+//! time that a shared disk takes varies. With NODES the committers are dealt out to so many logs of
+//! one directory.
 
 mod paced;
 

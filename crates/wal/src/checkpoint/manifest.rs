@@ -28,8 +28,8 @@ pub(crate) struct Manifest {
     pub(crate) parts: Vec<Part>,
     /// From which segment on each node's log is needed.
     pub(crate) continues: BTreeMap<NodeId, u64>,
-    /// How far each log was durable when the checkpoint was put in place. The checkpoint may show what
-    /// commits up to there have written.
+    /// How far each log was durable when the checkpoint was put in place. The checkpoint may show
+    /// what commits up to there have written.
     pub(crate) logs: BTreeMap<NodeId, LogEnd>,
 }
 
@@ -130,8 +130,8 @@ impl Manifest {
         Some(Manifest { database, number, floor, parts, continues, logs })
     }
 
-    /// Whether the checkpoint has all of the log of `node`, if that has `groups` groups: they are up to the floor. Its
-    /// files may be gone.
+    /// Whether the checkpoint has all of the log of `node`, if that has `groups` groups: they are
+    /// up to the floor. Its files may be gone.
     pub(crate) fn covers(&self, node: NodeId, groups: u64) -> bool {
         let log = self.logs.get(&node);
         log.is_some_and(|log| log.through <= self.floor && groups <= log.end.groups)

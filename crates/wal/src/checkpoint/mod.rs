@@ -1,6 +1,7 @@
 //! Checkpoints: what stands in tables, so that older logs can go.
 //!
-//! What is written into one, and its floor, is decided by whoever writes it; here is how it becomes one.
+//! What is written into one, and its floor, is decided by whoever writes it; here is how it becomes
+//! one.
 //!
 //! ```text
 //!   CheckpointWriter::begin(floor)

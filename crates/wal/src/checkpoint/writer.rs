@@ -35,11 +35,11 @@ struct Parts {
 impl CheckpointWriter {
     /// Begins a checkpoint. The caller knows that
     ///
-    /// - every commit with a timestamp up to `floor` is in the tables that are going to be written, or
-    ///   was overwritten there by a later one, and
-    /// - `continues` has, for each node whose log is open, the number that its [`rotate`](crate::Log::rotate)
-    ///   gave after that: all later commits of the node that are not in that segment are in later ones, or
-    ///   in earlier ones that end above the floor.
+    /// - every commit with a timestamp up to `floor` is in the tables that are going to be written,
+    ///   or was overwritten there by a later one, and
+    /// - `continues` has, for each node whose log is open, the number that its
+    ///   [`rotate`](crate::Log::rotate) gave after that: all later commits of the node that are not
+    ///   in that segment are in later ones, or in earlier ones that end above the floor.
     ///
     /// # Errors
     /// Another checkpoint is being written; the floor is below that of the checkpoint in place.
@@ -92,12 +92,13 @@ impl CheckpointWriter {
         })
     }
 
-    /// Puts the checkpoint in place of the one before. When this returns, all that the floor allows to go
-    /// may be [removed](LogDirectory::remove_through).
+    /// Puts the checkpoint in place of the one before. When this returns, all that the floor allows
+    /// to go may be [removed](LogDirectory::remove_through).
     ///
     /// # Errors
-    /// A part was begun and not finished; the system's errors. Which checkpoint counts then is only known
-    /// when the directory is opened again; both are right, as long as nothing is removed, and nothing is.
+    /// A part was begun and not finished; the system's errors. Which checkpoint counts then is only
+    /// known when the directory is opened again; both are right, as long as nothing is removed, and
+    /// nothing is.
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
@@ -128,7 +129,8 @@ impl CheckpointWriter {
         sync()?;
         let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
-        // That there is a checkpoint is known beside it from here on. A later witness says the same.
+        // That there is a checkpoint is known beside it from here on. A later witness says the
+        // same.
         if let Err(error) = directory.note(true) {
             tracing::warn!("the witness of a checkpoint: {error}");
         }
@@ -172,8 +174,8 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Adds what stands in a table, a tombstone or not, with the timestamp that it has there. The same
-    /// key may come more than once, in whatever parts: the highest timestamp counts.
+    /// Adds what stands in a table, a tombstone or not, with the timestamp that it has there. The
+    /// same key may come more than once, in whatever parts: the highest timestamp counts.
     ///
     /// # Errors
     /// The entry is too large; the system's errors, after which the checkpoint cannot be finished.

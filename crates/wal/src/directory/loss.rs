@@ -2,23 +2,26 @@
 //!
 //! # What is left, and why it is a state that was
 //!
-//! Each log is cut to a beginning of itself. Write `L(n)` for how many groups are left of the log of node `n`.
+//! Each log is cut to a beginning of itself. Write `L(n)` for how many groups are left of the log
+//! of node `n`.
 //!
 //! 1. `L(n)` is at most what can be read: the groups up to the first flaw, gap or end.
-//! 2. Each batch of node `m` has a mark before it, or is covered by the last mark of its segment, which names for each
-//!    other node `n` a number `seen(n)`. No commit of the batch has seen a later group of `n` than that: see
+//! 2. Each batch of node `m` has a mark before it, or is covered by the last mark of its segment,
+//!    which names for each other node `n` a number `seen(n)`. No commit of the batch has seen a
+//!    later group of `n` than that: see
 //!    [`LogDirectory::known_beside`](super::LogDirectory::known_beside).
-//! 3. Where `seen(n) > L(n)` for a log that has lost something, or was cut, `m` is cut before that mark. This is
-//!    repeated until no log is cut any more. It ends, since logs only become shorter.
+//! 3. Where `seen(n) > L(n)` for a log that has lost something, or was cut, `m` is cut before that
+//!    mark. This is repeated until no log is cut any more. It ends, since logs only become shorter.
 //! 4. So no commit that is left has seen a lost commit of another node, by 2 and 3.
-//! 5. Nor of its own node: what a commit has seen of its own node was appended before it, and logs are cut to
-//!    beginnings.
-//! 6. The checkpoint shows what was committed before it was put in place, and no more. It says how many groups
-//!    each log had then. A log that would be cut below that is an error, unless all of these groups are up to the
-//!    floor: then the checkpoint has them whole, and they are left.
-//! 7. The commits that are left did what they do in the history where the lost ones had aborted: each reads what it
-//!    has read, by 4 and 5, and replay gives each key the last of the versions that are left. That history is
-//!    serializable: its conflicts are conflicts, or chains of conflicts, of the one that was.
+//! 5. Nor of its own node: what a commit has seen of its own node was appended before it, and logs
+//!    are cut to beginnings.
+//! 6. The checkpoint shows what was committed before it was put in place, and no more. It says how
+//!    many groups each log had then. A log that would be cut below that is an error, unless all of
+//!    these groups are up to the floor: then the checkpoint has them whole, and they are left.
+//! 7. The commits that are left did what they do in the history where the lost ones had aborted:
+//!    each reads what it has read, by 4 and 5, and replay gives each key the last of the versions
+//!    that are left. That history is serializable: its conflicts are conflicts, or chains of
+//!    conflicts, of the one that was.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -159,7 +162,8 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
     Ok(Found { decided: Some(decided), ..found })
 }
 
-/// A log that has to be cut further, and where: before a mark that has seen more of another log than is left.
+/// A log that has to be cut further, and where: before a mark that has seen more of another log
+/// than is left.
 fn next_cut(
     scans: &BTreeMap<NodeId, Scan>,
     limits: &BTreeMap<NodeId, End>,
@@ -304,7 +308,8 @@ fn scan(
             read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));
         let tail = match tail {
             Err(WalError::Damaged { .. }) => {
-                // A mark that makes no sense. What stands before it was counted with the mark before.
+                // A mark that makes no sense. What stands before it was counted with the mark
+                // before.
                 scan.is_short = true;
                 break;
             }

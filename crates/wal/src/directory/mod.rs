@@ -32,8 +32,8 @@ pub struct LogDirectory {
     floor: AtomicU64,
     checkpoints: Mutex<Checkpoints>,
     witness: Mutex<Noted>,
-    /// The directory was opened to be read: where the last segment of each node ends, the torn rest of which is still
-    /// there.
+    /// The directory was opened to be read: where the last segment of each node ends, the torn rest
+    /// of which is still there.
     tails: Option<BTreeMap<(NodeId, u64), u64>>,
     losses: Vec<Loss>,
     /// Held until the last log is through with its files; `None` where there is none to hold.
@@ -81,7 +81,8 @@ struct NodeLog {
     end: End,
     /// Where it ends with its end record; `None` when the log was not closed in this life.
     closed: Option<End>,
-    /// Groups since the log's beginning that other nodes may see, where that is not what is durable.
+    /// Groups since the log's beginning that other nodes may see, where that is not what is
+    /// durable.
     visible: Option<Arc<AtomicU64>>,
 }
 
@@ -100,17 +101,18 @@ impl LogDirectory {
     /// Takes the directory for this process, and settles what a crash left:
     ///
     /// - Each node's last segment is read. What stands behind its last whole group was never
-    ///   acknowledged and is cut off; if a later group, another log or the witness says that it was durable,
-    ///   that is an error. The segment is then written anew and put in place by a rename, even when nothing is
-    ///   to be cut: what was read may be in the system's memory only, where a failed sync has left it, and what
-    ///   is replayed must not be lost by the next crash.
+    ///   acknowledged and is cut off; if a later group, another log or the witness says that it was
+    ///   durable, that is an error. The segment is then written anew and put in place by a rename,
+    ///   even when nothing is to be cut: what was read may be in the system's memory only, where a
+    ///   failed sync has left it, and what is replayed must not be lost by the next crash.
     /// - What a checkpoint that was not finished left is removed.
     ///
-    /// An empty directory is a new database. A crash while it is opened leaves what can be opened again.
+    /// An empty directory is a new database. A crash while it is opened leaves what can be opened
+    /// again.
     ///
     /// # Errors
-    /// Another process has it; it is another database's, or of another version; something is damaged or
-    /// missing; the system's errors.
+    /// Another process has it; it is another database's, or of another version; something is
+    /// damaged or missing; the system's errors.
     pub fn open(
         storage: Arc<dyn Storage>,
         database: DatabaseId,
@@ -118,15 +120,15 @@ impl LogDirectory {
         LogDirectory::open_as(storage, database, Opening::default())
     }
 
-    /// Opens the directory to [replay](LogDirectory::replay) it and no more: nothing in it is changed, and a device
-    /// that is full, or cannot be written, is no obstacle. What a crash left behind the last whole group of a
-    /// segment is passed over.
+    /// Opens the directory to [replay](LogDirectory::replay) it and no more: nothing in it is
+    /// changed, and a device that is full, or cannot be written, is no obstacle. What a crash left
+    /// behind the last whole group of a segment is passed over.
     ///
-    /// The lock file is asked for its lock if there is one, and none is made: a directory without it has no owner.
-    /// Processes that read do not exclude one another.
+    /// The lock file is asked for its lock if there is one, and none is made: a directory without
+    /// it has no owner. Processes that read do not exclude one another.
     ///
-    /// What is read need not be durable (see [`open`](LogDirectory::open)), so nothing may be built on it that
-    /// outlives this process.
+    /// What is read need not be durable (see [`open`](LogDirectory::open)), so nothing may be built
+    /// on it that outlives this process.
     ///
     /// # Errors
     /// As [`open`](LogDirectory::open).
@@ -139,14 +141,15 @@ impl LogDirectory {
 
     /// Opens the directory as `opening` says.
     ///
-    /// With [`accept_loss`](Opening::accept_loss), logs that have lost what was durable are no error. All logs are then
-    /// cut to one state that was: no commit is left that may have seen a lost one. [`losses`](LogDirectory::losses)
-    /// has what was lost. The cut is decided by one rename, before anything is changed: a crash at any point leaves
-    /// what the next opening completes, however it is opened.
+    /// With [`accept_loss`](Opening::accept_loss), logs that have lost what was durable are no
+    /// error. All logs are then cut to one state that was: no commit is left that may have seen a
+    /// lost one. [`losses`](LogDirectory::losses) has what was lost. The cut is decided by one
+    /// rename, before anything is changed: a crash at any point leaves what the next opening
+    /// completes, however it is opened.
     ///
     /// # Errors
-    /// As [`open`](LogDirectory::open). A loss cannot be accepted of the checkpoint, nor of what the checkpoint
-    /// may show.
+    /// As [`open`](LogDirectory::open). A loss cannot be accepted of the checkpoint, nor of what
+    /// the checkpoint may show.
     pub fn open_as(
         storage: Arc<dyn Storage>,
         database: DatabaseId,
@@ -191,7 +194,8 @@ impl LogDirectory {
         }))
     }
 
-    /// Which database the directory holds; `None` when it is empty. Changes nothing and takes no lock.
+    /// Which database the directory holds; `None` when it is empty. Changes nothing and takes no
+    /// lock.
     ///
     /// # Errors
     /// Another version; the system's errors.
@@ -209,8 +213,9 @@ impl LogDirectory {
         self.storage.describe()
     }
 
-    /// What was lost, and what was given up with it, where that was [accepted](Opening::accept_loss): by this opening,
-    /// or by one before it that a crash interrupted, and which this one completes. Empty when nothing was lost.
+    /// What was lost, and what was given up with it, where that was
+    /// [accepted](Opening::accept_loss): by this opening, or by one before it that a crash
+    /// interrupted, and which this one completes. Empty when nothing was lost.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -269,8 +274,8 @@ impl LogDirectory {
         self.checkpoints.lock().under_way = false;
     }
 
-    /// Says that `node`'s log is open; which segment comes next, and what came before it. `visible` counts the
-    /// groups that other nodes may see, where those may see what is not durable.
+    /// Says that `node`'s log is open; which segment comes next, and what came before it. `visible`
+    /// counts the groups that other nodes may see, where those may see what is not durable.
     pub(crate) fn enter(
         &self,
         node: NodeId,
@@ -309,8 +314,8 @@ impl LogDirectory {
         }
     }
 
-    /// Says that `node`'s log is closed, with all timestamps up to `through`, and where it ends with its end
-    /// record, if it has one.
+    /// Says that `node`'s log is closed, with all timestamps up to `through`, and where it ends
+    /// with its end record, if it has one.
     pub(crate) fn leave(&self, node: NodeId, through: Timestamp, closed: Option<End>) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             (log.open, log.closed, log.visible) = (false, closed, None);
@@ -325,8 +330,9 @@ impl LogDirectory {
 
     // ---- how far logs are durable ----------------------------------------------------------------
 
-    /// Says that `node`'s log is durable up to `end`, with all timestamps up to `through`. Comes before its commits are acknowledged: what another
-    /// node sees of them, its next [mark](crate::format::Mark) knows.
+    /// Says that `node`'s log is durable up to `end`, with all timestamps up to `through`. Comes
+    /// before its commits are acknowledged: what another node sees of them, its next
+    /// [mark](crate::format::Mark) knows.
     pub(crate) fn publish(&self, node: NodeId, end: End, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             assert!(!end.is_short_of(&log.end), "a durable log does not become shorter");
@@ -338,8 +344,9 @@ impl LogDirectory {
     pub(crate) fn known_beside(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
         let nodes = self.nodes.lock();
         let others = nodes.iter().filter(|(other, _)| **other != node);
-        // Relaxed: what a commit of `node` has seen of another log was counted before it could be seen, and
-        // this follows the commit's append. Happens-before makes the count visible, whatever the ordering here.
+        // Relaxed: what a commit of `node` has seen of another log was counted before it could be
+        // seen, and this follows the commit's append. Happens-before makes the count visible,
+        // whatever the ordering here.
         let seen =
             |log: &NodeLog| log.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
         let known = others.map(|(other, log)| {
@@ -362,7 +369,8 @@ impl LogDirectory {
         (witness.times, witness.ends.get(&node).copied() != end)
     }
 
-    /// Writes the witness anew. `durably`: also its name, as the last of what a log that is closed leaves.
+    /// Writes the witness anew. `durably`: also its name, as the last of what a log that is closed
+    /// leaves.
     pub(crate) fn note(&self, durably: bool) -> Result<(), WalError> {
         let mut noted = self.witness.lock();
         // Under the lock: of two who write, the later one has read the later ends.
@@ -390,11 +398,11 @@ impl LogDirectory {
 
     // ---- segments that are not needed any more ---------------------------------------------------
 
-    /// Removes the oldest segments of `node`, up to the first that holds anything above `floor`, or to
-    /// that from which the checkpoint in place needs it; how many.
+    /// Removes the oldest segments of `node`, up to the first that holds anything above `floor`, or
+    /// to that from which the checkpoint in place needs it; how many.
     ///
-    /// The checkpoint with this floor must be [published](crate::CheckpointWriter::publish). Of a node whose
-    /// log is open the last segment stays.
+    /// The checkpoint with this floor must be [published](crate::CheckpointWriter::publish). Of a
+    /// node whose log is open the last segment stays.
     ///
     /// # Errors
     /// The system's. What was not removed stays, and does no harm.
@@ -402,7 +410,8 @@ impl LogDirectory {
         self.check_writable()?;
         let floor = floor.min(self.floor());
         let Some(manifest) = self.manifest() else { return Ok(0) };
-        // From the front only: so a segment's `before` tells whether the ones before it may be missing.
+        // From the front only: so a segment's `before` tells whether the ones before it may be
+        // missing.
         let mut removed = 0;
         while let Some(number) = self.take_oldest(node, floor, &manifest) {
             let name = names::segment(node, number);
@@ -424,7 +433,8 @@ impl LogDirectory {
         let through = match log.segments.get(1) {
             Some(next) => next.before,
             None if log.open => return None,
-            // The last one tells how far the log went. It goes when the checkpoint says so in its place.
+            // The last one tells how far the log went. It goes when the checkpoint says so in its
+            // place.
             None if !manifest.covers(node, log.end.groups) => return None,
             None => log.through,
         };

@@ -21,7 +21,8 @@ pub(super) enum Plan {
 }
 
 impl Found {
-    /// Makes of it what can go on. A crash at any point leaves what the next opening finds the same in.
+    /// Makes of it what can go on. A crash at any point leaves what the next opening finds the same
+    /// in.
     pub(super) fn settle(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let Found { manifest, all, plans, .. } = self;
         for name in all.iter().filter(|name| is_unfinished(name)) {
@@ -51,8 +52,8 @@ impl Found {
             // A cut that a crash brings back would take away what is appended from now on.
             sync()?;
         }
-        // Not before: another checkpoint, with its parts and the segments that it needs, is what a crash may go back to
-        // until this one is durable.
+        // Not before: another checkpoint, with its parts and the segments that it needs, is what a
+        // crash may go back to until this one is durable.
         let parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref()));
         let segments = plans.iter().filter_map(|plan| match plan {
             Plan::Forget(name) => Some(name),

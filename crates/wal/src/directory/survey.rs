@@ -36,7 +36,8 @@ pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalE
             return Ok(Some(header.database));
         }
     }
-    // A witness of logs that are gone: there was a database. A witness of none comes before the first log.
+    // A witness of logs that are gone: there was a database. A witness of none comes before the
+    // first log.
     let witness = Witness::read(storage, None)?;
     let witness = witness.filter(|witness| witness.ends.values().any(|end| end.groups > 0));
     Ok(witness.map(|witness| witness.database))
@@ -166,8 +167,8 @@ pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found,
 
 /// The witness of this database.
 ///
-/// A crash in the first start of a database leaves a witness, and no log with a header. The next start need not know the
-/// database: it begins one, and the witness is its own.
+/// A crash in the first start of a database leaves a witness, and no log with a header. The next
+/// start need not know the database: it begins one, and the witness is its own.
 pub(super) fn read_witness(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -311,11 +312,12 @@ impl Look<'_> {
                 known = self.settle_on(&mut log, tail, &reader);
             }
         }
-        // Where the last segment was never begun, the one before was whole and durable. And what other logs must
-        // have, the last mark says, which a segment has before its first group.
+        // Where the last segment was never begun, the one before was whole and durable. And what
+        // other logs must have, the last mark says, which a segment has before its first group.
         let segments = log.segments.clone();
         for (at, &Segment { number, .. }) in segments.iter().enumerate().rev() {
-            // What the checkpoint has need not be whole, and the checkpoint knows what its marks know.
+            // What the checkpoint has need not be whole, and the checkpoint knows what its marks
+            // know.
             let next = segments.get(at + 1);
             if known.is_some() || next.is_some_and(|next| next.before <= self.files.floor()) {
                 break;
@@ -357,7 +359,8 @@ impl Look<'_> {
                 Ok(Some(reader))
             }
             Opened::Headless(mut reader) => {
-                // A header is durable before anything is appended, and the segment before it was whole.
+                // A header is durable before anything is appended, and the segment before it was
+                // whole.
                 if !is_last || !follows || reader.was_synced_beyond(0)? {
                     return Err(WalError::damaged(&name, 0, "there is no header"));
                 }
@@ -387,8 +390,8 @@ pub(super) struct Tail {
     pub(super) flaw: Option<Flaw>,
 }
 
-/// Reads groups up to where the file ends or is torn. `marked` gets each mark, where it begins, and how many groups
-/// of this file are before it.
+/// Reads groups up to where the file ends or is torn. `marked` gets each mark, where it begins, and
+/// how many groups of this file are before it.
 pub(super) fn read_groups(
     reader: &mut GroupReader,
     mut marked: impl FnMut(u64, u64, Mark),
@@ -424,8 +427,8 @@ fn read_tail(reader: &mut GroupReader) -> Result<Tail, WalError> {
     Ok(Tail { mark: last, ..tail })
 }
 
-/// Reads a file in which nothing may be torn, and gives each group but marks to `take`; the highest timestamp.
-/// `groups`: how many there must be, where that is known.
+/// Reads a file in which nothing may be torn, and gives each group but marks to `take`; the highest
+/// timestamp. `groups`: how many there must be, where that is known.
 pub(crate) fn read_whole(
     reader: &mut GroupReader,
     groups: Option<u64>,
@@ -457,12 +460,13 @@ pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
 /// Which segments of a node the checkpoint does not have whole: those that opening needs.
 pub(super) struct Need {
     floor: Timestamp,
-    /// What each header says was committed before its segment; `None` where there is no header to believe.
+    /// What each header says was committed before its segment; `None` where there is no header to
+    /// believe.
     before: Vec<Option<Timestamp>>,
     /// The most groups that any header says were before its segment.
     pub(super) groups: u64,
-    /// The first segment whose header knows of fewer commits than an earlier one does. One of the two is wrong, and
-    /// believing the smaller would forget commits.
+    /// The first segment whose header knows of fewer commits than an earlier one does. One of the
+    /// two is wrong, and believing the smaller would forget commits.
     pub(super) contradiction: Option<usize>,
 }
 
@@ -496,7 +500,8 @@ impl Need {
         Ok(need)
     }
 
-    /// Whether the checkpoint has all of the segment in this place: a crash left what was to be removed.
+    /// Whether the checkpoint has all of the segment in this place: a crash left what was to be
+    /// removed.
     pub(super) fn is_over(&self, at: usize) -> bool {
         self.before.get(at + 1).is_some_and(|next| next.is_some_and(|next| next <= self.floor))
     }

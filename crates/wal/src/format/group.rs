@@ -56,8 +56,9 @@ pub struct Entry<'a> {
 ///  tombstone (bit 31 of the key's length): without the value's length and value
 /// ```
 ///
-/// `length` is that of the whole group, a multiple of 8. `synced` is how many bytes of this file were
-/// known to last when the group was written. `crc` covers the place and the header, `body crc` the rest.
+/// `length` is that of the whole group, a multiple of 8. `synced` is how many bytes of this file
+/// were known to last when the group was written. `crc` covers the place and the header, `body crc`
+/// the rest.
 #[derive(Clone, Debug)]
 pub struct Group {
     timestamp: Timestamp,
@@ -165,7 +166,8 @@ impl Group {
         Ok(())
     }
 
-    /// The checksum of the entries: most of the work, and independent of where the group will stand.
+    /// The checksum of the entries: most of the work, and independent of where the group will
+    /// stand.
     pub(crate) fn body_crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.body);
@@ -192,7 +194,8 @@ impl Group {
     }
 }
 
-/// Completes the header of the group that `bytes` begin with, which will stand at `offset` of `file`.
+/// Completes the header of the group that `bytes` begin with, which will stand at `offset` of
+/// `file`.
 pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u64) {
     put(bytes, 8, synced.to_le_bytes());
     let Some(head) = bytes.first_chunk() else { return };
@@ -246,7 +249,8 @@ impl Head {
         self.kind == MARK
     }
 
-    /// Whether the header is one that this program writes. Its checksum is right, so it was not torn.
+    /// Whether the header is one that this program writes. Its checksum is right, so it was not
+    /// torn.
     pub(crate) fn sensible(&self, offset: u64) -> Result<(), Flaw> {
         let whole = GROUP_HEADER..=GROUP_MAX;
         if !whole.contains(&self.length) || !self.length.is_multiple_of(ALIGN) {

@@ -55,8 +55,8 @@ impl FileHeader {
 
     /// Reads the header of `file`, as far as there is one.
     ///
-    /// `Ok(None)` when it is not whole. Another version or database is an error, since whoever meets one
-    /// has named the wrong directory.
+    /// `Ok(None)` when it is not whole. Another version or database is an error, since whoever
+    /// meets one has named the wrong directory.
     pub(crate) fn decode(
         bytes: &[u8],
         file: &str,

@@ -18,10 +18,11 @@ pub(crate) struct Known {
     pub(crate) seen: u64,
 }
 
-/// A group of the log's own: what the log knew of the others when it wrote the batch that follows. The
-/// last group of a log that was closed is a mark, too: the end record.
+/// A group of the log's own: what the log knew of the others when it wrote the batch that follows.
+/// The last group of a log that was closed is a mark, too: the end record.
 ///
-/// A mark holds all that is known, so the last one of a log is enough to find out what others must have.
+/// A mark holds all that is known, so the last one of a log is enough to find out what others must
+/// have.
 ///
 /// ```text
 ///  entry of another log   | table: its node | key: none | value: segment u64 | bytes u64 | groups u64 | seen u64 |
@@ -55,8 +56,8 @@ impl Mark {
         Ok(bytes)
     }
 
-    /// What a group says that [is a mark](GroupRef::is_mark); `None` when no program of this version
-    /// wrote it.
+    /// What a group says that [is a mark](GroupRef::is_mark); `None` when no program of this
+    /// version wrote it.
     pub(crate) fn decode(group: &GroupRef<'_>) -> Option<Mark> {
         let mut mark = Mark::default();
         for entry in group.entries() {

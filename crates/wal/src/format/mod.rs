@@ -8,8 +8,9 @@
 //!   └────────┴───────┴───────┴─────────
 //! ```
 //!
-//! A group's checksum covers the place where it stands: database, file and offset. So bytes that were a
-//! group somewhere else (a copy of a log that somebody keeps as a value; a sector of an old file) are none here.
+//! A group's checksum covers the place where it stands: database, file and offset. So bytes that
+//! were a group somewhere else (a copy of a log that somebody keeps as a value; a sector of an old
+//! file) are none here.
 
 mod bytes;
 mod group;

@@ -78,7 +78,8 @@ impl Flusher {
         match ended {
             Ok((last, closed)) => {
                 self.clean = true;
-                // Given up before the end is known, so that the log can be opened anew as soon as it is.
+                // Given up before the end is known, so that the log can be opened anew as soon as
+                // it is.
                 if let Some(directory) = self.directory.take() {
                     directory.leave(self.shared.node, self.through, closed);
                     if let Err(error) = directory.note(true) {
@@ -205,8 +206,8 @@ impl Flusher {
                 let cause = std::io::Error::new(cause.kind(), both);
                 return self.failed(batch, "taking back a write", cause);
             }
-            // What was acknowledged without being lasting, and what others build on, is tried again for as long as there
-            // is hope.
+            // What was acknowledged without being lasting, and what others build on, is tried again
+            // for as long as there is hope.
             let tries = waits(&self.shared.settings) || batch.built_on;
             if batch.built_on {
                 if self.shared.is_closing() {
@@ -236,7 +237,8 @@ impl Flusher {
         self.last = (batch.groups, took);
         self.marked = Some(known);
         if let Some(directory) = &self.directory {
-            // Before these groups are acknowledged: a batch of another log that has seen them must know of them.
+            // Before these groups are acknowledged: a batch of another log that has seen them must
+            // know of them.
             directory.publish(self.shared.node, self.active.end(self.groups), self.through);
             if self.owing.is_none() {
                 self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
@@ -247,8 +249,9 @@ impl Flusher {
         Ok(Ok(()))
     }
 
-    /// The mark that goes before a batch which was taken: what is known of other logs, if that is news. It is read after
-    /// the batch was taken, so it knows of all that the batch's commits have seen.
+    /// The mark that goes before a batch which was taken: what is known of other logs, if that is
+    /// news. It is read after the batch was taken, so it knows of all that the batch's commits have
+    /// seen.
     fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
         let Some(directory) = &self.directory else { return Err(WalError::Closed) };
         let known = directory.known_beside(self.shared.node);
@@ -268,7 +271,8 @@ impl Flusher {
         self.active.append(batch)
     }
 
-    /// Writes the end record of a log that is closed; where the log ends then. `Err`: the log has failed.
+    /// Writes the end record of a log that is closed; where the log ends then. `Err`: the log has
+    /// failed.
     async fn finish(&mut self, handle: &Handle) -> Result<Option<End>, WalError> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let known = directory.known_beside(self.shared.node);
@@ -308,8 +312,8 @@ impl Flusher {
         Err(error)
     }
 
-    /// Begins a new segment, unless this one is empty; the number of the one that comes next. `Err`: the log
-    /// has failed.
+    /// Begins a new segment, unless this one is empty; the number of the one that comes next.
+    /// `Err`: the log has failed.
     async fn rotate(&mut self, handle: &Handle) -> Result<Result<u64, WalError>, WalError> {
         let Segment { number, .. } = self.active.segment;
         if self.active.is_empty() {
@@ -349,8 +353,8 @@ impl Flusher {
 }
 
 impl Drop for Flusher {
-    /// A flusher that did not come to its end (its worker is gone) tells all who wait. The directory keeps
-    /// the node's log as open: it has to be read again before anything is appended.
+    /// A flusher that did not come to its end (its worker is gone) tells all who wait. The
+    /// directory keeps the node's log as open: it has to be read again before anything is appended.
     fn drop(&mut self) {
         if !self.clean {
             let cause = Arc::new(std::io::Error::other("the log's flusher is gone"));

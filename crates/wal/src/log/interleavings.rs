@@ -1,5 +1,5 @@
-//! Those who commit and the flusher, under every interleaving. A wake that is lost is a deadlock here, since
-//! nobody has a timer. `scripts/loom.sh` runs this.
+//! Those who commit and the flusher, under every interleaving. A wake that is lost is a deadlock
+//! here, since nobody has a timer. `scripts/loom.sh` runs this.
 
 use latchwork_runtime::sync::Arc;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};

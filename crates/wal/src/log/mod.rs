@@ -9,12 +9,12 @@
 //!                            segment full, or rotate(): a new one, its header and its name synced
 //! ```
 //!
-//! What the log knows of the other nodes' logs stands in a mark before the batch, where it is news. A log that is
-//! closed ends with a mark, too: the end record.
+//! What the log knows of the other nodes' logs stands in a mark before the batch, where it is news.
+//! A log that is closed ends with a mark, too: the end record.
 //!
 //! While one batch is being synced the next one fills. The flusher is one loop with two drivers: a
-//! thread of its own, which really writes; or a task in virtual time, which sleeps what a device would take
-//! and then writes to storage in memory.
+//! thread of its own, which really writes; or a task in virtual time, which sleeps what a device
+//! would take and then writes to storage in memory.
 
 mod flusher;
 #[cfg(all(test, loom))]
@@ -35,8 +35,8 @@ use flusher::Flusher;
 use shared::Shared;
 pub use shared::{Position, Stats};
 
-/// A node's log, open for appending; clones are the same. The last one that is dropped closes it: what
-/// was appended is still written, and nobody learns whether that went well, unlike with
+/// A node's log, open for appending; clones are the same. The last one that is dropped closes it:
+/// what was appended is still written, and nobody learns whether that went well, unlike with
 /// [`close`](Log::close).
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
@@ -64,8 +64,8 @@ impl Log {
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, None)?;
         let run = move || {
-            // It spins a little before it parks, like any worker: commits follow one another, and to be
-            // woken takes as long as a fast device's sync.
+            // It spins a little before it parks, like any worker: commits follow one another, and
+            // to be woken takes as long as a fast device's sync.
             let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
             let handle = executor.handle();
             executor.block_on(flusher.run(handle));
@@ -120,16 +120,17 @@ impl Log {
     /// these calls: the log ends at a crash between two of them.
     ///
     /// # Errors
-    /// The timestamp is not above the floor of the checkpoint in place, so no replay would take it; the log
-    /// has failed or is closed; too much waits to be written ([`room`](Log::room) waits); the group
-    /// is larger than may wait. The group is then not in the log.
+    /// The timestamp is not above the floor of the checkpoint in place, so no replay would take it;
+    /// the log has failed or is closed; too much waits to be written ([`room`](Log::room) waits);
+    /// the group is larger than may wait. The group is then not in the log.
     pub fn append(&self, group: &Group) -> Result<Position, WalError> {
         self.append_as(group, false)
     }
 
-    /// As [`append`](Log::append), of a group that others build on before it is lasting. It is never refused: a batch with
-    /// such a group that cannot be written is tried again, until it can or the log fails, since batches
-    /// behind it may have what builds on it. Until then nothing more is taken.
+    /// As [`append`](Log::append), of a group that others build on before it is lasting. It is
+    /// never refused: a batch with such a group that cannot be written is tried again, until it can
+    /// or the log fails, since batches behind it may have what builds on it. Until then nothing
+    /// more is taken.
     ///
     /// # Errors
     /// As [`append`](Log::append); [`WalError::Refused`] while such a batch waits for its device.
@@ -192,8 +193,8 @@ impl Log {
         within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
-    /// Waits until all that was appended before is lasting, and does not let the interval wait for it. What is
-    /// refused meanwhile is told to those who wait for it.
+    /// Waits until all that was appended before is lasting, and does not let the interval wait for
+    /// it. What is refused meanwhile is told to those who wait for it.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).
@@ -206,15 +207,15 @@ impl Log {
     /// later is in this segment or in later ones.
     ///
     /// # Errors
-    /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log has failed or is closed; the
-    /// deadline.
+    /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log
+    /// has failed or is closed; the deadline.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
         let rotation = self.0.shared.rotate()?;
         within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
     }
 
-    /// Removes the segments that the checkpoint in place makes unnecessary, as far as `floor`; how many. See
-    /// [`LogDirectory::remove_through`].
+    /// Removes the segments that the checkpoint in place makes unnecessary, as far as `floor`; how
+    /// many. See [`LogDirectory::remove_through`].
     ///
     /// # Errors
     /// The system's.
@@ -222,8 +223,8 @@ impl Log {
         self.0.directory.remove_through(self.node(), floor)
     }
 
-    /// Writes all that was appended, and closes the log. Then nothing but what the caller has keeps the
-    /// directory for this process.
+    /// Writes all that was appended, and closes the log. Then nothing but what the caller has keeps
+    /// the directory for this process.
     ///
     /// # Errors
     /// What became of the last batch, when that was not lasting; the log has failed; the deadline.

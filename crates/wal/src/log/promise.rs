@@ -10,11 +10,12 @@ use slab::Slab;
 ///
 /// # Why nobody waits for what has come, or sees it before
 ///
-/// Result and wakers are under one lock. Who waits looks at the result and leaves its waker in the same
-/// critical section; who keeps the promise sets the result and takes the wakers in one. Either the first comes
-/// before, and its waker is among those taken; or it comes after, and finds the result. What was done before
-/// the promise was kept (a sync, say) is ordered before the lock's release, and what follows the wait
-/// after its acquisition. Wakers are woken outside of the lock, and a waker that is woken twice does no harm.
+/// Result and wakers are under one lock. Who waits looks at the result and leaves its waker in the
+/// same critical section; who keeps the promise sets the result and takes the wakers in one. Either
+/// the first comes before, and its waker is among those taken; or it comes after, and finds the
+/// result. What was done before the promise was kept (a sync, say) is ordered before the lock's
+/// release, and what follows the wait after its acquisition. Wakers are woken outside of the lock,
+/// and a waker that is woken twice does no harm.
 #[derive(Debug)]
 pub(crate) struct Promise<T>(Mutex<Kept<T>>);
 
@@ -82,7 +83,8 @@ impl<T: Clone> Drop for Wait<T> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let mut kept = self.promise.0.lock();
-            // The wakers are only all here until the promise is kept, and nobody waits anew after that.
+            // The wakers are only all here until the promise is kept, and nobody waits anew after
+            // that.
             let waker = if kept.result.is_none() { kept.wakers.try_remove(key) } else { None };
             drop(kept);
             drop(waker);

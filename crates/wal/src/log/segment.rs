@@ -27,8 +27,9 @@ pub(super) enum NotBegun {
 impl Active {
     /// Begins a segment, of which name and header are lasting when this returns.
     ///
-    /// Whoever reads a log takes any segment but the last for whole. So the one before must be lasting
-    /// when this is called, and must not grow after it, unless nothing is left of the new one.
+    /// Whoever reads a log takes any segment but the last for whole. So the one before must be
+    /// lasting when this is called, and must not grow after it, unless nothing is left of the new
+    /// one.
     pub(super) fn begin(
         directory: &LogDirectory,
         node: NodeId,
@@ -69,8 +70,8 @@ impl Active {
         self.length == FILE_HEADER as u64
     }
 
-    /// Completes the headers of the groups in `bytes`, which are going to be appended `behind` bytes behind what is
-    /// durable.
+    /// Completes the headers of the groups in `bytes`, which are going to be appended `behind`
+    /// bytes behind what is durable.
     pub(super) fn finish(&self, bytes: &mut [u8], behind: usize) {
         let mut at = 0;
         while at + GROUP_HEADER <= bytes.len() {
@@ -91,8 +92,8 @@ impl Active {
         self.file.sync()
     }
 
-    /// Takes back what an append that failed has written. Lasting, since it must not come back behind what is
-    /// appended next.
+    /// Takes back what an append that failed has written. Lasting, since it must not come back
+    /// behind what is appended next.
     pub(super) fn roll_back(&self) -> io::Result<()> {
         self.file.truncate(self.length)?;
         self.file.sync()

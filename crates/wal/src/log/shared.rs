@@ -58,14 +58,16 @@ pub(super) struct Shared {
     pub(super) node: NodeId,
     pub(super) settings: Settings,
     state: Mutex<State>,
-    /// Groups since the log's beginning that other nodes may see before they are durable; none where they cannot.
+    /// Groups since the log's beginning that other nodes may see before they are durable; none
+    /// where they cannot.
     pub(super) visible: Option<Arc<AtomicU64>>,
     /// Kept when the flusher is through with the files.
     pub(super) ended: Arc<Outcome>,
 }
 
-/// All of it under one lock, which is held for a copy of a group at most. So an appender either sees that
-/// the log has failed or is closed, or its group is in the batch that the flusher takes next.
+/// All of it under one lock, which is held for a copy of a group at most. So an appender either
+/// sees that the log has failed or is closed, or its group is in the batch that the flusher takes
+/// next.
 #[derive(Default)]
 struct State {
     batch: Taken,
@@ -134,7 +136,8 @@ impl Shared {
             group.encode(crc, &mut batch.bytes);
             batch.groups += 1;
             if let Some(visible) = &self.visible {
-                // Relaxed: another node that sees the group has synchronized with its commit, which follows this.
+                // Relaxed: another node that sees the group has synchronized with its commit, which
+                // follows this.
                 visible.fetch_add(1, Ordering::Relaxed);
             }
             batch.highest = batch.highest.max(group.timestamp());

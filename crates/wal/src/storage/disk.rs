@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{DirectoryLock, File, Locked, Storage};
 
-/// A directory of the file system. Files are synced by `fdatasync`, which also makes a changed length
-/// lasting; directories by `fsync`.
+/// A directory of the file system. Files are synced by `fdatasync`, which also makes a changed
+/// length lasting; directories by `fsync`.
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
@@ -135,8 +135,8 @@ struct Flock(fs::File);
 impl DirectoryLock for Flock {}
 
 impl Drop for Flock {
-    /// Closing the file is not enough: a child that this process has just forked has it, too, until it
-    /// runs its own program. What cannot be given back now is when the process ends.
+    /// Closing the file is not enough: a child that this process has just forked has it, too, until
+    /// it runs its own program. What cannot be given back now is when the process ends.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }

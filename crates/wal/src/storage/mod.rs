@@ -60,15 +60,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The system's.
     fn sync_directory(&self) -> io::Result<()>;
 
-    /// Makes the directory this process's alone, until what it returns is dropped or the process ends.
+    /// Makes the directory this process's alone, until what it returns is dropped or the process
+    /// ends.
     ///
     /// # Errors
     /// The system's; [`Locked::Held`] is none.
     fn lock(&self, name: &str) -> io::Result<Locked>;
 
-    /// Sees to it that the directory is no other process's to write, until what it returns is dropped or the process
-    /// ends. Nothing is made or written: `None` where the lock was never made, so that no process can have it.
-    /// Those that read do not exclude one another.
+    /// Sees to it that the directory is no other process's to write, until what it returns is
+    /// dropped or the process ends. Nothing is made or written: `None` where the lock was never
+    /// made, so that no process can have it. Those that read do not exclude one another.
     ///
     /// # Errors
     /// As [`lock`](Storage::lock).

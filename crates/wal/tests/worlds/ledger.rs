@@ -29,7 +29,8 @@ pub(crate) struct Record {
     pub(crate) order: u64,
     pub(crate) entries: Vec<(Key, Value)>,
     pub(crate) fate: Fate,
-    /// When it was acknowledged, or found by a recovery, in the order of all appends and acknowledgements.
+    /// When it was acknowledged, or found by a recovery, in the order of all appends and
+    /// acknowledgements.
     acknowledged: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Worlds in which the power goes off: thousands of short histories of commits, rotations and
-//! checkpoints on storage that loses what was not synced, each with several lives. After every crash what
-//! is found is judged: all that was acknowledged, nothing that was not appended, everything whole.
+//! checkpoints on storage that loses what was not synced, each with several lives. After every
+//! crash what is found is judged: all that was acknowledged, nothing that was not appended,
+//! everything whole.
 
 mod ledger;
 mod life;
@@ -228,9 +229,10 @@ fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
     }
 }
 
-/// Bug: a log that had lost its end was taken for one that ended there, and two nodes' logs came to a state that never
-/// was. Mechanism: what each log and the witness know of the others. Here a loss is an error unless no other place can
-/// know of it, and what is left of an accepted one is a state that was.
+/// Bug: a log that had lost its end was taken for one that ended there, and two nodes' logs came to
+/// a state that never was. Mechanism: what each log and the witness know of the others. Here a loss
+/// is an error unless no other place can know of it, and what is left of an accepted one is a state
+/// that was.
 #[test]
 fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was() {
     for mode in Mode::ALL {
@@ -263,7 +265,8 @@ fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
     assert!(!complaints(Mode::Async, 300, trouble).is_empty());
 }
 
-/// `WORLDS=1000..100000 cargo test --release -p latchwork-wal --test worlds -- --ignored --nocapture`
+/// `WORLDS=1000..100000 cargo test --release -p latchwork-wal --test worlds -- --ignored
+/// --nocapture`
 #[test]
 #[ignore = "as many worlds as WORLDS says"]
 fn more_worlds() {

@@ -4,8 +4,8 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
 
-/// Item numbers by weights of any kind, by Walker's alias method as Vose builds it: two looks at a table
-/// a draw, however many items there are.
+/// Item numbers by weights of any kind, by Walker's alias method as Vose builds it: two looks at a
+/// table a draw, however many items there are.
 ///
 /// ```
 /// use latchwork_workload::{distribution::Weighted, random::Random};
@@ -33,7 +33,8 @@ impl Weighted {
     ///
     /// # Errors
     ///
-    /// Fails without items or with more than 2^32, when a weight is negative or no number, or when all are 0.
+    /// Fails without items or with more than 2^32, when a weight is negative or no number, or when
+    /// all are 0.
     pub fn new(weights: &[f64]) -> Result<Weighted, WorkloadError> {
         let sum: f64 = weights.iter().sum();
         if weights.is_empty() || u32::try_from(weights.len()).is_err() {

@@ -10,11 +10,13 @@ use std::sync::Arc;
 /// The part of the items from which on places keep their share of all: a sixteenth.
 const EVEN_FROM: u64 = 16;
 
-/// A zipfian of any skew over `scale` times as many items as there are, folded onto those that there are.
+/// A zipfian of any skew over `scale` times as many items as there are, folded onto those that
+/// there are.
 ///
-/// Whoever measures a cache with less data than a paper had cannot just shrink the zipfian: over a thousandth of the
-/// items the hottest one is far hotter, and so is the share of the draws that fall into a cache of a given
-/// part of the items. Here the ranks of the full size are kept, and several of them become one item:
+/// Whoever measures a cache with less data than a paper had cannot just shrink the zipfian: over a
+/// thousandth of the items the hottest one is far hotter, and so is the share of the draws that
+/// fall into a cache of a given part of the items. Here the ranks of the full size are kept, and
+/// several of them become one item:
 ///
 /// ```text
 ///   rank    0 ......... K ................ scale * N/16 ............... scale * N
@@ -23,15 +25,17 @@ const EVEN_FROM: u64 = 16;
 ///                         an item
 /// ```
 ///
-/// - The head, one to one: the hottest items are as hot as at full size, and as many threads meet at them.
+/// - The head, one to one: the hottest items are as hot as at full size, and as many threads meet
+///   at them.
 /// - From a sixteenth of the items on, places are as at full size: the hottest `c * N` items get the share
 ///   of the draws that the hottest part `c` gets at full size, for every `c` from 1/16 to 1. So the hit ratio of a
 ///   cache follows from its part of the data, whatever the scale.
-/// - Between the two the number of ranks of an item grows geometrically, so that no item is much hotter than the
-///   one before; these are inside any cache that is worth the name, and none of them is hot enough to be met at.
+/// - Between the two the number of ranks of an item grows geometrically, so that no item is much
+///   hotter than the one before; these are inside any cache that is worth the name, and none of
+///   them is hot enough to be met at.
 ///
-/// Draws come from a table with the probability of each item, summed up over its ranks: exact for every
-/// skew from 0 (uniform), over 1, to whatever. Clones share the table.
+/// Draws come from a table with the probability of each item, summed up over its ranks: exact for
+/// every skew from 0 (uniform), over 1, to whatever. Clones share the table.
 ///
 /// ```
 /// use latchwork_workload::{distribution::ScaledZipfian, random::Random};
@@ -64,9 +68,9 @@ impl Fold {
     fn new(items: u64, scale: u64) -> Fold {
         let even_from = (items as f64 / EVEN_FROM as f64).ceil().max(1.0);
         let ranks = even_from * scale as f64;
-        // The head K for which K items of one rank, and then a number of ranks that grows by the factor
-        // e every K items, come to `ranks` at `even_from`: K (1 + ln(ranks / K)) = even_from. The left side
-        // grows with K up to `ranks`.
+        // The head K for which K items of one rank, and then a number of ranks that grows by the
+        // factor e every K items, come to `ranks` at `even_from`: K (1 + ln(ranks / K)) =
+        // even_from. The left side grows with K up to `ranks`.
         let (mut low, mut high) = (0.0, even_from);
         for _ in 0..64 {
             let middle = (low + high) / 2.0;
@@ -95,11 +99,13 @@ impl Fold {
 }
 
 impl ScaledZipfian {
-    /// Items `0..items`, item 0 the hottest, of a zipfian with skew `theta` over `items * scale` ranks.
+    /// Items `0..items`, item 0 the hottest, of a zipfian with skew `theta` over `items * scale`
+    /// ranks.
     ///
     /// # Errors
     ///
-    /// Fails without items, with more than 2^32 of them, with scale 0, or when `theta` is negative or no number.
+    /// Fails without items, with more than 2^32 of them, with scale 0, or when `theta` is negative
+    /// or no number.
     pub fn new(items: u64, scale: u64, theta: f64) -> Result<ScaledZipfian, WorkloadError> {
         if !(1..=1 << 32).contains(&items) || scale == 0 || items.checked_mul(scale).is_none() {
             return refuse("scaled zipfian", "it needs 1 to 2^32 items, and a scale of at least 1");
@@ -186,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Two threads that draw meet at one item about as often as at full size: the sum of the squared
-    /// probabilities.
+    /// Two threads that draw meet at one item about as often as at full size: the sum of the
+    /// squared probabilities.
     #[test]
     fn threads_meet_about_as_often_as_at_full_size() {
         let meet = |items: u64, scale: u64| {

@@ -197,8 +197,8 @@ mod tests {
         assert!(history(Some(2)).is_err());
     }
 
-    /// Bug: a call that never returned counted as effective where it changed nothing, so that it could
-    /// not come later, when it did.
+    /// Bug: a call that never returned counted as effective where it changed nothing, so that it
+    /// could not come later, when it did.
     #[test]
     fn a_call_that_never_returned_may_happen_once_it_has_something_to_do() {
         let history = [

@@ -14,15 +14,15 @@
 //!
 //! Two checkers of linearizability:
 //!
-//! * [`check_register`] for reads and writes of values of which each is written once; `n log n`, for
-//!   the histories of whole runs.
+//! * [`check_register`] for reads and writes of values of which each is written once; `n log n`,
+//!   for the histories of whole runs.
 //! * [`check_object`] for any small state machine ([`Model`]), such as a key of a map ([`MapKey`])
 //!   with inserts, removals and read-modify-writes; its cost grows with the number of calls that
 //!   overlap.
 //!
-//! A third one, [`check_sequential`], judges a whole history over all objects by sequential consistency:
-//! in each process's own order, without regard to time. And [`check_store_order`] judges small ones by what
-//! processes with store buffers may see.
+//! A third one, [`check_sequential`], judges a whole history over all objects by sequential
+//! consistency: in each process's own order, without regard to time. And [`check_store_order`]
+//! judges small ones by what processes with store buffers may see.
 //!
 //! ```
 //! use latchwork_simulation::Time;

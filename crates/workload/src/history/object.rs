@@ -12,14 +12,14 @@
 //!
 //! A call must have taken effect by the time it returns, and not before it is invoked. When the set
 //! is empty, nothing explains the answers so far. Calls whose answer says that they changed nothing
-//! take effect as soon as they can, which loses no explanation, so the set grows only with writes that
-//! overlap. A call that never returned need not take effect; it does only where that changes
+//! take effect as soon as they can, which loses no explanation, so the set grows only with writes
+//! that overlap. A call that never returned need not take effect; it does only where that changes
 //! something, since else it might as well come later.
 //!
-//! With many writes that overlap, the set is far too large, although nearly every order would do. So a
-//! quick look comes first, which keeps only the laziest explanations: those in which few calls took effect
-//! before they had to. If one of them lasts to the end, it is an explanation like any other; only if
-//! none does, all are followed.
+//! With many writes that overlap, the set is far too large, although nearly every order would do.
+//! So a quick look comes first, which keeps only the laziest explanations: those in which few calls
+//! took effect before they had to. If one of them lasts to the end, it is an explanation like any
+//! other; only if none does, all are followed.
 
 use super::Call;
 use latchwork_simulation::Time;
@@ -177,7 +177,8 @@ pub fn check_object<M: Model>(
 
 type Explanations<M> = Vec<Explanation<<M as Model>::State>>;
 
-/// Goes through the history; `after_return` says which explanations are left when a call has returned.
+/// Goes through the history; `after_return` says which explanations are left when a call has
+/// returned.
 fn follow<M: Model>(
     model: &M,
     initial: M::State,
@@ -219,8 +220,8 @@ fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     events
 }
 
-// Both keep explanations in the order in which they were found, not in that of a hash: what is given up is
-// the same in every run.
+// Both keep explanations in the order in which they were found, not in that of a hash: what is
+// given up is the same in every run.
 
 /// All explanations in which the call in `slot` has taken effect, with the slot free again.
 fn after_return<M: Model>(
@@ -351,15 +352,16 @@ mod tests {
         Call { invoked: Time::from_nanos(from), returned: Some(Time::from_nanos(to)), operation }
     }
 
-    /// Bug: a write of what stood there already counted as effective at once, so that it could not come
-    /// later, when something else stood there.
+    /// Bug: a write of what stood there already counted as effective at once, so that it could not
+    /// come later, when something else stood there.
     #[test]
     fn a_write_of_the_same_value_may_come_later() {
         let history = [span(Write(0), 0, 100), span(Write(1), 10, 20), span(Read(0), 30, 40)];
         assert_eq!(check_object(&Register, 0, &history), Ok(()));
     }
 
-    /// Thirty writes that overlap: far too many orders to follow all of them, and nearly any will do.
+    /// Thirty writes that overlap: far too many orders to follow all of them, and nearly any will
+    /// do.
     #[test]
     fn many_overlapping_writes_are_explained_when_some_lazy_order_does() {
         let write = |i: u32| span(Write(i), u64::from(i), 1_000 + 10 * u64::from(i));

@@ -1,10 +1,11 @@
 //! Sequential consistency of a whole history (Lamport, "How to Make a Multiprocessor Computer That
-//! Correctly Executes Multiprocess Programs", 1979): one order of all calls on all objects, in which the
-//! calls of each process stand in its own order, and every call reads what was written last.
+//! Correctly Executes Multiprocess Programs", 1979): one order of all calls on all objects, in
+//! which the calls of each process stand in its own order, and every call reads what was written
+//! last.
 //!
 //! In general that is hard to decide (Gibbons and Korach, 1997). Here each written value carries a
-//! version, which says in what order an object was written, so everything that such an order must keep
-//! is known:
+//! version, which says in what order an object was written, so everything that such an order must
+//! keep is known:
 //!
 //! ```text
 //!   program    a call ──► the next call of its process
@@ -13,16 +14,17 @@
 //!   overwrites who read a version ──► the write of the next one
 //! ```
 //!
-//! The history is sequentially consistent exactly if these arrows make no cycle: any order that keeps
-//! them all explains it. Time takes no part, unlike in linearizability, so that a read may be stale as
-//! long as nobody can tell. What linearizability finds object by object, this finds across objects and
-//! without trusting any clock.
+//! The history is sequentially consistent exactly if these arrows make no cycle: any order that
+//! keeps them all explains it. Time takes no part, unlike in linearizability, so that a read may be
+//! stale as long as nobody can tell. What linearizability finds object by object, this finds across
+//! objects and without trusting any clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// The versions that a call read and wrote of one object, of which it may do either or both. A call that
-/// does both does so in one step. Version 0 is there at first; greater ones were written later.
+/// The versions that a call read and wrote of one object, of which it may do either or both. A call
+/// that does both does so in one step. Version 0 is there at first; greater ones were written
+/// later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access<P, O> {
     /// Who called.
@@ -107,10 +109,11 @@ impl fmt::Display for Arrows<'_> {
     }
 }
 
-/// Checks a whole history. The calls of each process stand in its own order; how the processes are mixed
-/// means nothing. Takes time `n log n`.
+/// Checks a whole history. The calls of each process stand in its own order; how the processes are
+/// mixed means nothing. Takes time `n log n`.
 ///
-/// A call of which it is unknown whether it took effect is left out, unless somebody read what it wrote.
+/// A call of which it is unknown whether it took effect is left out, unless somebody read what it
+/// wrote.
 ///
 /// # Errors
 /// Fails when no order explains the calls, or when versions are not what they should be.
@@ -179,15 +182,15 @@ impl Graph {
     /// A short cycle, if there is any.
     fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
         let left = self.on_cycles();
-        // The calls on cycles and between them; the shortest cycle through any of the first is short
-        // enough for a person.
+        // The calls on cycles and between them; the shortest cycle through any of the first is
+        // short enough for a person.
         let starts = (0..self.arrows.len()).filter(|at| left[*at]).take(STARTS);
         let cycles = starts.filter_map(|start| self.shortest_through(start, &left));
         cycles.min_by_key(Vec::len)
     }
 
-    /// Which calls are left when those that nothing comes before are taken away again and again, and then
-    /// those that come before nothing.
+    /// Which calls are left when those that nothing comes before are taken away again and again,
+    /// and then those that come before nothing.
     fn on_cycles(&self) -> Vec<bool> {
         let mut left = vec![true; self.arrows.len()];
         let mut before = vec![Vec::new(); self.arrows.len()];

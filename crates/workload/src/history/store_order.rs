@@ -1,6 +1,6 @@
-//! Whether what processes with store buffers saw can be explained: sequential consistency, total store
-//! order and partial store order (SPARC Architecture Manual 8, appendix K; Owens, Sarkar and Sewell, "A
-//! Better x86 Memory Model: x86-TSO", 2009), as machines:
+//! Whether what processes with store buffers saw can be explained: sequential consistency, total
+//! store order and partial store order (SPARC Architecture Manual 8, appendix K; Owens, Sarkar and
+//! Sewell, "A Better x86 Memory Model: x86-TSO", 2009), as machines:
 //!
 //! ```text
 //!   process 1        process 2
@@ -12,9 +12,10 @@
 //!   └──────────────────────┘              what memory has
 //! ```
 //!
-//! The checker tries all orders in which stores can leave their buffers. What a process does by itself,
-//! it does as soon as it can: a read that finds its value now changes nothing for anybody, and so loses no
-//! explanation. For small histories, as of litmus tests: the work grows with the number of orders.
+//! The checker tries all orders in which stores can leave their buffers. What a process does by
+//! itself, it does as soon as it can: a read that finds its value now changes nothing for anybody,
+//! and so loses no explanation. For small histories, as of litmus tests: the work grows with the
+//! number of orders.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -50,8 +51,8 @@ pub enum StoreOrderViolation {
     /// No order explains what was seen.
     #[error("no order of the stores explains {}", Stuck(.stuck))]
     Inexplicable {
-        /// In the attempt that came farthest, what each process could not do: its number, the number
-        /// of the step, and the step. Empty when only the values in the end were wrong.
+        /// In the attempt that came farthest, what each process could not do: its number, the
+        /// number of the step, and the step. Empty when only the values in the end were wrong.
         stuck: Vec<(usize, usize, String)>,
     },
     /// There are so many orders that the checker gave up. The history may be right or wrong.
@@ -82,8 +83,8 @@ struct State<L> {
     memory: BTreeMap<L, u64>,
 }
 
-/// Checks the steps of all processes, each in its program order, and the values that were there in the
-/// end, as far as they are given.
+/// Checks the steps of all processes, each in its program order, and the values that were there in
+/// the end, as far as they are given.
 ///
 /// # Errors
 /// Fails when the machine of this order cannot have done that.

@@ -5,8 +5,9 @@
 //!   word k   a hash of word 0 and k
 //! ```
 //!
-//! All of it follows from the stamp and the item's number. So an item of any length shows when it is torn, when it
-//! is another item's, and when it was never written; lost and stale writes show by the stamps.
+//! All of it follows from the stamp and the item's number. So an item of any length shows when it
+//! is torn, when it is another item's, and when it was never written; lost and stale writes show by
+//! the stamps.
 
 use crate::hash::{GOLDEN, mix};
 

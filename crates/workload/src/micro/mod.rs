@@ -1,5 +1,5 @@
-//! The micro-benchmark of GAM as SELCC uses it (GAM 6, SELCC 7.1): accesses to lines by their address, with
-//! a share of reads, a share of lines that all nodes use, locality, and skew.
+//! The micro-benchmark of GAM as SELCC uses it (GAM 6, SELCC 7.1): accesses to lines by their
+//! address, with a share of reads, a share of lines that all nodes use, locality, and skew.
 //!
 //! ```text
 //!   lines   |  shared by all nodes  | node 0's | node 1's | ..
@@ -8,19 +8,19 @@
 //!   items   each line has some, side by side; an access is to one item
 //! ```
 //!
-//! Every node accesses as many lines, whatever part of them it shares with the others: so its cache has the same part
-//! of them, and what sharing costs is all that changes.
+//! Every node accesses as many lines, whatever part of them it shares with the others: so its cache
+//! has the same part of them, and what sharing costs is all that changes.
 //!
 //! One task is one client: it draws where its next access goes from where its last one went.
 //!
 //! 1. With the probability of *temporal locality* to the line of the last one (SELCC 7.1.2).
-//! 2. Else, with that of *spatial locality*, to the item behind the last one, which may be the first of
-//!    the next line.
-//! 3. Else to a line that is drawn: a shared one with the probability of the sharing ratio, else one of the
-//!    node's own; uniformly or zipfian.
+//! 2. Else, with that of *spatial locality*, to the item behind the last one, which may be the
+//!    first of the next line.
+//! 3. Else to a line that is drawn: a shared one with the probability of the sharing ratio, else
+//!    one of the node's own; uniformly or zipfian.
 //!
-//! Popular lines are scattered, so that they are spread over memory nodes and chunks; which ones they are is the
-//! same on every node.
+//! Popular lines are scattered, so that they are spread over memory nodes and chunks; which ones
+//! they are is the same on every node.
 
 mod item;
 mod stream;
@@ -74,7 +74,8 @@ pub struct MicroConfig {
     pub sharing: f64,
     /// Probability that an access is to the line of the one before.
     pub temporal: f64,
-    /// Probability that an access is to the item behind the one before, if it is not to the same line.
+    /// Probability that an access is to the item behind the one before, if it is not to the same
+    /// line.
     pub spatial: f64,
     /// How popular lines are.
     pub popularity: Popularity,
@@ -134,7 +135,8 @@ impl Region {
     }
 }
 
-/// About the golden section of `lines`, and prime to it: multiples of it spread evenly at every length.
+/// About the golden section of `lines`, and prime to it: multiples of it spread evenly at every
+/// length.
 fn stride(lines: u64) -> u64 {
     let common = |mut a: u64, mut b: u64| {
         while b > 0 {

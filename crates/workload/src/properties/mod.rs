@@ -159,7 +159,8 @@ impl Properties {
         self.assignments.iter().rev().find(|property| property.key == key)
     }
 
-    /// Keys that one file assigns more than once. That a later file or `-p` replaces a value is no slip.
+    /// Keys that one file assigns more than once. That a later file or `-p` replaces a value is no
+    /// slip.
     pub fn duplicates(&self) -> &[Duplicate] {
         &self.duplicates
     }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Integers are little-endian. What transactions change stands first, so that an update writes one
-//! short run of bytes at the row's beginning. The rest, where a row has one, is a text that ends with
-//! the row.
+//! short run of bytes at the row's beginning. The rest, where a row has one, is a text that ends
+//! with the row.
 
 use std::num::{NonZeroU8, NonZeroU64};
 

@@ -75,8 +75,8 @@ impl LastName {
 pub enum CustomerChoice {
     /// By C_ID.
     Number(u32),
-    /// By C_LAST: among those with that name, ordered by first name, the one in the middle, which is
-    /// number `n / 2` of `n`, rounded up, from 1 (clause 2.5.2.2).
+    /// By C_LAST: among those with that name, ordered by first name, the one in the middle, which
+    /// is number `n / 2` of `n`, rounded up, from 1 (clause 2.5.2.2).
     LastName(LastName),
 }
 

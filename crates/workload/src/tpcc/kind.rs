@@ -45,9 +45,9 @@ impl TransactionKind {
         Duration::from_secs([12, 12, 10, 5, 5][self.index()])
     }
 
-    /// What 90 % of the response times must stay below (clauses 5.2.5.3 and 5.2.5.7). The standard's
-    /// delivery answers when it is queued and may take 80 s to be done (clause 2.7.2.2); one that
-    /// answers only when it is done has the stricter limit.
+    /// What 90 % of the response times must stay below (clauses 5.2.5.3 and 5.2.5.7). The
+    /// standard's delivery answers when it is queued and may take 80 s to be done (clause 2.7.2.2);
+    /// one that answers only when it is done has the stricter limit.
     pub fn response_time_limit(self) -> Duration {
         Duration::from_secs([5, 5, 5, 5, 20][self.index()])
     }

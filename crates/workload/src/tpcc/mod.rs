@@ -1,6 +1,6 @@
 //! TPC-C, the order-entry benchmark (standard specification, revision 5.11): its rows, its initial
-//! population, the input of its transactions, its consistency conditions and its figures. Clauses are
-//! those of the standard.
+//! population, the input of its transactions, its consistency conditions and its figures. Clauses
+//! are those of the standard.
 //!
 //! ```text
 //!   Scale ──► Population ── Loaded: key, row ──► (the store) ── rows ──► check::ConsistencyCheck
@@ -18,14 +18,14 @@
 //! # Invariants
 //!
 //! * Money is whole cents, rates are whole ten-thousandths: sums are exact.
-//! * Every row of the population follows from the seed and its key alone, and every transaction from
-//!   the seed, the terminal and its number: how many workers there are changes nothing.
+//! * Every row of the population follows from the seed and its key alone, and every transaction
+//!   from the seed, the terminal and its number: how many workers there are changes nothing.
 //! * Nothing is allocated for a transaction's input, and nothing to read a row.
 //!
 //! Departures from the standard: 10 % of the rows of some tables are chosen as one of every ten
 //! (clause 4.3.3.1 leaves open how); condition 11 is in the form that also holds after deliveries
-//! ([`check`]); the figures are no published results, since a run here is not audited, is shorter, and
-//! has no terminals beyond their times.
+//! ([`check`]); the figures are no published results, since a run here is not audited, is shorter,
+//! and has no terminals beyond their times.
 
 mod census;
 pub mod check;

@@ -5,8 +5,8 @@
 //!                (any worker)     (one table, one district or warehouse, ascending keys)
 //! ```
 //!
-//! Every row follows from the seed and its key alone. So parts can be loaded by any number of workers
-//! in any order, and the database is the same.
+//! Every row follows from the seed and its key alone. So parts can be loaded by any number of
+//! workers in any order, and the database is the same.
 
 use super::rows_of_part::Rows;
 use super::scale::{self, DISTRICTS, Scale};

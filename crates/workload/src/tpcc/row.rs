@@ -1,8 +1,8 @@
 //! The rows of the nine tables (clause 1.3), as structs and as bytes.
 //!
-//! A row does not repeat its key. Money is in cents, rates (taxes, discounts) are in ten-thousandths,
-//! times are microseconds of a clock that the caller chose. Texts are ASCII and borrowed from the
-//! bytes, so that reading a row allocates nothing.
+//! A row does not repeat its key. Money is in cents, rates (taxes, discounts) are in
+//! ten-thousandths, times are microseconds of a clock that the caller chose. Texts are ASCII and
+//! borrowed from the bytes, so that reading a row allocates nothing.
 //!
 //! ```
 //! use latchwork_workload::tpcc::row::District;
@@ -290,8 +290,8 @@ impl<'a> Stock<'a> {
         self.district_infos.get(at..at + 24)?.try_into().ok()
     }
 
-    /// Takes `quantity` out of the stock for a line of an order. Where less than ten would be left, 91
-    /// are put in (clause 2.4.2.2).
+    /// Takes `quantity` out of the stock for a line of an order. Where less than ten would be left,
+    /// 91 are put in (clause 2.4.2.2).
     pub fn take_out(&mut self, quantity: u8, remote: bool) {
         let left = self.quantity.saturating_sub(i16::from(quantity));
         self.quantity = if left >= 10 { left } else { left + 91 };

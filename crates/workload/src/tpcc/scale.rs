@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 /// Districts of each warehouse (clause 1.2.1), which no scale changes.
 pub const DISTRICTS: u8 = 10;
 
-/// The sizes that follow from nothing else, the standard's (clause 1.2.1) unless a test wants a small
-/// database.
+/// The sizes that follow from nothing else, the standard's (clause 1.2.1) unless a test wants a
+/// small database.
 ///
 /// ```
 /// use latchwork_workload::tpcc::Scale;
@@ -73,7 +73,8 @@ impl Scale {
         self.customers - self.customers * 3 / 10
     }
 
-    /// Last names that occur in a district: the first 1000 customers have one each (clause 4.3.3.1).
+    /// Last names that occur in a district: the first 1000 customers have one each (clause
+    /// 4.3.3.1).
     pub fn last_names(&self) -> u32 {
         self.customers.min(1_000)
     }

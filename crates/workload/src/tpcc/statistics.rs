@@ -29,8 +29,8 @@ impl Counts {
     }
 }
 
-/// The transactions of one worker, or of many after [`merge`](Statistics::merge), over a whole run or
-/// a part of it.
+/// The transactions of one worker, or of many after [`merge`](Statistics::merge), over a whole run
+/// or a part of it.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Statistics, Summary, TransactionKind};

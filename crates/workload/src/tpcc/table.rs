@@ -55,8 +55,8 @@ impl Table {
         }
     }
 
-    /// Bytes of the longest row that the standard allows, each text being as long as its field (clause
-    /// 1.3.1).
+    /// Bytes of the longest row that the standard allows, each text being as long as its field
+    /// (clause 1.3.1).
     pub fn row_len_max(self) -> usize {
         // A name, two streets and a city.
         let address = 10 + 20 + 20 + 20;

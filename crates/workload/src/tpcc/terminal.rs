@@ -46,7 +46,8 @@ pub struct InputSettings {
     pub choice: Choice,
     /// Lines from elsewhere.
     pub remote_lines: RemoteLines,
-    /// Payments by customers of other warehouses, in percent; 15 is the standard's (clause 2.5.1.2).
+    /// Payments by customers of other warehouses, in percent; 15 is the standard's (clause
+    /// 2.5.1.2).
     pub remote_payments_percent: u8,
 }
 
@@ -97,16 +98,16 @@ impl InputSettings {
 /// Where a terminal stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Home {
-    /// In one district, as the standard has it: ten terminals in each warehouse, one in each district
-    /// (clauses 2.8.1.1 and 4.2.2).
+    /// In one district, as the standard has it: ten terminals in each warehouse, one in each
+    /// district (clauses 2.8.1.1 and 4.2.2).
     District {
         /// The warehouse.
         warehouse: u32,
         /// The district.
         district: u8,
     },
-    /// Each transaction at random in one of these warehouses and in one of their districts: for runs
-    /// with fewer workers than warehouses.
+    /// Each transaction at random in one of these warehouses and in one of their districts: for
+    /// runs with fewer workers than warehouses.
     Anywhere(RangeInclusive<u32>),
 }
 
@@ -228,7 +229,8 @@ impl Terminal {
         }
     }
 
-    /// A warehouse outside of the block of `shard` that `home` is in; `home` where there is no other.
+    /// A warehouse outside of the block of `shard` that `home` is in; `home` where there is no
+    /// other.
     fn other_warehouse(&mut self, home: u32, shard: u32) -> u32 {
         let block = (home - 1) / shard * shard;
         let inside = shard.min(self.settings.warehouses - block);

@@ -5,7 +5,8 @@ use crate::random::Random;
 use std::time::Duration;
 
 /// The new orders per minute that one warehouse with ten waiting terminals cannot pass: what the
-/// keying and mean think times of the standard's mix leave room for. Efficiency is measured against it.
+/// keying and mean think times of the standard's mix leave room for. Efficiency is measured against
+/// it.
 pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 
 /// A random think time (clause 5.2.5.4): exponential with the transaction's mean, and cut at ten
@@ -25,8 +26,8 @@ pub fn think_time(kind: TransactionKind, random: &mut Random) -> Duration {
     Duration::from_nanos((mean.as_nanos() as f64 * times) as u64)
 }
 
-/// The logarithm of a normal number above zero by plain arithmetic, so that simulated worlds are the
-/// same on every platform, which `f64::ln` does not promise. Good to about 15 digits.
+/// The logarithm of a normal number above zero by plain arithmetic, so that simulated worlds are
+/// the same on every platform, which `f64::ln` does not promise. Good to about 15 digits.
 fn natural_logarithm(x: f64) -> f64 {
     const MANTISSA_BITS: u32 = 52;
     const BIAS: i64 = 1023;

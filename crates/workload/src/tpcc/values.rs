@@ -9,8 +9,8 @@ pub fn uniform(random: &mut Random, from: u32, to: u32) -> u32 {
     from + random.below(u64::from(to - from) + 1) as u32
 }
 
-/// The non-uniform distribution over `from..=to` (clause 2.1.6): two uniform numbers are combined by
-/// OR, so that those with many one-bits are frequent, and then turned by a constant.
+/// The non-uniform distribution over `from..=to` (clause 2.1.6): two uniform numbers are combined
+/// by OR, so that those with many one-bits are frequent, and then turned by a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NonUniform {
     /// A, the largest of the first of the two numbers: a power of two less one.
@@ -31,8 +31,8 @@ impl NonUniform {
     }
 }
 
-/// The standard's A for a range of `standard` numbers, brought down with a smaller range: the largest
-/// power of two less one that is not above the same share of it.
+/// The standard's A for a range of `standard` numbers, brought down with a smaller range: the
+/// largest power of two less one that is not above the same share of it.
 fn mask_for(mask: u32, standard: u32, now: u32) -> u32 {
     let share = u64::from(mask + 1) * u64::from(now) / u64::from(standard);
     (1 << share.max(1).ilog2()) - 1
@@ -56,8 +56,8 @@ impl Constants {
         Constants::draw(&mut Random::for_stream(seed, LOAD_STREAM))
     }
 
-    /// Those of a run with `seed` on a database that was populated with `load`: the constants of last
-    /// names are 65 to 119 apart, and neither 96 nor 112 (clause 2.1.6.1).
+    /// Those of a run with `seed` on a database that was populated with `load`: the constants of
+    /// last names are 65 to 119 apart, and neither 96 nor 112 (clause 2.1.6.1).
     pub fn for_run(load: Constants, seed: u64) -> Constants {
         let mut random = Random::for_stream(seed, RUN_STREAM);
         // A range of 256 has a good number on one side at least of every number.
@@ -140,8 +140,8 @@ fn push_characters(random: &mut Random, alphabet: &[u8], len: u32, out: &mut Vec
     let base = alphabet.len() as u64;
     let mut left = len as usize;
     while left > 0 {
-        // A fraction whose digits to this base are the characters. Nine of them take 54 bits at most,
-        // so that the last is as good as even.
+        // A fraction whose digits to this base are the characters. Nine of them take 54 bits at
+        // most, so that the last is as good as even.
         let mut fraction = random.next_u64();
         for _ in 0..left.min(9) {
             let wide = u128::from(fraction) * u128::from(base);
@@ -180,8 +180,8 @@ pub fn zip(random: &mut Random) -> [u8; 9] {
 /// What marks the data of some items and stocks (clause 4.3.3.1), which new orders look for.
 pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// By how much the place moves where the mark is looked for, if it ends there with this byte: until the byte meets its
-/// like in the mark, or is behind it (Horspool, 1980).
+/// By how much the place moves where the mark is looked for, if it ends there with this byte: until
+/// the byte meets its like in the mark, or is behind it (Horspool, 1980).
 const SHIFTS: [u8; 256] = {
     let last = ORIGINAL.len() - 1;
     let mut shifts = [ORIGINAL.len() as u8; 256];

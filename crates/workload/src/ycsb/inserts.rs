@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Numbers for records to insert, and how far all of them are known to be in the store.
 ///
-/// Processes that insert into one store share the numbers evenly, without asking each other: of so many processes each
-/// has every so manieth. Each counts its own without gaps, and knows of no records that others insert.
+/// Processes that insert into one store share the numbers evenly, without asking each other: of so
+/// many processes each has every so manieth. Each counts its own without gaps, and knows of no
+/// records that others insert.
 ///
 /// Workers insert in parallel and finish out of order. [`known`](InsertCounter::known) passes a
 /// number only when it and all before it were acknowledged, so whoever draws below it asks for no

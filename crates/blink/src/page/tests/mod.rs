@@ -288,9 +288,9 @@ fn a_change_of_equal_length_dirties_the_value_alone() {
     assert_eq!(ranges[0].len(), 24);
 }
 
-// Bug: removing its neighbour made the page look corrupt. Mechanism: an entry without value whose key
-// fits the slot takes no bytes, but its offset was checked against a heap that had shrunk since.
-// Fix: such an entry lies nowhere.
+// Bug: removing its neighbour made the page look corrupt. Mechanism: an entry without value whose
+// key fits the slot takes no bytes, but its offset was checked against a heap that had shrunk
+// since. Fix: such an entry lies nowhere.
 #[test]
 fn an_entry_without_bytes_outlives_its_neighbours() {
     let image = page(b"", b"");

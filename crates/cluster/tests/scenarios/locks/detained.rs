@@ -94,8 +94,8 @@ fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
     });
 }
 
-/// Those of a node that follow one another without a gap do not keep a line for ever: when others have been refused for a
-/// while, nobody locks it before it is let go.
+/// Those of a node that follow one another without a gap do not keep a line for ever: when others
+/// have been refused for a while, nobody locks it before it is let go.
 #[test]
 fn a_line_that_others_want_is_let_go() {
     in_every_way(2, |stage| {

@@ -1,7 +1,8 @@
 //! Locks of transactions, which keep a line at its node.
 //!
-//! Here is who gets them, and when they end; `others` is about those who ask for a line meanwhile, `no_wait` about
-//! accesses that do not wait for locks, `detained` about lines that others of the node may lock again.
+//! Here is who gets them, and when they end; `others` is about those who ask for a line meanwhile,
+//! `no_wait` about accesses that do not wait for locks, `detained` about lines that others of the
+//! node may lock again.
 
 mod detained;
 mod no_wait;
@@ -23,8 +24,8 @@ use crate::stage::*;
 
 const BOTH: [Mode; 2] = [Mode::Shared, Mode::Exclusive];
 
-/// A look at the word, a question and its answer, in a network in which each may be late. Nobody has waited for
-/// anything else by then.
+/// A look at the word, a question and its answer, in a network in which each may be late. Nobody
+/// has waited for anything else by then.
 const AT_ONCE: Duration = Duration::from_micros(150);
 
 type Locked = Result<LockOutcome<Lock>, MemoryError>;

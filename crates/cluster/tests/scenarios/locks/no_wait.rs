@@ -72,8 +72,8 @@ fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
     });
 }
 
-/// An access that waits has its node pause, for long by now. Who does not wait is told at once all the same, again and
-/// again, and that makes nobody ask more often for whom it waits.
+/// An access that waits has its node pause, for long by now. Who does not wait is told at once all
+/// the same, again and again, and that makes nobody ask more often for whom it waits.
 #[test]
 fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
     in_every_way(2, |stage| {
@@ -99,7 +99,8 @@ fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
     });
 }
 
-/// A refused reader's node looks at the word for as long as its bit waits there: no reason to pause.
+/// A refused reader's node looks at the word for as long as its bit waits there: no reason to
+/// pause.
 #[test]
 fn a_refused_reader_that_tries_again_is_told_at_once() {
     in_every_way(2, |stage| {
@@ -120,8 +121,8 @@ fn a_refused_reader_that_tries_again_is_told_at_once() {
     });
 }
 
-/// What was refused to readers keeps its frames as long as it is locked, but never all: the node goes on with
-/// other lines, its transactions among them.
+/// What was refused to readers keeps its frames as long as it is locked, but never all: the node
+/// goes on with other lines, its transactions among them.
 #[test]
 fn lines_that_were_refused_leave_frames_to_others() {
     in_every_world(|seed| {

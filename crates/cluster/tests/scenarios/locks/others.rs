@@ -24,8 +24,9 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
     });
 }
 
-/// Race: B also reads the line, has no lock, and has been refused so often when it wanted to write that it comes before
-/// everybody. A, whose lock is in its way, cannot give way to it, so B has to give way to A.
+/// Race: B also reads the line, has no lock, and has been refused so often when it wanted to write
+/// that it comes before everybody. A, whose lock is in its way, cannot give way to it, so B has to
+/// give way to A.
 #[test]
 fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
     in_every_way(2, |stage| {
@@ -49,8 +50,9 @@ fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
     });
 }
 
-/// Race: B has the line by hand-over and locks it while A's operation is late, so the word still names A and so
-/// does C's question. It must reach B and be refused there; the lock must not be handed on.
+/// Race: B has the line by hand-over and locks it while A's operation is late, so the word still
+/// names A and so does C's question. It must reach B and be refused there; the lock must not be
+/// handed on.
 #[test]
 fn a_line_is_locked_while_its_hand_over_is_not_settled() {
     in_every_world(|seed| {
@@ -89,8 +91,9 @@ fn a_remembered_request_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// Race: C's request comes to B with the line itself, while A's operation is late. C is told in the step in which B locks the
-/// line, not when A reports: whether B has obtained it for the lock, or finds it here.
+/// Race: C's request comes to B with the line itself, while A's operation is late. C is told in the
+/// step in which B locks the line, not when A reports: whether B has obtained it for the lock, or
+/// finds it here.
 #[test]
 fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
@@ -121,7 +124,8 @@ fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// Who has waited until the bound of the lease comes before those who would lock the line that is still here.
+/// Who has waited until the bound of the lease comes before those who would lock the line that is
+/// still here.
 #[test]
 fn a_line_that_is_being_given_up_is_not_locked() {
     in_every_world(|seed| {

@@ -1,8 +1,9 @@
 //! Whether what was seen of buffered writes is what their order promises (docs/consistency.md).
 //!
-//! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3...; the tasks of one
-//! worker share a buffer and are one *writer*. So a reader of a line sees, of each task, which write it has
-//! come to, and the judge knows for every slot the least that may be seen there: its *floor*.
+//! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3...; the tasks
+//! of one worker share a buffer and are one *writer*. So a reader of a line sees, of each task,
+//! which write it has come to, and the judge knows for every slot the least that may be seen there:
+//! its *floor*.
 //!
 //! | what happens | what everybody sees from then on |
 //! | --- | --- |
@@ -10,7 +11,8 @@
 //! | a fence, an update or a `leave` ends | all that the writer wrote before it began |
 //! | a write's deadline passes | that write, if it is not lost |
 //!
-//! Writes that are told as lost are seen by nobody, and told once. A writer always sees its own last write.
+//! Writes that are told as lost are seen by nobody, and told once. A writer always sees its own
+//! last write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +22,8 @@ use super::Verdict;
 use crate::Check;
 use crate::scenario::StoreOrder;
 
-/// When something happened, and its number among all things that happened on its thread. In a world, which
-/// has one thread, that is the order of all.
+/// When something happened, and its number among all things that happened on its thread. In a
+/// world, which has one thread, that is the order of all.
 pub(crate) type Stamp = (Time, u64);
 
 /// A task's slot in a line, which both have a number.

@@ -4,9 +4,9 @@
 //!   payload of a line:  | slot of task 1 | slot of task 2 | ...     8 bytes each
 //! ```
 //!
-//! A task writes its own slots only, blindly, and numbers its writes 1, 2, 3...; a reader looks at all slots of
-//! a line at once. The tasks of a worker share one buffer. What was seen is judged by what the buffer's level
-//! promises (`checks::buffers`).
+//! A task writes its own slots only, blindly, and numbers its writes 1, 2, 3...; a reader looks at
+//! all slots of a line at once. The tasks of a worker share one buffer. What was seen is judged by
+//! what the buffer's level promises (`checks::buffers`).
 
 mod client;
 
@@ -35,8 +35,8 @@ use crate::world::{Failing, Observer, Process};
 /// Bytes of a slot.
 const SLOT: usize = 8;
 
-/// So many waits for a line at most make an operation: a fence waits for as long as a write may take, and an
-/// update for its line, too.
+/// So many waits for a line at most make an operation: a fence waits for as long as a write may
+/// take, and an update for its line, too.
 const ACCESSES_MAX: u32 = 2 * BufferedLoad::PATIENCE;
 
 /// The workload.

@@ -4,9 +4,9 @@
 //!   payload of a line:  | stamp 8 | ...... | the same stamp 8 |
 //! ```
 //!
-//! Every writer adds one to the version that it finds and puts its own number beside it: each stamp is
-//! written once, and the stamps of a line say in which order they were written. Torn and stale copies
-//! cannot hide.
+//! Every writer adds one to the version that it finds and puts its own number beside it: each stamp
+//! is written once, and the stamps of a line say in which order they were written. Torn and stale
+//! copies cannot hide.
 
 mod client;
 

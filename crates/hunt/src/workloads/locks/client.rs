@@ -210,7 +210,8 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// Takes the line's flag back if it is set, else sets it unless the other of its pair is set. Only its own is locked.
+    /// Takes the line's flag back if it is set, else sets it unless the other of its pair is set.
+    /// Only its own is locked.
     async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
         let other = at ^ 1;
         if other >= self.load.load.lines as usize {
@@ -283,7 +284,8 @@ impl<'a> Client<'a> {
 
     // ---- locks -----------------------------------------------------------------------------------
 
-    /// Locks the line, unless another has locked it, or the wish is dropped, or there are too many locks.
+    /// Locks the line, unless another has locked it, or the wish is dropped, or there are too many
+    /// locks.
     async fn lock(&self, at: usize, mode: Mode) -> Result<Option<Held<'_>>, MemoryError> {
         if self.load.plant == Some(Plant::ForgetsToLock) && self.percent(20) {
             return Ok(
@@ -348,8 +350,8 @@ impl<'a> Client<'a> {
         Ok(content)
     }
 
-    /// Changes the line, which is locked to write. It is here, so whatever goes wrong, this does not fail.
-    /// What it said before.
+    /// Changes the line, which is locked to write. It is here, so whatever goes wrong, this does
+    /// not fail. What it said before.
     async fn write(
         &self,
         at: usize,

@@ -1,4 +1,5 @@
-//! Transactions that lock lines by two phases and wait for no lock, and such that lock only what they write.
+//! Transactions that lock lines by two phases and wait for no lock, and such that lock only what
+//! they write.
 //!
 //! ```text
 //!   payload of a line:  | stamp 8 | amount 8 | flag 8 | ...... | the same stamp 8 |
@@ -11,7 +12,8 @@
 //! | flag | its own line to write; looks at the other of the pair without | never are both flags of a pair set |
 //! | look | nothing; half of them wait for locks, half do not | they see one order of all writes |
 //!
-//! In a world it is also counted beside the locks who has which: those that exclude each other never meet.
+//! In a world it is also counted beside the locks who has which: those that exclude each other
+//! never meet.
 
 mod client;
 
@@ -39,7 +41,8 @@ pub(crate) struct Locks {
     seed: u64,
     observer: Rc<Observer>,
     lines: RefCell<Vec<GlobalAddr>>,
-    /// Who has locked each line, as far as this thread knows: so many to read, or -1 for one to write.
+    /// Who has locked each line, as far as this thread knows: so many to read, or -1 for one to
+    /// write.
     holders: RefCell<Vec<i64>>,
     calls: RefCell<Vec<LineCall>>,
     /// Of this thread alone: there may be others that it does not know of.

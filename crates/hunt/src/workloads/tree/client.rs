@@ -28,8 +28,8 @@ pub(super) struct Client<'a> {
     pub(super) next_id: Cell<u64>,
 }
 
-/// So many waits for a line at most make an operation, as far as anybody may count on it: scans read
-/// every page.
+/// So many waits for a line at most make an operation, as far as anybody may count on it: scans
+/// read every page.
 const ACCESSES_MAX: u32 = 200;
 
 impl<'a> Client<'a> {

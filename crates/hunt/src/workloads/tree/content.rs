@@ -2,8 +2,8 @@
 
 use latchwork_workload::history::{MapKey, MapOperation, Model};
 
-/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share long
-/// prefixes.
+/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share
+/// long prefixes.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -23,7 +23,8 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
 ///   head 8 | tail 8 | filler that the tail determines, 0 to 40 bytes
 /// ```
 ///
-/// A whole write sets both, a change in place the head alone. Each head and each tail is written once.
+/// A whole write sets both, a change in place the head alone. Each head and each tail is written
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Content {
     pub(crate) head: u64,

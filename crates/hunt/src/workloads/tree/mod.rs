@@ -202,9 +202,9 @@ impl TreeRecord {
     }
 }
 
-/// Whether one order per key explains all answers; keys are absent at first. Of how many keys that is not
-/// known: with many writes on one key that overlap, or that failed and may have happened at any later
-/// time, the search has no end. That accuses nobody.
+/// Whether one order per key explains all answers; keys are absent at first. Of how many keys that
+/// is not known: with many writes on one key that overlap, or that failed and may have happened at
+/// any later time, the search has no end. That accuses nobody.
 pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Judgement
 where
     M: Model<State = Option<S>>,

@@ -49,8 +49,8 @@ impl<O> Recorder<O> {
         self.shared.calls.borrow_mut().record(key, Call { invoked, returned, operation });
     }
 
-    /// Runs one call. `told` makes the operation from the answer; from `None` when there is none, since
-    /// the call was dropped or failed: it may have had its effect, or not.
+    /// Runs one call. `told` makes the operation from the answer; from `None` when there is none,
+    /// since the call was dropped or failed: it may have had its effect, or not.
     pub(crate) async fn call<T>(
         &self,
         handle: &Handle,

@@ -1,4 +1,5 @@
-//! The tree that all workers share, on one thread: made or found, opened once by each worker, validated in the end.
+//! The tree that all workers share, on one thread: made or found, opened once by each worker,
+//! validated in the end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ const TREE: ObjectKind = ObjectKind(7);
 /// Opens one tree for all workers of this thread, once each.
 pub(crate) struct Shared {
     config: TreeConfig,
-    /// What the tree is called in what is told of operations on it, and how often one that may see all of it waits for
-    /// a line at most.
+    /// What the tree is called in what is told of operations on it, and how often one that may see
+    /// all of it waits for a line at most.
     about: (&'static str, u32),
     observer: Rc<Observer>,
     root: RefCell<Option<GlobalAddr>>,
@@ -74,8 +75,8 @@ impl Shared {
         Ok(())
     }
 
-    /// This worker's handle on the tree; its tasks share what it keeps in reserve. `None` when that failed, which the
-    /// observer was told.
+    /// This worker's handle on the tree; its tasks share what it keeps in reserve. `None` when that
+    /// failed, which the observer was told.
     pub(crate) async fn enter(&self, member: &Member, process: Process) -> Option<Tree<Worker>> {
         self.operation(process, "open", self.tree(member)).await
     }
@@ -89,7 +90,8 @@ impl Shared {
         self.operation(process, "open", self.open(member)).await
     }
 
-    /// Gives back what this worker kept in reserve, and its handle: it must keep no worker that leaves.
+    /// Gives back what this worker kept in reserve, and its handle: it must keep no worker that
+    /// leaves.
     pub(crate) async fn leave(&self, member: &Member, process: Process) {
         let about = ("give back", "lines in reserve".to_owned(), self.about.1);
         let finish = async {

@@ -1,5 +1,5 @@
-//! YCSB's core workloads A to F on a shared tree, each record a small map of fields whose versions tell
-//! who wrote them.
+//! YCSB's core workloads A to F on a shared tree, each record a small map of fields whose versions
+//! tell who wrote them.
 
 mod step;
 
@@ -329,7 +329,8 @@ impl Client<'_> {
         self.call(&key, change, told).await
     }
 
-    /// Reads up to so many records, or all that there are. Loaded ones cannot be missing in between.
+    /// Reads up to so many records, or all that there are. Loaded ones cannot be missing in
+    /// between.
     async fn scan(&self, first: RecordNumber, most: Option<usize>) -> Result<(), TreeError> {
         let (key, invoked) = (self.key(first), self.now());
         let from = if most.is_some() { Bound::Included(&key[..]) } else { Bound::Unbounded };

@@ -32,8 +32,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A store in etcd (version 3.4 or later), over its client port.
 ///
-/// One thread of the process speaks with it. Leases count in seconds there, and last at least two; so dead nodes are
-/// noticed that much later.
+/// One thread of the process speaks with it. Leases count in seconds there, and last at least two;
+/// so dead nodes are noticed that much later.
 pub struct EtcdStore {
     name: String,
     client: Client,
@@ -48,7 +48,8 @@ impl EtcdStore {
     /// The store that `endpoint` names, and the cluster's name in it: see [`open`](crate::open).
     ///
     /// # Errors
-    /// [`MembershipError::Endpoint`], [`MembershipError::Unreachable`], [`MembershipError::Refused`].
+    /// [`MembershipError::Endpoint`], [`MembershipError::Unreachable`],
+    /// [`MembershipError::Refused`].
     pub fn open(endpoint: &str, limit: Duration) -> Result<(Self, String), MembershipError> {
         let bad = |why| MembershipError::Endpoint {
             endpoint: crate::endpoint::without_password(endpoint),
@@ -297,8 +298,8 @@ fn explain(name: &str, error: Error) -> MembershipError {
         Error::GRpcStatus(status) => {
             let why = status.message().to_owned();
             let credentials = ["authentication", "auth token", "user name is empty", "permission"];
-            // The numbers of gRPC: invalid argument, not found, permission denied, failed precondition,
-            // unauthenticated.
+            // The numbers of gRPC: invalid argument, not found, permission denied, failed
+            // precondition, unauthenticated.
             match status.code() as i32 {
                 5 if why.contains("lease not found") => MembershipError::LeaseEnded,
                 7 | 16 => MembershipError::Refused { store, why },

@@ -1,4 +1,5 @@
-//! The state file: text, one line for each lease and key, under a line that says what it is and sums it up.
+//! The state file: text, one line for each lease and key, under a line that says what it is and
+//! sums it up.
 //!
 //! ```text
 //! latchwork-cluster 1 17 81234567890123 331 1c291ca3     format, revision, end of the next lease (0: none),

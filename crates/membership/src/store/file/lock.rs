@@ -45,7 +45,8 @@ impl Lock {
             pause = (2 * pause).min(Duration::from_millis(2));
         }
         let mut lock = Lock { file };
-        // Only for the message of somebody who waits in vain, so that it does not matter when it fails.
+        // Only for the message of somebody who waits in vain, so that it does not matter when it
+        // fails.
         let _ = lock.file.write_all(format!("{:<10}\n", std::process::id()).as_bytes());
         Ok(lock)
     }

@@ -24,12 +24,12 @@ const LOOKS: u32 = 10;
 
 /// A store in a directory, for processes of one machine.
 ///
-/// A transaction takes the directory's lock, reads the state file, and puts a new one in its place. Leases end by the
-/// machine's clock since its start; whoever looks at the store then deletes what they held. There is no server:
-/// a process that vanishes leaves nothing but its lease.
+/// A transaction takes the directory's lock, reads the state file, and puts a new one in its place.
+/// Leases end by the machine's clock since its start; whoever looks at the store then deletes what
+/// they held. There is no server: a process that vanishes leaves nothing but its lease.
 ///
-/// The file is not forced to the disk. When the machine goes down, all nodes of the cluster end with it, and
-/// whoever comes after finds all leases ended, or a file that fails its checksum.
+/// The file is not forced to the disk. When the machine goes down, all nodes of the cluster end
+/// with it, and whoever comes after finds all leases ended, or a file that fails its checksum.
 pub struct FileStore {
     directory: PathBuf,
     boot: String,
@@ -128,7 +128,8 @@ impl FileStore {
         )
     }
 
-    /// Changes the state under the lock. The time that `change` is given is not before that of the lock.
+    /// Changes the state under the lock. The time that `change` is given is not before that of the
+    /// lock.
     fn change<R>(
         &self,
         limit: Duration,
@@ -141,7 +142,8 @@ impl FileStore {
         if new.boot == self.boot {
             new.state.expire(now);
         } else {
-            // The machine was started anew: its clock, too, and no process is left that held a lease.
+            // The machine was started anew: its clock, too, and no process is left that held a
+            // lease.
             new.boot.clone_from(&self.boot);
             new.state.expire_all();
         }
@@ -212,7 +214,8 @@ impl Store for FileStore {
             }
             let Some(left) = deadline.left() else { return Ok(false) };
             if header.next_end.is_some_and(|end| end <= since_boot()) {
-                // Somebody has to end the lease. A store from before a restart was looked at by whoever opened it.
+                // Somebody has to end the lease. A store from before a restart was looked at by
+                // whoever opened it.
                 match self.change(left, |state, _| state.revision) {
                     Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),
@@ -222,7 +225,8 @@ impl Store for FileStore {
             }
             sleep(LOOK.min(left));
             looks += 1;
-            // A file that was replaced has no name any more. As long as it is open, no other is taken for it.
+            // A file that was replaced has no name any more. As long as it is open, no other is
+            // taken for it.
             let replaced = file.metadata().map_or(true, |metadata| metadata.nlink() == 0);
             if replaced || looks % LOOKS == 0 {
                 (file, header) = self.header()?;

@@ -198,7 +198,8 @@ proptest! {
                     let (rows, header) = (rows.collect::<Vec<_>>(), page.header);
                     let (new, dirty) = page.append(rows.iter().map(new), most);
                     prop_assert!(new.len() <= rows.len());
-                    // What comes next is one too many, or needs free slots, or to move others together.
+                    // What comes next is one too many, or needs free slots, or to move others
+                    // together.
                     if let Some(row) = rows.get(new.len()) {
                         let size = tuple_size(row.key.len(), row.value.len()) + SLOT;
                         let full = new.end >= most || page.header.gap() < size;
@@ -277,7 +278,8 @@ fn space_of_rows_that_are_gone_is_used_again() {
         slots.push(slot);
     }
     assert_eq!(slots.len(), (PAYLOAD - HEADER) / (tuple_size(4, 60) + SLOT));
-    // Every other one goes: the longest hole is one row long, and two rows together need compaction.
+    // Every other one goes: the longest hole is one row long, and two rows together need
+    // compaction.
     for &slot in slots.iter().step_by(2) {
         open(&image).erase(slot).expect("there");
     }
@@ -303,7 +305,8 @@ fn the_check_finds_each_kind_of_damage() {
             .map_err(|broken| broken.0.into())
             .and_then(|page| check(&page))
     };
-    // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's state.
+    // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's
+    // state.
     let state = usize::from(open(&image).header.heap) + 12;
     for at in [0, 4, 6, 8, 12, 14, HEADER, HEADER + 2, state] {
         assert!(damaged(at, 8).is_err(), "byte {at}");
@@ -312,7 +315,8 @@ fn the_check_finds_each_kind_of_damage() {
     check(&open(&image)).expect("in order again");
 }
 
-/// Mean lengths of keys and values of the nine tables of TPC-C, as the book's chapter on it has them.
+/// Mean lengths of keys and values of the nine tables of TPC-C, as the book's chapter on it has
+/// them.
 const TPCC: [(&str, usize, usize); 9] = [
     ("WAREHOUSE", 4, 70),
     ("DISTRICT", 5, 80),
@@ -325,7 +329,8 @@ const TPCC: [(&str, usize, usize); 9] = [
     ("STOCK", 8, 292),
 ];
 
-/// The figures of the book, measured on pages: tuples of the mean length in a line of 2 KiB and of 8 KiB.
+/// The figures of the book, measured on pages: tuples of the mean length in a line of 2 KiB and of
+/// 8 KiB.
 #[test]
 fn rows_of_tpcc_in_a_line() {
     let in_a_line = |payload: usize, key: usize, value: usize| {

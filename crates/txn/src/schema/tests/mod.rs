@@ -84,7 +84,8 @@ fn any_row() -> impl Strategy<Value = Vec<Seed>> {
     vec(any_seed(), 7)
 }
 
-/// A value of a type: of numbers the least, the greatest and their neighbours more often than others.
+/// A value of a type: of numbers the least, the greatest and their neighbours more often than
+/// others.
 fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> Value<'static> {
     let sized = |len: usize| {
         let mut bytes = bytes.clone();

@@ -30,8 +30,8 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// How long after the agent's last word it may still begin a batch. Less than the patience, so that clocks
-    /// need not run alike, nor an agent stop in the middle of a chunk.
+    /// How long after the agent's last word it may still begin a batch. Less than the patience, so
+    /// that clocks need not run alike, nor an agent stop in the middle of a chunk.
     fn lease(self) -> Duration {
         self.patience * 3 / 4
     }
@@ -63,7 +63,8 @@ pub(crate) struct Lane {
     /// When something was last heard, or first expected.
     heard: Time,
     pinged: bool,
-    /// Batches of a connection that failed: what is said of them depends on whether the next one stands.
+    /// Batches of a connection that failed: what is said of them depends on whether the next one
+    /// stands.
     doomed: Vec<(u64, u16)>,
     /// Until when the agent may still begin what the failed connection had brought.
     doomed_until: Time,
@@ -84,7 +85,8 @@ struct Posted {
     token: u64,
     region: u16,
     len: usize,
-    /// Of a batch that takes several frames: its flight, and bytes of its first request that are through.
+    /// Of a batch that takes several frames: its flight, and bytes of its first request that are
+    /// through.
     begun: Option<(usize, u32)>,
 }
 
@@ -125,7 +127,8 @@ impl Lane {
         self.requests.push(requests);
     }
 
-    /// The length of a region of the node, in bytes, as far as is known. Asked anew while it is not.
+    /// The length of a region of the node, in bytes, as far as is known. Asked anew while it is
+    /// not.
     pub(crate) fn length(&mut self, region: u16) -> Option<u64> {
         let at = usize::from(region);
         if let Some(Some(length)) = self.lengths.get(at) {

@@ -88,8 +88,8 @@ impl Lane {
             return Err("a reply to another batch");
         }
         if reply.expired {
-            // What came before it is unknown no more, but this did not happen. It is not known whether the
-            // agent had begun others: the connection goes, and with it the doubt.
+            // What came before it is unknown no more, but this did not happen. It is not known
+            // whether the agent had begun others: the connection goes, and with it the doubt.
             return Err("the agent had no time for a batch before its lease ended");
         }
         let number = front.flight;

@@ -104,8 +104,8 @@ impl Lane {
         }
     }
 
-    /// Sends a frame of a batch that is too large for one. Frames are executed in their order, so a request
-    /// in pieces is in order as well.
+    /// Sends a frame of a batch that is too large for one. Frames are executed in their order, so a
+    /// request in pieces is in order as well.
     fn send_piece(&mut self, region: u16, request: &Request, locals: &Locals) {
         let flight = self.begin();
         let front = self.queue.front_mut().expect("looked at");

@@ -11,8 +11,8 @@ use crate::client::connect::Connected;
 use crate::client::link::Link;
 use crate::error::TcpError;
 
-/// How long a node counts as gone before it is tried again, and how long between attempts while the fate of
-/// batches hangs on it.
+/// How long a node counts as gone before it is tried again, and how long between attempts while the
+/// fate of batches hangs on it.
 const GONE_FOR: Duration = Duration::from_millis(500);
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -35,15 +35,16 @@ impl Lane {
         }
     }
 
-    /// The connection has failed. What was sent may have taken effect or not; what was not begun stays.
+    /// The connection has failed. What was sent may have taken effect or not; what was not begun
+    /// stays.
     pub(super) fn fail(&mut self, now: Time, why: &str) {
         tracing::warn!(node = ?self.peer.node, addr = %self.peer.addr, "connection lost: {why}");
         if let Some(Posted { len, begun: Some(_), .. }) = self.queue.front() {
             self.requests.pop(*len);
             self.queue.pop_front();
         }
-        // A flight of which only messages are left that found no room is not in doubt, but all of it would
-        // have to be told apart: it shares the fate.
+        // A flight of which only messages are left that found no room is not in doubt, but all of
+        // it would have to be told apart: it shares the fate.
         for flight in self.flights.drain() {
             self.doomed.push((flight.token, flight.region));
         }
@@ -56,8 +57,8 @@ impl Lane {
 
     /// An attempt to connect has failed.
     pub(super) fn miss(&mut self, now: Time, error: &TcpError, done: &mut VecDeque<Completion>) {
-        // The agent may be alive although nobody gets through to it: as long as it may begin what was sent,
-        // nothing is said of that.
+        // The agent may be alive although nobody gets through to it: as long as it may begin what
+        // was sent, nothing is said of that.
         if error.is_passing() && !self.doomed.is_empty() && now < self.doomed_until {
             self.state = State::Again(now + AGAIN_AFTER);
             return;
@@ -86,8 +87,8 @@ impl Lane {
     pub(super) fn give_up_waiting(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { queue, requests, flights, peer, again, .. } = self;
         requests.clear();
-        // A batch of which a part was sent goes no further, and ends with the replies to that: its flight is
-        // never whole.
+        // A batch of which a part was sent goes no further, and ends with the replies to that: its
+        // flight is never whole.
         for posted in queue.drain(..).filter(|posted| posted.begun.is_none()) {
             let result = Err(VerbError::Unreachable { target: peer.target(posted.region) });
             done.push_back(Completion { token: posted.token, result });

@@ -2,14 +2,14 @@
 //!
 //! What it may do to whoever stands on it:
 //!
-//! - *Crash*, at any operation: each sector of 512 bytes that was not synced is as any of the writes
-//!   since then left it, or as before, independently of all others; a length that was not synced is any
-//!   that the file had since; sectors that nobody wrote are zeros or old bytes of something else. Names
-//!   that were not synced are there or not, each independently.
+//! - *Crash*, at any operation: each sector of 512 bytes that was not synced is as any of the
+//!   writes since then left it, or as before, independently of all others; a length that was not
+//!   synced is any that the file had since; sectors that nobody wrote are zeros or old bytes of
+//!   something else. Names that were not synced are there or not, each independently.
 //! - *Kill*: the process ends, the system goes on, with all that it was given.
-//! - *Fill up*, in the middle of a write, and *fail* any one operation. A sync that fails has written
-//!   some sectors; the others are taken for written from then on, as Linux does it, so that a second sync
-//!   succeeds and they are lost with the next crash.
+//! - *Fill up*, in the middle of a write, and *fail* any one operation. A sync that fails has
+//!   written some sectors; the others are taken for written from then on, as Linux does it, so that
+//!   a second sync succeeds and they are lost with the next crash.
 //! - *Lie*: say that it synced and not do it. This is for tests of tests.
 //!
 //! Everything is drawn from seeds: the same calls give the same losses.
@@ -111,7 +111,8 @@ fn power_off() -> io::Error {
 }
 
 impl World {
-    /// One more operation. Whatever the last one before the power goes off does, nobody learns of it.
+    /// One more operation. Whatever the last one before the power goes off does, nobody learns of
+    /// it.
     fn step(&mut self, life: u64, operation: Operation) -> io::Result<bool> {
         if self.off || self.life != life {
             return Err(power_off());
@@ -181,8 +182,8 @@ impl Torn {
         Torn { world: Arc::new(Mutex::new(world)), life: 0 }
     }
 
-    /// The power goes off, if it has not, and on again: loses what was not synced, by `seed`. Faults
-    /// that were told and have not come are forgotten; capacity and lies stay.
+    /// The power goes off, if it has not, and on again: loses what was not synced, by `seed`.
+    /// Faults that were told and have not come are forgotten; capacity and lies stay.
     pub fn crash(&self, seed: u64) -> Torn {
         let mut world = self.world.lock();
         world.random = Random::new(seed);
@@ -218,7 +219,8 @@ impl Torn {
         self.world.lock().fault = Some((operation, after));
     }
 
-    /// The power goes off during the operation that comes after so many others, of any kind but reads.
+    /// The power goes off during the operation that comes after so many others, of any kind but
+    /// reads.
     pub fn power_off_after(&self, operations: u64) {
         let mut world = self.world.lock();
         world.off_at = world.operations + operations + 1;
@@ -245,8 +247,8 @@ impl Torn {
         self.world.lock().lie = Some(lie);
     }
 
-    /// Takes the end of a durable file away, as a bad disk or a hand does: `length` bytes are left. `false` when there is
-    /// no such file.
+    /// Takes the end of a durable file away, as a bad disk or a hand does: `length` bytes are left.
+    /// `false` when there is no such file.
     pub fn cut(&self, name: &str, length: u64) -> bool {
         let mut world = self.world.lock();
         let Ok(inode) = world.inode(name) else { return false };

@@ -20,9 +20,9 @@
 //! | 11 | district | rows of ORDER - rows of NEW-ORDER = 2100 + sum of C_DELIVERY_CNT |
 //! | 12 | customer | C_BALANCE + C_YTD_PAYMENT = sum of delivered OL_AMOUNT |
 //!
-//! The standard's condition 11 says 2100 and so holds before the first delivery only; as each delivery
-//! of an order takes one row of NEW-ORDER away and counts one at its customer, the form above is the
-//! same before, and holds ever after.
+//! The standard's condition 11 says 2100 and so holds before the first delivery only; as each
+//! delivery of an order takes one row of NEW-ORDER away and counts one at its customer, the form
+//! above is the same before, and holds ever after.
 //!
 //! Of STOCK the twelve say nothing; [`StockCheck`] compares it with the lines of new orders.
 //!
@@ -53,10 +53,10 @@ use std::ops::RangeInclusive;
 /// conditions say nothing.
 ///
 /// Memory: 32 bytes for each customer, and about 60 for each order whose rows are still to come. A
-/// caller that scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges of O_ID within
-/// a district, and calls [`settle`](ConsistencyCheck::settle) behind each, keeps the latter small.
-/// Large databases are checked some warehouses at a time, on several workers if there are; reports
-/// [`merge`](Report::merge).
+/// caller that scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges of O_ID
+/// within a district, and calls [`settle`](ConsistencyCheck::settle) behind each, keeps the latter
+/// small. Large databases are checked some warehouses at a time, on several workers if there are;
+/// reports [`merge`](Report::merge).
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Population, Scale, check::ConsistencyCheck};
@@ -204,7 +204,8 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Judges the orders below `order` of a district, all of whose rows have come, and forgets them.
+    /// Judges the orders below `order` of a district, all of whose rows have come, and forgets
+    /// them.
     pub fn settle(&mut self, district: DistrictKey, order: u32) {
         let at = district.warehouse.wrapping_sub(self.first) as usize;
         if let Some(state) = self.states.get_mut(at) {
@@ -225,7 +226,8 @@ impl ConsistencyCheck {
         self.findings.into_report()
     }
 
-    /// The state of a warehouse that is checked here; a row of one that does not exist is a finding.
+    /// The state of a warehouse that is checked here; a row of one that does not exist is a
+    /// finding.
     fn place(&mut self, table: Table, warehouse: u32) -> Option<&mut WarehouseState> {
         if !(1..=self.warehouses).contains(&warehouse) {
             self.stray(table, WarehouseKey { warehouse });

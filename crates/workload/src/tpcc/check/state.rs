@@ -156,7 +156,8 @@ impl WarehouseState {
         true
     }
 
-    /// Conditions 5 to 7 of the orders below `below`, whose delivered amounts go to their customers.
+    /// Conditions 5 to 7 of the orders below `below`, whose delivered amounts go to their
+    /// customers.
     pub(super) fn settle(&mut self, key: DistrictKey, below: u32, findings: &mut Findings) {
         let Some(state) = self.place(key.district) else { return };
         let rest = match below {

@@ -10,8 +10,8 @@ use crate::tpcc::scale::Scale;
 /// Compares, of each warehouse, the sums of S_YTD, S_ORDER_CNT and S_REMOTE_CNT with the quantities
 /// and the numbers of the lines that it supplied.
 ///
-/// Wants all rows of STOCK and ORDER-LINE of the whole database, in any order; several workers take a
-/// share each and [`merge`](StockCheck::merge). Lines of the initial population took nothing out.
+/// Wants all rows of STOCK and ORDER-LINE of the whole database, in any order; several workers take
+/// a share each and [`merge`](StockCheck::merge). Lines of the initial population took nothing out.
 ///
 /// Memory: 64 bytes for each warehouse.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
