@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares the structures and constants of libibverbs that crates/verbs-ibv has written down with those that bindgen makes of its
+# Compares the structures and constants of libibverbs that crates/fabric/verbs-ibv has written down with those that bindgen makes of its
 # headers. Needs cmake and libclang, which the normal build shall not.
 #   scripts/check-ibv-layout.sh [--prepare | ARGUMENTS OF CARGO TEST]        --prepare only installs what is missing
 set -euo pipefail
@@ -18,4 +18,4 @@ if [ ${#missing[@]} -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive timeout 900 apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=600 install "${missing[@]}" >&2
 fi
 [ "${1:-}" != --prepare ] || exit 0
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/layout exec cargo test --locked --manifest-path crates/verbs-ibv/layout/Cargo.toml "$@"
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/layout exec cargo test --locked --manifest-path crates/fabric/verbs-ibv/layout/Cargo.toml "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Local latches, the index, queues, wake-ups and the log's commits under every interleaving, and with every
 # value that a load may return: with loom's primitives in the place of the real ones
-# (crates/runtime/src/sync.rs).
+# (crates/base/runtime/src/sync.rs).
 #
 #   scripts/loom.sh                            all of them
 #   scripts/loom.sh no_wake                    those whose name begins so

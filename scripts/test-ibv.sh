@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What is tested on real verbs, all in one run of the virtual machine: crates/verbs-ibv, clusters of threads, and whole programs with a
+# What is tested on real verbs, all in one run of the virtual machine: crates/fabric/verbs-ibv, clusters of threads, and whole programs with a
 # device for each process.
 #   scripts/test-ibv.sh [ARGUMENTS OF THE TESTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 repository=$PWD
-files=(crates/verbs-ibv/tests/{contract,elsewhere,failing,wake} crates/cluster/tests/{rdma,joined} apps/{ycsb,tpcc}/tests/rdma)
+files=(crates/fabric/verbs-ibv/tests/{contract,elsewhere,failing,wake} crates/cluster/cluster/tests/{rdma,joined} apps/{ycsb,tpcc}/tests/rdma)
 names=$(for file in "${files[@]}"; do echo "--test $(basename "$file")"; done | sort -u)
 # Of the whole workspace, so that what its tests were built from is used.
 # shellcheck disable=SC2086

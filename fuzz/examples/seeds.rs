@@ -41,8 +41,8 @@ fn main() -> Done {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (target, folder) in [
-        ("properties", "crates/workload/workloads"),
-        ("profile", "crates/verbs-sim/profiles"),
+        ("properties", "crates/measure/workload/workloads"),
+        ("profile", "crates/fabric/verbs-sim/profiles"),
         ("scenario", "apps/sim/worlds"),
     ] {
         for (name, bytes) in Corpus::load(&root.join(folder))?.inputs {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const CONNECTX3: &str = include_str!("../../../crates/verbs-sim/profiles/connectx3.toml");
+const CONNECTX3: &str = include_str!("../../../crates/fabric/verbs-sim/profiles/connectx3.toml");
 
 fn calibrate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sim"));

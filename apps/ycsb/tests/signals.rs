@@ -1,6 +1,6 @@
 //! What signals do to the program, from loading to its second one.
 
-#[path = "../../../crates/harness/tests/child/mod.rs"]
+#[path = "../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
 
 use child::{Ended, Running};

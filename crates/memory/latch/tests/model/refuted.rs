@@ -87,7 +87,7 @@ fn the_published_scheme_leads_to_a_stale_read() {
     let mut kind = setting(PUBLISHED, &clients);
     kind.undo_before_question = true;
     let story = is_refuted(&kind, "no stale copy");
-    let page = include_str!("../../../../docs/stale-read.md");
+    let page = include_str!("../../../../../docs/stale-read.md");
     assert!(page.contains(&story), "docs/stale-read.md tells another run");
 }
 
