@@ -42,8 +42,10 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
 #[test]
 fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     let directory = TempDir::new().expect("a directory");
-    let nic =
-        format!("{}/../../crates/fabric/verbs-sim/profiles/connectx3.toml", env!("CARGO_MANIFEST_DIR"));
+    let nic = format!(
+        "{}/../../crates/fabric/verbs-sim/profiles/connectx3.toml",
+        env!("CARGO_MANIFEST_DIR")
+    );
     for (name, content) in [
         ("properties", "recordcount=500\n".to_owned()),
         ("config.toml", "threads = 1\n".to_owned()),
